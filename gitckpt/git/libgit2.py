@@ -1,0 +1,75 @@
+"""The adapter that uses libgit2 through pygit2, inside the process. Importing it takes 80 ms, so only programs that live on do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pygit2
+from pygit2.enums import ObjectType, Option
+
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
+from gitckpt.model.errors import RepositoryError
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects import Item
+
+_KINDS = {"blob": ObjectType.BLOB, "tree": ObjectType.TREE, "commit": ObjectType.COMMIT}
+_NAMES = {int(number): name for name, number in _KINDS.items()} | {int(ObjectType.TAG): "tag"}
+
+
+class Libgit2:
+    """Objects of a repository, through libgit2.
+
+    Args:
+        repository: one that libgit2 can open.
+
+    Raises:
+        RepositoryError: it cannot (`extensions.*` that libgit2 does not know, for example).
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        try:
+            self._repo = pygit2.Repository(repository.git_dir)
+        except pygit2.GitError as error:
+            raise RepositoryError(f"libgit2 cannot open {repository.git_dir}: {error}") from None
+        self._odb = self._repo.odb
+
+    def head(self) -> tuple[str, str | None]:
+        """See `Objects.head`."""
+        target = self._repo.lookup_reference("HEAD").raw_target
+        if isinstance(target, pygit2.Oid):
+            return str(target), None
+        branch = target.decode("utf-8", "replace").removeprefix("refs/heads/")
+        if self._repo.head_is_unborn:
+            return "", branch
+        return str(self._repo.head.target), branch
+
+    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+        """See `Objects.read`."""
+        for oid in oids:
+            try:
+                kind, data = self._odb.read(oid)
+            except KeyError:
+                yield None
+            else:
+                yield _NAMES[int(kind)], data
+
+    def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
+        """See `Objects.write`."""
+        try:
+            for items, flush in ((durable, True), (derived, False)):
+                pygit2.option(Option.ENABLE_FSYNC_GITDIR, flush)
+                for kind, data in items:
+                    self._repo.write(_KINDS[kind], data)
+        except (pygit2.GitError, OSError) as error:
+            raise GitError(["write"], 1, str(error)) from None
+
+    def missing(self, oids: Sequence[str]) -> list[str]:
+        """See `Objects.missing`."""
+        return [oid for oid in oids if not self._odb.exists(oid)]
+
+    def close(self) -> None:
+        """See `Objects.close`."""
+        self._repo.free()

@@ -1,0 +1,68 @@
+"""The adapter that uses the git executable: `cat-file --batch-command` to read, one `unpack-objects` for any number of objects to write."""
+
+from __future__ import annotations
+
+import zlib
+
+from gitckpt.git.objects import object_hash
+from gitckpt.git.repository import DURABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gitckpt.git.objects import Item
+    from gitckpt.git.repository import Repository
+
+_PACK_KINDS = {"commit": 1, "tree": 2, "blob": 3}
+
+
+class Plumbing:
+    """Objects of a repository, through the git executable.
+
+    Args:
+        repository: any repository that git opens.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    def head(self) -> tuple[str, str | None]:
+        """See `Objects.head`."""
+        done = self._repository.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+        target = done.out.removesuffix(b"\n").decode("utf-8", "replace")
+        commit = self._repository.cat_file.info("HEAD")
+        return commit[0] if commit else "", target.removeprefix("refs/heads/") if done.code == 0 else None
+
+    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+        """See `Objects.read`."""
+        for found in self._repository.cat_file.contents(oids):
+            yield None if found is None else (found[1], found[2])
+
+    def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
+        """See `Objects.write`."""
+        self._repository.git.run(*DURABLE, "unpack-objects", "-q", data=_pack([*durable, *derived], self._repository.object_format))
+
+    def missing(self, oids: Sequence[str]) -> list[str]:
+        """See `Objects.missing`."""
+        return [oid for oid in oids if self._repository.cat_file.info(oid) is None]
+
+    def close(self) -> None:
+        """See `Objects.close`."""
+        self._repository.cat_file.close()
+
+
+def _pack(objects: Sequence[Item], object_format: str) -> bytes:
+    """Returns a pack of whole objects (gitformat-pack(5), version 2)."""
+    parts = [b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")]
+    for kind, data in objects:
+        size = len(data)
+        byte, size = _PACK_KINDS[kind] << 4 | size & 15, size >> 4
+        header = bytearray()
+        while size:
+            header.append(byte | 0x80)
+            byte, size = size & 0x7F, size >> 7
+        header.append(byte)
+        parts += [bytes(header), zlib.compress(data, 1)]
+    whole = b"".join(parts)
+    return whole + object_hash(object_format, whole).digest()

@@ -1,0 +1,266 @@
+"""The one place that starts processes.
+
+Built on `posix_spawn` and `poll`: importing Python's `subprocess` alone would cost the hook as much as three git calls. `posix_spawn` has
+no working directory, which suits git: it has `-C`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from gitckpt.model.errors import CkptError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+    FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
+
+LOCAL_VARIABLES = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_GRAFT_FILE",
+    "GIT_INDEX_FILE",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_REFERENCE_BACKEND",
+    "GIT_INTERNAL_SUPER_PREFIX",
+)
+"""What ties a process to one repository (`git rev-parse --local-env-vars`), less the variables that carry `git -c` settings.
+Left in place, they would make a call for another worktree write into the caller's index."""
+
+_QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
+_CHUNK = 65536
+_SIGPIPE = 13  # importing `signal` for its name would cost the hook 6 ms
+
+
+class GitError(CkptError):
+    """A git command failed.
+
+    Args:
+        command: its arguments, without the executable and the options that name the repository.
+        code: its exit code; negative for a signal.
+        stderr: what it said.
+    """
+
+    def __init__(self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None) -> None:
+        said = "; ".join(line.strip() for line in stderr.splitlines() if line.strip()) or f"exit code {code}"
+        name = next((word for word in command if not word.startswith("-") and "=" not in word), "git")
+        super().__init__(f"git {name} failed: {said}", hint=hint)
+        self.command = list(command)
+        self.code = code
+        self.stderr = stderr
+
+
+class Completed:
+    """A process that has ended.
+
+    Attributes:
+        code: exit code; the negated signal number where a signal ended it.
+        out: standard output.
+        err: standard error.
+    """
+
+    __slots__ = ("code", "err", "out")
+
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    @property
+    def complaint(self) -> str:
+        """Standard error as text."""
+        return self.err.decode("utf-8", "replace")
+
+
+def git_executable() -> str:
+    """Returns the git to call: `GITCKPT_GIT`, or "git" on PATH."""
+    return os.environ.get("GITCKPT_GIT") or "git"
+
+
+def environment(extra: Mapping[str, str] | None = None, *, keep_local: bool = False) -> dict[str, str]:
+    """Returns the environment for a git process: untranslated, never asking a terminal, bound to no repository.
+
+    Args:
+        extra: variables to set.
+        keep_local: whether the variables of `LOCAL_VARIABLES` stay, as they must while the repository is still being looked for.
+    """
+    env = dict(os.environ)
+    if not keep_local:
+        for name in LOCAL_VARIABLES:
+            env.pop(name, None)
+    env.update(_QUIET)
+    if extra:
+        env.update(extra)
+    return env
+
+
+class Child:
+    """A process with pipes on standard input, output and error.
+
+    Args:
+        argv: program and arguments; the program is looked up on PATH.
+        env: the whole environment.
+
+    Raises:
+        CkptError: the program cannot be started.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self.owner = os.getpid()
+        self.argv = list(argv)
+        self._buffer = b""
+        self._errors = b""
+        self.pid, self.stdin, self.stdout, self.stderr = _spawn(argv, env)
+
+    def write(self, data: bytes) -> None:
+        """Writes to its standard input.
+
+        Raises:
+            BrokenPipeError: it has ended.
+        """
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.stdin, view) :]
+
+    def read_line(self) -> bytes:
+        """Returns the next line of its output without the newline; b"" at the end."""
+        while b"\n" not in self._buffer:
+            if not self._fill():
+                line, self._buffer = self._buffer, b""
+                return line
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def read(self, size: int) -> bytes:
+        """Returns exactly `size` bytes of its output, or fewer at its end."""
+        parts = [self._buffer]
+        have = len(self._buffer)
+        while have < size:
+            chunk = os.read(self.stdout, max(_CHUNK, size - have))
+            if not chunk:
+                break
+            parts.append(chunk)
+            have += len(chunk)
+        whole = b"".join(parts)
+        self._buffer = whole[size:]
+        return whole[:size]
+
+    def communicate(self, data: bytes = b"") -> Completed:
+        """Writes `data`, closes its input, and returns once it has ended, with all it said."""
+        out, err = [self._buffer], [self._errors]
+        pending = memoryview(data)
+        poll = select.poll()
+        poll.register(self.stdout, select.POLLIN)
+        poll.register(self.stderr, select.POLLIN)
+        os.set_blocking(self.stdin, False)
+        poll.register(self.stdin, select.POLLOUT)
+        if not pending:
+            self._close_input(poll)
+        waiting = 2
+        while waiting:
+            for fd, _ in poll.poll():
+                if fd == self.stdin:
+                    try:
+                        pending = pending[os.write(fd, pending[:_CHUNK]) :]
+                    except BrokenPipeError:
+                        pending = memoryview(b"")
+                    if not pending:
+                        self._close_input(poll)
+                    continue
+                chunk = os.read(fd, _CHUNK)
+                if chunk:
+                    (out if fd == self.stdout else err).append(chunk)
+                else:
+                    poll.unregister(fd)
+                    waiting -= 1
+        return Completed(self.close(), b"".join(out), b"".join(err))
+
+    def close(self) -> int:
+        """Closes its pipes, waits for its end, and returns its exit code."""
+        for name in ("stdin", "stdout", "stderr"):
+            fd = getattr(self, name)
+            if fd >= 0:
+                os.close(fd)
+                setattr(self, name, -1)
+        if self.owner != os.getpid():
+            return 0
+        try:
+            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        except ChildProcessError:
+            return 0
+
+    def _close_input(self, poll: select.poll) -> None:
+        poll.unregister(self.stdin)
+        os.close(self.stdin)
+        self.stdin = -1
+
+    def _fill(self) -> bool:
+        chunk = os.read(self.stdout, _CHUNK)
+        self._buffer += chunk
+        return bool(chunk)
+
+
+def run(argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None) -> Completed:
+    """Runs a program to its end.
+
+    Args:
+        argv: program and arguments.
+        data: its standard input.
+        env: the whole environment; by default `environment()`.
+
+    Raises:
+        CkptError: the program cannot be started.
+    """
+    return Child(argv, environment() if env is None else env).communicate(data)
+
+
+def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Starts a program in a session of its own, with all three streams on /dev/null, and does not wait for it.
+
+    A background child that kept standard error open would make whoever reads the output of `git commit` wait for it.
+    """
+    null: list[FileAction] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    os.posix_spawnp(argv[0], list(argv), env, file_actions=null, setsid=True)
+
+
+def alive(pid: int) -> bool:
+    """Tells whether a process of this machine exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _spawn(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, int, int, int]:
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    theirs = (in_read, out_write, err_write)
+    actions: list[FileAction] = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
+    try:
+        pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE])
+    except OSError as error:
+        for fd in (in_write, out_read, err_read):
+            os.close(fd)
+        _cannot_start(argv[0], error)
+    finally:
+        for fd in theirs:
+            os.close(fd)
+    return pid, in_write, out_read, err_read
+
+
+def _cannot_start(program: str, error: OSError) -> NoReturn:
+    raise CkptError(f"cannot start {program}: {error.strerror}", hint=f"install {program}, or put it on PATH") from None

@@ -1,0 +1,188 @@
+"""Which repository and worktree we are in, and how to call git there."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.catfile import CatFile
+from gitckpt.git.process import Child, Completed, GitError, environment, git_executable, run
+from gitckpt.model.errors import RepositoryError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MINIMUM = (2, 39)
+"""The oldest git that is supported."""
+
+DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
+"""Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
+
+
+class Git:
+    """Calls git in one repository, whatever the caller's environment says.
+
+    Args:
+        git_dir: absolute path of the repository or of a linked worktree's administrative directory.
+        worktree: absolute path of the top of the worktree; None where there is none.
+    """
+
+    def __init__(self, git_dir: str, worktree: str | None) -> None:
+        self._prefix = [git_executable(), f"--git-dir={git_dir}"]
+        if worktree is not None:
+            self._prefix += ["-C", worktree, f"--work-tree={worktree}"]
+
+    def run(
+        self, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None, ok: Sequence[int] = (0,), locks: bool = False
+    ) -> Completed:
+        """Runs one git command.
+
+        Args:
+            args: options and command.
+            data: its standard input.
+            env: variables to set beside those of `environment()`.
+            ok: the exit codes that are no failure.
+            locks: whether it may take optional locks, that is, refresh the index on disk.
+
+        Raises:
+            GitError: another exit code.
+        """
+        done = run([*self._prefix, *args], data=data, env=self._environment(env, locks=locks))
+        if done.code not in ok:
+            raise GitError(args, done.code, done.complaint)
+        return done
+
+    def text(self, *args: str) -> str:
+        """Runs one git command and returns its output without the final newline; bytes that are not UTF-8 become surrogates."""
+        return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
+
+    def start(self, *args: str) -> Child:
+        """Starts a git command that stays."""
+        return Child([*self._prefix, *args], self._environment(None, locks=False))
+
+    @staticmethod
+    def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:
+        whole = environment(env)
+        if not locks:
+            whole["GIT_OPTIONAL_LOCKS"] = "0"
+        return whole
+
+
+class Repository:
+    """A repository as seen from one of its worktrees.
+
+    Attributes:
+        git_dir: absolute path of this worktree's administrative directory.
+        common_dir: absolute path of the directory that all worktrees share; equals `git_dir` in the main worktree.
+        worktree: absolute path of the top of this worktree; None in a bare repository or inside a git directory.
+        object_format: "sha1" or "sha256".
+        git: calls git here.
+        cat_file: reads refs and objects here, through one long-lived process.
+    """
+
+    def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
+        self.git_dir = git_dir
+        self.common_dir = common_dir(git_dir)
+        self.worktree = worktree
+        self.object_format = object_format
+        self.git = Git(git_dir, worktree)
+        self.cat_file = CatFile(self.git)
+        self._has_private_dir = False
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether this is a linked worktree."""
+        return self.git_dir != self.common_dir
+
+    @property
+    def has_reftable(self) -> bool:
+        """Whether refs are kept in reftables rather than in files."""
+        return os.path.isdir(os.path.join(self.common_dir, "reftable"))
+
+    @property
+    def private_dir(self) -> str:
+        """Where derived data and logs live; everything in it may be deleted at any time."""
+        return os.path.join(self.common_dir, "ckpt")
+
+    def make_private_dir(self) -> str:
+        """Returns `private_dir`, created where it was missing.
+
+        Raises:
+            RepositoryError: it cannot be created.
+        """
+        if self._has_private_dir:
+            return self.private_dir
+        try:
+            os.makedirs(self.private_dir, exist_ok=True)
+            self._has_private_dir = True
+        except OSError as error:
+            raise RepositoryError(
+                f"cannot write to {self.common_dir}: {error.strerror}", hint=f"make it writable: chmod -R u+w {self.common_dir}"
+            ) from None
+        return self.private_dir
+
+    def close(self) -> None:
+        """Ends the long-lived process."""
+        self.cat_file.close()
+
+
+def discover(path: str = ".") -> Repository:
+    """Returns the repository that `path` is in, found as git finds it (`GIT_DIR` and the like are respected).
+
+    Raises:
+        RepositoryError: there is none, git refuses it, or git itself is older than `MINIMUM`.
+    """
+    if not os.path.isdir(path):
+        raise RepositoryError(f"no such directory: {path}")
+    ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
+    env = environment(keep_local=True)
+    done = run([*ask, "--is-bare-repository", "--is-inside-git-dir", "--show-object-format", "--git-dir"], env=env)
+    if done.code != 0:
+        raise _refused(path, done.complaint)
+    bare, inside, object_format, git_dir = os.fsdecode(done.out).removesuffix("\n").split("\n", 3)
+    worktree = None
+    if bare == "false" and inside == "false":
+        done = run([*ask, "--show-toplevel"], env=env)
+        if done.code != 0:
+            raise _refused(path, done.complaint)
+        worktree = os.fsdecode(done.out).removesuffix("\n")
+    return Repository(git_dir, worktree, object_format)
+
+
+def common_dir(git_dir: str) -> str:
+    """Returns the directory that all worktrees of a repository share (gitrepository-layout(5), `commondir`)."""
+    try:
+        with open(os.path.join(git_dir, "commondir"), "rb") as file:
+            relative = os.fsdecode(file.read().removesuffix(b"\n"))
+    except FileNotFoundError:
+        return git_dir
+    return os.path.normpath(os.path.join(git_dir, relative))
+
+
+def require_git() -> tuple[int, ...]:
+    """Returns the version of git.
+
+    Raises:
+        RepositoryError: it is older than `MINIMUM`.
+    """
+    said = run([git_executable(), "version"]).out.decode("utf-8", "replace").strip()
+    numbers = []
+    for part in said.removeprefix("git version ").split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    version = tuple(numbers)
+    if version < MINIMUM:
+        wanted = ".".join(map(str, MINIMUM))
+        raise RepositoryError(f"{said} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
+    return version
+
+
+def _refused(path: str, said: str) -> RepositoryError:
+    where = os.path.abspath(path)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
+    if "not a git repository" in said:
+        return RepositoryError(f"not in a git repository: {where}", hint="go to one, or make one: git init")
+    cure = next((line for line in lines if line.startswith("git config")), None)
+    return RepositoryError(f"git refuses the repository at {where}: {first}", hint=cure)

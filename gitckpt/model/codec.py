@@ -1,0 +1,290 @@
+"""Checkpoint ↔ bytes: the document of `docs/format.md`, version 1, checked key by key on the way in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from gitckpt.model import document, ids, times, toml
+from gitckpt.model.checkpoint import VERSION, Checkpoint, Omitted, Progress, Worktree
+from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
+
+T = TypeVar("T")
+
+_STATE = b"\n[state]\n"
+_OTHER_TABLE = re.compile(rb"\n[ \t]*\[(?!state[\].])")
+_TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
+_WORDS = {str: "a string", int: "an integer", bool: "a boolean", dict: "a table", list: "an array"}
+
+
+def encode(checkpoint: Checkpoint) -> bytes:
+    """Returns the document of a checkpoint.
+
+    Raises:
+        StateError: the state holds a value that cannot be stored without changing it; its JSON pointer is named.
+    """
+    fields: dict[str, Any] = {"version": VERSION}
+    for name in ("id", "run", "parent", "sequence", "phase", "timestamp", "git_sha", "branch", "trigger", "message", "agent"):
+        fields[name] = getattr(checkpoint, name)
+    fields["errors"] = list(checkpoint.errors)
+    if checkpoint.worktree is not None:
+        fields["worktree"] = _worktree_fields(checkpoint.worktree)
+    if checkpoint.progress is not None:
+        fields["progress"] = _set_fields(checkpoint.progress)
+    return document.render(fields | dict(checkpoint.unknown), dict(checkpoint.state))
+
+
+def decode(data: bytes, ref: str) -> Checkpoint:
+    """Returns the checkpoint of a document.
+
+    Args:
+        data: the blob.
+        ref: full name of the ref it was found at; below `refs/checkpoints/` its last part must equal the document's id.
+
+    Raises:
+        NewerCheckpoint: its version is higher than `VERSION`.
+        InvalidCheckpoint: anything else is wrong; ref and field are named.
+    """
+    return _checkpoint(_parse(data, ref), ref, with_state=True)
+
+
+def decode_header(data: bytes, ref: str) -> Checkpoint:
+    """Returns the checkpoint of a document without its state, which is left empty and unread where it stands last.
+
+    Args and errors: as `decode`; a fault inside the state is not noticed.
+    """
+    at = data.find(_STATE)
+    if at >= 0 and not _OTHER_TABLE.search(data, at + 1):
+        try:
+            head = _parse(data[: at + 1], ref)
+        except NewerCheckpoint:
+            raise
+        except InvalidCheckpoint:
+            pass
+        else:
+            head.setdefault("state", {})
+            return _checkpoint(head, ref, with_state=False)
+    return _checkpoint(_parse(data, ref), ref, with_state=False)
+
+
+def _parse(data: bytes, ref: str) -> dict[str, Any]:
+    try:
+        table = toml.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InvalidCheckpoint(ref, "", f"not UTF-8 (byte {error.start})") from None
+    except ValueError as error:
+        raise InvalidCheckpoint(ref, "", f"not TOML: {error}") from None
+    version = table.get("version")
+    if type(version) is int and version > VERSION:
+        raise NewerCheckpoint(
+            ref, "version", f"written by a newer gitckpt (document version {version})", hint="upgrade gitckpt: pip install -U gitckpt"
+        )
+    return table
+
+
+class _Table:
+    """Takes the keys of one table, checking type and presence; what is left over is unknown."""
+
+    def __init__(self, table: dict[str, Any], ref: str, prefix: str = "") -> None:
+        self.rest = dict(table)
+        self.ref = ref
+        self.prefix = prefix
+
+    def optional(self, key: str, kind: type[T]) -> T | None:
+        if key not in self.rest:
+            return None
+        value = self.rest.pop(key)
+        if type(value) is not kind:
+            raise self.invalid(key, f"must be {_WORDS[kind]}, not {value!r:.60}")
+        return value
+
+    def required(self, key: str, kind: type[T]) -> T:
+        value = self.optional(key, kind)
+        if value is None:
+            raise self.invalid(key, "missing")
+        return value
+
+    def count(self, key: str, least: int) -> int | None:
+        value = self.optional(key, int)
+        if value is not None and value < least:
+            raise self.invalid(key, f"must be {least} or more, not {value}")
+        return value
+
+    def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
+        return InvalidCheckpoint(self.ref, self.prefix + key, problem)
+
+
+def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
+    take = _Table(table, ref)
+    version = take.required("version", int)
+    if version != VERSION:
+        raise take.invalid("version", f"must be {VERSION}, not {version}")
+    state, types = take.required("state", dict), take.optional("types", dict) or {}
+    worktree, progress = take.optional("worktree", dict), take.optional("progress", dict)
+    checkpoint = Checkpoint(
+        id=_id(take, "id", take.required("id", str)),
+        run=_run(take),
+        parent=_optional_id(take, "parent"),
+        sequence=take.count("sequence", 1),
+        phase=_line(take, "phase", take.required("phase", str)),
+        timestamp=_timestamp(take),
+        git_sha=_git_sha(take, take.required("git_sha", str)),
+        branch=take.optional("branch", str),
+        trigger=_trigger(take),
+        message=take.optional("message", str),
+        agent=take.optional("agent", str),
+        errors=_errors(take),
+        worktree=None if worktree is None else _worktree(_Table(worktree, ref, "worktree.")),
+        progress=None if progress is None else _progress(_Table(progress, ref, "progress.")),
+        state=_typed(state, types, ref) if with_state else {},
+        unknown=take.rest,
+    )
+    if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
+        raise take.invalid("id", f"{checkpoint.id} is not the ref's name")
+    if (checkpoint.run is None) != (checkpoint.sequence is None):
+        raise take.invalid("sequence", "belongs to a run: both keys or neither")
+    if checkpoint.parent is not None and checkpoint.run is None:
+        raise take.invalid("parent", "belongs to a run, and there is no run")
+    return checkpoint
+
+
+def _id(take: _Table, key: str, text: str) -> str:
+    if not ids.is_id(text):
+        raise take.invalid(key, f"must be a UUID version 4 in lower case, not {text!r:.60}")
+    return text
+
+
+def _optional_id(take: _Table, key: str) -> str | None:
+    text = take.optional(key, str)
+    return None if text is None else _id(take, key, text)
+
+
+def _run(take: _Table) -> str | None:
+    text = take.optional("run", str)
+    if text is not None and not ids.is_run_id(text):
+        raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {text!r:.60}")
+    return text
+
+
+def _line(take: _Table, key: str, text: str) -> str:
+    if not text.strip():
+        raise take.invalid(key, "empty")
+    return text
+
+
+def _timestamp(take: _Table) -> str:
+    text = take.required("timestamp", str)
+    try:
+        times.from_text(text)
+    except ValueError as error:
+        raise take.invalid("timestamp", str(error)) from None
+    return text
+
+
+def _git_sha(take: _Table, text: str) -> str:
+    if text and not ids.is_oid(text):
+        raise take.invalid("git_sha", f"must be a full object id or empty, not {text!r:.60}")
+    return text
+
+
+def _trigger(take: _Table) -> str:
+    text = take.required("trigger", str)
+    if not _TRIGGER.fullmatch(text):
+        raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {text!r:.60}")
+    return text
+
+
+def _errors(take: _Table) -> tuple[str, ...]:
+    errors = take.required("errors", list)
+    for i, error in enumerate(errors):
+        if type(error) is not str:
+            raise take.invalid(f"errors[{i}]", f"must be a string, not {error!r:.60}")
+    return tuple(errors)
+
+
+def _worktree(take: _Table) -> Worktree:
+    tree = take.optional("tree", str)
+    if tree is not None and not ids.is_oid(tree):
+        raise take.invalid("tree", f"must be a full object id, not {tree!r:.60}")
+    omitted = []
+    for i, entry in enumerate(take.optional("omitted", list) or []):
+        if type(entry) is not dict:
+            raise take.invalid(f"omitted[{i}]", f"must be a table, not {entry!r:.60}")
+        inner = _Table(entry, take.ref, f"worktree.omitted[{i}].")
+        omitted.append(
+            Omitted(inner.required("path", str), inner.required("reason", str), inner.count("size", 0), unknown=inner.rest),
+        )
+    return Worktree(
+        dirty=take.required("dirty", bool),
+        tree=tree,
+        operation=take.optional("operation", str),
+        omitted=tuple(omitted),
+        unknown=take.rest,
+    )
+
+
+def _progress(take: _Table) -> Progress:
+    return Progress(
+        current_phase=take.count("current_phase", 0),
+        total_phases=take.count("total_phases", 0),
+        current_task=take.optional("current_task", str),
+        tasks_completed=take.count("tasks_completed", 0),
+        tasks_total=take.count("tasks_total", 0),
+        unknown=take.rest,
+    )
+
+
+def _typed(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
+    """Puts back, in place, the values that TOML lacks (`types`: JSON pointer → kind)."""
+    for where, kind in types.items():
+        field = f"types.{where}"
+        holder: Any = None
+        value: Any = state
+        step: Any = None
+        try:
+            for part in where.split("/")[1:]:
+                holder, step = value, part.replace("~1", "/").replace("~0", "~")
+                step = int(step) if type(holder) is list else step
+                value = holder[step]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
+        if type(value) is not str or holder is None:
+            raise InvalidCheckpoint(ref, field, "must point to a string in the state")
+        try:
+            holder[step] = _lacking(kind, value)
+        except (ValueError, binascii.Error):
+            raise InvalidCheckpoint(ref, field, f"the string there is no {kind!s:.20}") from None
+    return state
+
+
+def _lacking(kind: Any, text: str) -> Any:
+    if kind == "null":
+        return None
+    if kind == "bytes":
+        return base64.b64decode(text, validate=True)
+    if kind == "integer":
+        return int(text, 16) if "x" in text else int(text)
+    raise ValueError(kind)
+
+
+def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
+    fields = _set_fields(worktree)
+    fields.pop("omitted", None)
+    if worktree.omitted:
+        fields["omitted"] = [_set_fields(entry) for entry in worktree.omitted]
+    return fields
+
+
+def _set_fields(record: Worktree | Progress | Omitted) -> dict[str, Any]:
+    named = {name: getattr(record, name) for name in record.__slots__ if name != "unknown"}
+    return {name: value for name, value in named.items() if value is not None} | dict(record.unknown)
+
+
+def check_state(state: Mapping[str, Any]) -> None:
+    """Raises `StateError` if `state` is not a map, or holds a value that a document cannot store losslessly."""
+    if not isinstance(state, Mapping):
+        raise StateError("", f"a state is a map of names to values, not {state!r:.60}")
+    toml.dump_state(dict(state), {})

@@ -1,0 +1,129 @@
+"""The errors that reach a person, each with its exit code and the command to run next.
+
+The tree:
+
+    CkptError                1   something failed
+    ├─ UsageError            2   the call itself is wrong
+    ├─ BlockedError          4   a precondition that a person must settle
+    ├─ RepositoryError      10   not a usable repository
+    ├─ BusyError            11   a lock is held or a ref moved
+    ├─ NotFoundError        12   nothing by that name
+    │  └─ AmbiguousError    12   several by that name
+    ├─ InvalidCheckpoint    13   a document that cannot be trusted
+    │  └─ NewerCheckpoint   13   a document of a later version
+    ├─ StateError           13   a state that TOML cannot hold losslessly
+    └─ WorktreeError        14   a directory or worktree in the way
+
+This module is imported by the hook, so it stays free of imports.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class CkptError(Exception):
+    """An error for a person.
+
+    Args:
+        message: what happened, to which object, and why; one sentence without a final period.
+        hint: the command to run next, or what to change; None where nothing can be advised.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CkptError):
+    """The call itself is wrong: an option, an empty id, a phase without a name."""
+
+    exit_code = 2
+
+
+class BlockedError(CkptError):
+    """Something a person must settle first."""
+
+    exit_code = 4
+
+
+class RepositoryError(CkptError):
+    """There is no repository here, or git cannot use the one there is."""
+
+    exit_code = 10
+
+
+class BusyError(CkptError):
+    """A lock is held by somebody else, or a ref moved while we looked away."""
+
+    exit_code = 11
+
+
+class NotFoundError(CkptError):
+    """Nothing goes by that name."""
+
+    exit_code = 12
+
+
+class AmbiguousError(NotFoundError):
+    """Several things go by that name.
+
+    Args:
+        message: the name, and what was looked for.
+        candidates: one line for each thing it could mean.
+        hint: how to name one of them.
+    """
+
+    def __init__(self, message: str, candidates: Sequence[str], *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.candidates = list(candidates)
+
+
+class InvalidCheckpoint(CkptError):
+    """A ref under `refs/checkpoints/` does not hold a valid checkpoint document.
+
+    Args:
+        ref: full name of the ref.
+        field: the offending key, dotted, or "" where the document as a whole is meant.
+        problem: what is wrong with it.
+    """
+
+    exit_code = 13
+
+    def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
+        where = f"{ref}: {field}: " if field else f"{ref}: "
+        super().__init__(where + problem, hint=hint)
+        self.ref = ref
+        self.field = field
+        self.problem = problem
+
+
+class NewerCheckpoint(InvalidCheckpoint):
+    """The document has a version that this program does not know."""
+
+
+class StateError(CkptError):
+    """A value that a checkpoint document cannot hold without changing it.
+
+    Args:
+        path: JSON pointer to the value.
+        problem: why it cannot be stored.
+    """
+
+    exit_code = 13
+
+    def __init__(self, path: str, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{path or '/'}: {problem}", hint=hint)
+        self.path = path
+        self.problem = problem
+
+
+class WorktreeError(CkptError):
+    """A directory that is in the way, or a worktree that cannot be made or trusted."""
+
+    exit_code = 14

@@ -1,0 +1,105 @@
+"""Ids: UUID version 4 for checkpoints, `YYYYMMDD-HHMMSS-<slug>` for runs.
+
+Imported by the hook, so it uses neither `uuid` nor `re`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.model.errors import UsageError
+
+_HEX = frozenset("0123456789abcdef")
+_HYPHENS = (8, 13, 18, 23)
+_SLUG = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+SHORT = 8
+"""How many characters of an id a person is shown."""
+
+MIN_PREFIX = 4
+"""The shortest prefix of an id that is looked up."""
+
+MAX_SLUG = 50
+"""The longest slug of a run id, in characters."""
+
+
+def new_id() -> str:
+    """Returns a fresh random UUID version 4 in its canonical form (RFC 9562, section 5.4)."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_id(text: str) -> bool:
+    """Tells whether `text` is a canonical (lower case) UUID version 4."""
+    return (
+        len(text) == 36
+        and all(text[i] == "-" for i in _HYPHENS)
+        and text[14] == "4"
+        and text[19] in "89ab"
+        and _HEX.issuperset(text.replace("-", ""))
+    )
+
+
+def is_id_prefix(text: str) -> bool:
+    """Tells whether `text`, of at least `MIN_PREFIX` characters, could begin an id."""
+    if not MIN_PREFIX <= len(text) <= 36:
+        return False
+    return all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text))
+
+
+def is_oid(text: str) -> bool:
+    """Tells whether `text` is a full object id, SHA-1 (40 hex digits) or SHA-256 (64)."""
+    return len(text) in (40, 64) and _HEX.issuperset(text)
+
+
+def slug(name: str) -> str:
+    """Returns `name` as the last part of a run id.
+
+    Args:
+        name: any text; letters are lowered, every other run of characters becomes one hyphen.
+
+    Returns:
+        At most `MAX_SLUG` characters of `a-z`, `0-9` and single hyphens, or "run" where nothing is left.
+    """
+    kept = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower())
+    return "-".join(kept.split())[:MAX_SLUG].rstrip("-") or "run"
+
+
+def run_id(stamp: str, name: str, attempt: int = 1) -> str:
+    """Returns the id of a run.
+
+    Args:
+        stamp: start of the run as `YYYYMMDD-HHMMSS`, UTC.
+        name: what the run is about; becomes the slug.
+        attempt: 1, or the number to append where the id without it is taken.
+    """
+    base = f"{stamp}-{slug(name)}"
+    return base if attempt == 1 else f"{base}-{attempt}"
+
+
+def is_run_id(text: str) -> bool:
+    """Tells whether `text` is a run id. What passes is safe as a ref component and as a directory name."""
+    return (
+        len(text) > 16
+        and text[:8].isdigit()
+        and text[8] == "-"
+        and text[9:15].isdigit()
+        and text[15] == "-"
+        and text.isascii()
+        and _SLUG.issuperset(text)
+        and not text.endswith("-")
+        and "--" not in text
+    )
+
+
+def require_run_id(text: str) -> str:
+    """Returns `text` if it is a run id.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    if not is_run_id(text):
+        raise UsageError(f"{text!r} is not a run id", hint="a run id looks like 20261121-201500-add-login")
+    return text

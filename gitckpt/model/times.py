@@ -1,0 +1,101 @@
+"""Timestamps (RFC 3339, UTC) and ages ("7d", "12h"). Imported by the hook, so at import it uses only `time`."""
+
+from __future__ import annotations
+
+import time
+
+from gitckpt.model.errors import UsageError
+
+MICRO = 1_000_000
+"""Microseconds in a second; every instant in this package is an integer count of them since the epoch."""
+
+_EPOCH = 719_163  # date(1970, 1, 1).toordinal()
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def now() -> int:
+    """Returns the current instant, in microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+def to_text(instant: int) -> str:
+    """Returns an instant as RFC 3339 in UTC with microseconds, such as `2026-11-21T20:15:00.123456Z`."""
+    seconds, micros = divmod(instant, MICRO)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micros:06d}Z"
+
+
+def to_stamp(instant: int) -> str:
+    """Returns an instant as the `YYYYMMDD-HHMMSS` (UTC) that begins a run id."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(instant // MICRO))
+
+
+def from_text(text: str) -> int:
+    """Returns the instant of an RFC 3339 timestamp.
+
+    Args:
+        text: date, `T`, time, an optional fraction of any length, then `Z` or an offset `±hh:mm`. A leap second (`:60`) counts as
+            the first instant of the next minute.
+
+    Returns:
+        Microseconds since the epoch; digits past the sixth of the fraction are cut off.
+
+    Raises:
+        ValueError: the text is anything else, or names a day or a time that does not exist.
+    """
+    clock, offset = _split_offset(text)
+    if len(clock) < 19 or clock[4] != "-" or clock[7] != "-" or clock[10] not in "Tt" or clock[13] != ":" or clock[16] != ":":
+        raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
+    year, month, day, hour, minute, second = (
+        _number(part) for part in (clock[:4], clock[5:7], clock[8:10], clock[11:13], clock[14:16], clock[17:19])
+    )
+    import datetime
+
+    days = datetime.date(year, month, day).toordinal() - _EPOCH
+    if not (hour <= 23 and minute <= 59 and second <= 60):
+        raise ValueError(f"no such time of day: {text!r}")
+    micros = 0
+    if len(clock) > 19:
+        if clock[19] != "." or len(clock) == 20:
+            raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
+        _number(clock[20:])
+        micros = int(clock[20:26].ljust(6, "0"))
+    seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset
+    return seconds * MICRO + micros
+
+
+def _split_offset(text: str) -> tuple[str, int]:
+    if text[-1:] in ("Z", "z"):
+        return text[:-1], 0
+    if len(text) > 6 and text[-6] in "+-" and text[-3] == ":":
+        hours, minutes = _number(text[-5:-3]), _number(text[-2:])
+        if hours <= 23 and minutes <= 59:
+            seconds = hours * 3600 + minutes * 60
+            return text[:-6], seconds if text[-6] == "+" else -seconds
+    raise ValueError(f"no UTC offset, neither Z nor ±hh:mm: {text!r}")
+
+
+def _number(digits: str) -> int:
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"not a number: {digits!r}")
+    return int(digits)
+
+
+def parse_age(text: str) -> int:
+    """Returns the length of an age such as `90s`, `30m`, `12h`, `7d` or `2w`, in microseconds.
+
+    Raises:
+        UsageError: the text is no whole number followed by one of those units.
+    """
+    count, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not (count.isascii() and count.isdigit()):
+        raise UsageError(f"{text!r} is not an age", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
+    return int(count) * _UNITS[unit] * MICRO
+
+
+def age_text(length: int) -> str:
+    """Returns a length of time for a table: its largest whole unit, such as `45s`, `3m`, `2h`, `5d`; "now" below a second."""
+    seconds = length // MICRO
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return "now"

@@ -1,0 +1,71 @@
+"""Where things are stored: the refs of one checkpoint, and the line that links it to its commit. Imported by the hook."""
+
+from __future__ import annotations
+
+from gitckpt.git.refs import Update
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CHECKPOINTS = "refs/checkpoints/"
+COMMITS = "refs/ckpt/commits/"
+TREES = "refs/ckpt/trees/"
+RUNS = "refs/ckpt/runs/"
+NOTES = "refs/notes/checkpoints"
+
+OWN = ("refs/checkpoints", "refs/ckpt")
+"""The namespaces whose refs nobody else writes."""
+
+RUN_FILE = "ckpt-run"
+"""In a worktree's administrative directory: names the run that the worktree belongs to, and the checkpoint it was made from."""
+
+
+def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
+    """Returns the note line that links a checkpoint to its commit: `<uuid> <phase> <timestamp>`."""
+    return f"{checkpoint_id} {' '.join(phase.split())} {timestamp}"
+
+
+def link_id(line: str) -> str:
+    """Returns the id of the checkpoint that a note line links to."""
+    return line.partition(" ")[0]
+
+
+def new_refs(fields: dict[str, Any], blob: str, head: str) -> list[Update]:
+    """Returns the updates that make a checkpoint, in write order.
+
+    Args:
+        fields: keys of its document.
+        blob: the oid of the document.
+        head: the blob that its run's head points to now; "" where the run starts, or there is none.
+    """
+    checkpoint_id = fields["id"]
+    tree = (fields.get("worktree") or {}).get("tree")
+    updates = [Update(TREES + checkpoint_id, tree, "")] if tree else []
+    if fields["git_sha"]:
+        updates.append(Update(COMMITS + checkpoint_id, fields["git_sha"], ""))
+    updates.append(Update(CHECKPOINTS + checkpoint_id, blob, ""))
+    if fields.get("run"):
+        updates.append(Update(RUNS + fields["run"], blob, head))
+    return updates
+
+
+def successor(head: tuple[str, bytes] | None, ref: str) -> dict[str, Any]:
+    """Returns the keys `sequence` and `parent` of the checkpoint that follows a run's head.
+
+    Args:
+        head: kind and content of the object that the run's head points to; None where it is missing.
+        ref: the run's head.
+
+    Raises:
+        InvalidCheckpoint: the head is no checkpoint document of a run.
+    """
+    from gitckpt.model.codec import decode_header
+    from gitckpt.model.errors import InvalidCheckpoint
+
+    if head is None or head[0] != "blob":
+        raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint="look at the store: git ckpt doctor")
+    newest = decode_header(head[1], ref)
+    if newest.sequence is None:
+        raise InvalidCheckpoint(ref, "sequence", "missing", hint="look at the store: git ckpt doctor")
+    return {"sequence": newest.sequence + 1, "parent": newest.id}

@@ -1,0 +1,171 @@
+"""Writes one checkpoint: objects, then all its refs in one transaction, then a look whether the objects are still there.
+
+Used by the library and by the hook, so it imports nothing heavy. The order of the updates is the safety: every prefix of it is a valid
+store, and the checkpoint's own ref is the commit point.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.notes import Notes
+from gitckpt.git.objects import object_id
+from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.model import document
+from gitckpt.model.errors import NotFoundError
+from gitckpt.store import layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from gitckpt.git.objects import Objects
+    from gitckpt.git.repository import Repository
+
+LOCK_FILE = "write.lock"
+PATIENCE = 30.0
+"""How long a record is tried against other writers, in seconds."""
+
+_LOCK_PATIENCE = 10.0
+_LINK_TRIES = 20
+
+LINK_INTERVAL = 1.0
+"""Links go out with their checkpoint; in a burst only this often, in seconds. Those put off follow with a later one."""
+
+
+class Recorder:
+    """Writes checkpoints.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        update: applies ref updates in one transaction: `Refs.update`, or a process for each.
+    """
+
+    def __init__(self, repository: Repository, objects: Objects, update: Callable[[list[Update]], None]) -> None:
+        self._repository = repository
+        self._objects = objects
+        self._update = update
+        self._notes = Notes(repository, objects, layout.NOTES)
+        self._pending_links: dict[str, list[str]] = {}
+        self._linked_at = float("-inf")
+
+    def record(self, fields: dict[str, Any], state: dict[str, Any], instant: int, *, starts_run: bool = False) -> str:
+        """Writes a checkpoint, flushed to the disk.
+
+        Args:
+            fields: the document's keys; `sequence` and `parent` are filled in where `run` is given.
+            state: the caller's data.
+            instant: now, in microseconds since the epoch.
+            starts_run: whether `run` must not exist yet.
+
+        Returns:
+            The oid of the document.
+
+        Raises:
+            StateError: the state cannot be stored losslessly.
+            NotFoundError: `run` does not exist.
+            RefMoved: `run` exists already, though it should start here; or other writers were faster for `PATIENCE` seconds.
+            LockHeld: a lock file stayed in the way.
+            GitError: the objects or refs could not be written.
+        """
+        deadline = time.monotonic() + PATIENCE
+        attempt = 0
+        due = time.monotonic() - self._linked_at >= LINK_INTERVAL
+        with self._lock():
+            while True:
+                attempt += 1
+                head = self._take_place(fields, starts_run=starts_run)
+                data = document.render(fields, state)
+                try:
+                    return self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES)
+                except RefMoved:
+                    if starts_run or time.monotonic() > deadline:
+                        raise
+                except LockHeld as error:
+                    if layout.NOTES not in error.path:
+                        raise
+                    attempt = _LINK_TRIES
+                time.sleep(random.uniform(0, 0.002 * min(attempt, 20)))
+
+    def write_links(self, instant: int, links: dict[str, list[str]] | None = None) -> None:
+        """Writes the links that were put off, and others.
+
+        Args:
+            instant: now, in microseconds since the epoch.
+            links: more note lines by commit.
+
+        Raises:
+            BusyError, GitError: they could not be written; they stay pending.
+        """
+        deadline = time.monotonic() + PATIENCE
+        self._pending_links = _joined(self._pending_links, links or {})
+        if not self._pending_links:
+            return
+        with self._lock():
+            while True:
+                updates: list[Update] = []
+                self._objects.write([], self._link(self._pending_links, updates, instant))
+                try:
+                    self._update(updates)
+                except RefMoved:
+                    if time.monotonic() > deadline:
+                        raise
+                else:
+                    self._pending_links = {}
+                    return
+
+    def _lock(self) -> Lock:
+        return Lock(os.path.join(self._repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)
+
+    def _take_place(self, fields: dict[str, Any], *, starts_run: bool) -> str:
+        """Fills in the place in the run, and returns the blob that is the run's head now, "" where there is none."""
+        run = fields.get("run")
+        if run is None:
+            return ""
+        if starts_run:
+            fields.update(sequence=1, parent=None)
+            return ""
+        ref = layout.RUNS + run
+        found = self._repository.cat_file.info(ref)
+        if found is None:
+            raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt list")
+        head = next(self._objects.read([found[0]]))
+        fields.update(layout.successor(head, ref))
+        return found[0]
+
+    def _write(self, fields: dict[str, Any], data: bytes, head: str, instant: int, *, with_links: bool) -> str:
+        blob = object_id("blob", data, self._repository.object_format)
+        updates = layout.new_refs(fields, blob, head)
+        derived: list[tuple[str, bytes]] = []
+        if fields["git_sha"]:
+            line = layout.link_line(fields["id"], fields["phase"], fields["timestamp"])
+            links = _joined(self._pending_links, {fields["git_sha"]: [line]})
+            if with_links:
+                derived = self._link(links, updates, instant)
+        self._objects.write([("blob", data)], derived)
+        self._update(updates)
+        if fields["git_sha"]:
+            self._pending_links = {} if with_links else links
+        if self._objects.missing([blob]):  # a `gc --prune=now` ran between the object and its ref
+            self._objects.write([("blob", data)], derived)
+        return blob
+
+    def _link(self, links: dict[str, list[str]], updates: list[Update], instant: int) -> list[tuple[str, bytes]]:
+        """Appends the update of the notes ref, and returns the objects it needs."""
+        tip = self._notes.tip()
+        new_tip, derived = self._notes.edited(
+            tip, list(links), lambda commit, lines: lines + [line for line in links[commit] if line not in lines], instant
+        )
+        if new_tip != tip:
+            updates.append(Update(layout.NOTES, new_tip, tip))
+        self._linked_at = time.monotonic()
+        return derived
+
+
+def _joined(some: dict[str, list[str]], more: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {commit: [*some.get(commit, ()), *more.get(commit, ())] for commit in {**some, **more}}
