@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
+from gitckpt.git.process import Standby
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import NoReturn
 
     from gitckpt.git.process import Child
     from gitckpt.git.repository import Git
 
-_AT_ONCE = 256  # requests of 80 bytes; all of them fit into a pipe, so that neither side waits for the other
+_AT_ONCE = 4096  # bytes of requests; any pipe holds as much, so that neither side waits for the other
 
 
 class CatFile:
@@ -24,8 +24,7 @@ class CatFile:
     """
 
     def __init__(self, git: Git) -> None:
-        self._git = git
-        self._child: Child | None = None
+        self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
         """Returns oid, kind and size of what `name` means.
@@ -36,37 +35,66 @@ class CatFile:
         Returns:
             None where there is no such thing, or the name is ambiguous.
         """
-        child = self._started()
-        child.write(f"info {name}\n".encode("utf-8", "surrogateescape"))
-        return _header(child.read_line())
+        child = self._standby.take()
+        try:
+            _ask(child, f"info {name}\n".encode("utf-8", "surrogateescape"))
+            found = _header(child.read_line())
+        except BaseException:
+            child.stop()
+            raise
+        self._standby.give_back(child)
+        return found
 
     def contents(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
-        """Yields oid, kind and content for each name, in order; None for one that is missing. Must be read to the end."""
-        child = self._started()
-        for start in range(0, len(names), _AT_ONCE):
-            some = names[start : start + _AT_ONCE]
-            child.write("".join(f"contents {name}\n" for name in some).encode("utf-8", "surrogateescape"))
-            for _ in some:
-                header = _header(child.read_line())
-                if header is None:
-                    yield None
-                    continue
-                oid, kind, size = header
-                data = child.read(size + 1)
-                if len(data) != size + 1:
-                    raise CkptError(f"git cat-file ended while it printed {oid}", hint="check the repository: git fsck")
-                yield oid, kind, data[:-1]
+        """Yields oid, kind and content for each name, in order; None for one that is missing or damaged."""
+        requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
+        done = 0
+        while done < len(requests):
+            some = _batch(requests, done)
+            waiting = len(some)
+            child = self._standby.take()
+            try:
+                _ask(child, b"".join(some))
+                while waiting:
+                    header = _header(child.read_line())
+                    done += 1
+                    if header is None:
+                        found = None
+                    else:
+                        oid, kind, size = header
+                        data = child.read(size + 1)
+                        if len(data) != size + 1:  # git ends at a damaged object; the rest is asked of another one
+                            yield None
+                            break
+                        found = oid, kind, data[:-1]
+                    waiting -= 1
+                    if not waiting:
+                        self._standby.give_back(child)
+                    yield found
+            finally:
+                if waiting:
+                    child.stop()
 
     def close(self) -> None:
         """Ends the process."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.close()
+        self._standby.close()
 
-    def _started(self) -> Child:
-        if self._child is None or self._child.owner != os.getpid():
-            self._child = self._git.start("cat-file", "--batch-command")
-        return self._child
+
+def _batch(requests: list[bytes], start: int) -> list[bytes]:
+    """Returns the requests from `start` that are asked together: one at least."""
+    size = len(requests[start])
+    end = start + 1
+    while end < len(requests) and size + len(requests[end]) <= _AT_ONCE:
+        size += len(requests[end])
+        end += 1
+    return requests[start:end]
+
+
+def _ask(child: Child, data: bytes) -> None:
+    try:
+        child.write(data)
+    except BrokenPipeError:
+        _ended()
 
 
 def _header(line: bytes) -> tuple[str, str, int] | None:
@@ -74,5 +102,9 @@ def _header(line: bytes) -> tuple[str, str, int] | None:
     if len(parts) == 3 and parts[2].isdigit():
         return parts[0].decode("ascii"), parts[1].decode("ascii"), int(parts[2])
     if not line:
-        raise CkptError("git cat-file ended unexpectedly", hint="check the repository: git fsck")
+        _ended()
     return None
+
+
+def _ended() -> NoReturn:
+    raise CkptError("git cat-file ended unexpectedly", hint="check the repository: git fsck") from None

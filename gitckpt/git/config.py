@@ -28,7 +28,7 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 def write(repository: Repository, name: str, value: str, *, add: bool = False) -> None:
     """Sets a name of the repository's own configuration, or adds one more value to it."""
-    repository.git.run("config", "--local", *(["--add"] if add else []), name, value)
+    repository.git.run("config", "--local", "--add" if add else "--replace-all", name, value)
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,10 @@ class Libgit2:
             self._repo = pygit2.Repository(repository.git_dir)
         except pygit2.GitError as error:
             raise RepositoryError(f"libgit2 cannot open {repository.git_dir}: {error}") from None
+        if _is_shared(self._repo):
+            raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
         self._odb = self._repo.odb
+        self._directory = os.path.join(repository.common_dir, "objects")
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -51,7 +55,7 @@ class Libgit2:
         for oid in oids:
             try:
                 kind, data = self._odb.read(oid)
-            except KeyError:
+            except (KeyError, pygit2.GitError):
                 yield None
             else:
                 yield _NAMES[int(kind)], data
@@ -68,8 +72,15 @@ class Libgit2:
 
     def missing(self, oids: Sequence[str]) -> list[str]:
         """See `Objects.missing`."""
-        return [oid for oid in oids if not self._odb.exists(oid)]
+        odb = pygit2.Odb(self._directory)  # a handle of its own: the other one has a cache, and keeps deleted packs open
+        return [oid for oid in oids if not odb.exists(oid)]
 
     def close(self) -> None:
         """See `Objects.close`."""
         self._repo.free()
+
+
+def _is_shared(repo: pygit2.Repository) -> bool:
+    """Tells whether others of a group write there too, who could not add to the directories that libgit2 makes."""
+    name = "core.sharedRepository"
+    return name in repo.config and (repo.config[name] or "true").lower() not in ("", "0", "false", "no", "off", "umask")

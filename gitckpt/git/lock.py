@@ -56,6 +56,7 @@ class Lock:
     def release(self) -> None:
         """Gives the lock back; does nothing where it is not held."""
         if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing alone would leave it to a process forked meanwhile
             os.close(self._fd)
             self._fd = -1
 

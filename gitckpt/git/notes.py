@@ -8,6 +8,7 @@ commit of it would show up in `git log --all`.
 from __future__ import annotations
 
 from gitckpt.git.objects import object_id
+from gitckpt.git.tree import DIRECTORY, FILE, decode_tree, encode_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,16 +16,13 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects import Objects
     from gitckpt.git.repository import Repository
+    from gitckpt.git.tree import Entries
 
     Change = Callable[[str, list[str]], list[str]]
-    Entries = dict[bytes, tuple[bytes, str]]
-    """Of a tree: mode and oid by name."""
 
 _SPLIT_ABOVE = 256
 """A tree with more notes than this is split by the first two digits of the commit, as git does."""
 
-_DIRECTORY = b"40000"
-_FILE = b"100644"
 _MESSAGE = b"Checkpoints of commits (derived; git ckpt verify --repair makes them anew)\n"
 
 
@@ -77,6 +75,12 @@ class Notes:
         texts = self._objects.read(list(found.values()))
         return {commit: _lines(text) for commit, text in zip(found, texts, strict=True) if text is not None}
 
+    def everything(self) -> dict[str, list[str]]:
+        """Returns the lines of every note, by commit."""
+        found = dict(self.items())
+        texts = self._objects.read(list(found.values()))
+        return {commit: _lines(text) for commit, text in zip(found, texts, strict=True) if text is not None}
+
     def items(self, only: set[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yields each annotated commit with the blob of its note.
 
@@ -85,19 +89,20 @@ class Notes:
         """
         tip = self.tip()
         pending = [("", self._tree_of(tip))] if tip else []
+        size = 64 if self._format == "sha256" else 40
         starts = {length: {commit[:length] for commit in only} for length in range(2, 66, 2)} if only is not None else {}
         while pending:
             prefix, tree = pending.pop()
             for name, (mode, oid) in self._entries(tree).items():
                 path = prefix + name.decode("ascii", "replace")
-                if mode != _DIRECTORY:
+                if _is_note(name, mode, size - len(prefix)):
                     yield path, oid
-                elif only is None or path in starts.get(len(path), ()):
+                elif mode == DIRECTORY and _is_hex(name, 2) and (only is None or path in starts.get(len(path), ())):
                     pending.append((path, oid))
 
     def _tree_of(self, commit: str) -> str:
         found = next(self._objects.read([commit]))
-        return found[1][5 : 5 + len(commit)].decode("ascii") if found else ""
+        return found[1][5 : 5 + len(commit)].decode("ascii") if found and found[0] == "commit" else ""
 
     def _edit_tree(self, tree: str, wanted: list[tuple[str, str]], change: Change) -> str:
         """Returns the tree after the change ("" if nothing is left); `wanted` pairs the rest of a commit's name with the whole."""
@@ -106,17 +111,18 @@ class Notes:
         below: dict[bytes, list[tuple[str, str]]] = {}
         for rest, commit in wanted:
             directory = rest[:2].encode()
-            if entries.get(directory, (b"",))[0] == _DIRECTORY:
+            if entries.get(directory, (b"",))[0] == DIRECTORY:
                 below.setdefault(directory, []).append((rest[2:], commit))
             else:
                 self._edit_entry(entries, rest.encode(), commit, change)
         for directory, inner in below.items():
-            self._set(entries, directory, _DIRECTORY, self._edit_tree(entries[directory][1], inner, change))
+            self._set(entries, directory, DIRECTORY, self._edit_tree(entries[directory][1], inner, change))
         if entries == before:
             return tree
-        if sum(mode != _DIRECTORY for mode, _ in entries.values()) > _SPLIT_ABOVE:
-            entries = self._split(entries)
-        return self._put("tree", _tree_data(entries)) if entries else ""
+        size = len(wanted[0][0])
+        if sum(_is_note(name, mode, size) for name, (mode, _) in entries.items()) > _SPLIT_ABOVE:
+            entries = self._split(entries, size)
+        return self._put("tree", encode_tree(entries)) if entries else ""
 
     def _edit_entry(self, entries: Entries, name: bytes, commit: str, change: Change) -> None:
         old: list[str] = []
@@ -128,7 +134,7 @@ class Notes:
             self._set(
                 entries,
                 name,
-                _FILE,
+                FILE,
                 self._put("blob", "".join(f"{line}\n" for line in new).encode("utf-8", "surrogateescape")) if new else "",
             )
 
@@ -139,31 +145,23 @@ class Notes:
         else:
             entries.pop(name, None)
 
-    def _split(self, entries: Entries) -> Entries:
+    def _split(self, entries: Entries, size: int) -> Entries:
         groups: dict[bytes, Entries] = {}
         kept: Entries = {}
         for name, entry in entries.items():
-            if entry[0] == _DIRECTORY or len(name) <= 2:
-                kept[name] = entry
-            else:
+            if _is_note(name, entry[0], size):
                 groups.setdefault(name[:2], {})[name[2:]] = entry
+            else:
+                kept[name] = entry
         for directory, group in groups.items():
             there = self._entries(kept[directory][1]) if directory in kept else {}
-            kept[directory] = (_DIRECTORY, self._put("tree", _tree_data(there | group)))
+            kept[directory] = (DIRECTORY, self._put("tree", encode_tree(there | group)))
         return kept
 
     def _entries(self, tree: str) -> Entries:
         found = self._pending.get(tree) or next(self._objects.read([tree]))
         data = found[1] if found else b""
-        size = len(tree) // 2
-        entries: Entries = {}
-        at = 0
-        while at < len(data):
-            space = data.index(b" ", at)
-            end = data.index(b"\0", space)
-            entries[data[space + 1 : end]] = (data[at:space], data[end + 1 : end + 1 + size].hex())
-            at = end + 1 + size
-        return entries
+        return decode_tree(data, self._format)
 
     def _put(self, kind: str, data: bytes) -> str:
         oid = object_id(kind, data, self._format)
@@ -171,10 +169,14 @@ class Notes:
         return oid
 
 
+def _is_note(name: bytes, mode: bytes, size: int) -> bool:
+    """Tells a note from the other things that people may keep in the tree; `size` is what is left of the commit's name there."""
+    return mode != DIRECTORY and _is_hex(name, size)
+
+
+def _is_hex(name: bytes, size: int) -> bool:
+    return len(name) == size and not name.strip(b"0123456789abcdef")
+
+
 def _lines(found: tuple[str, bytes]) -> list[str]:
     return [line for line in found[1].decode("utf-8", "surrogateescape").split("\n") if line.strip()]
-
-
-def _tree_data(entries: Entries) -> bytes:
-    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == _DIRECTORY else item[0])
-    return b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for name, (mode, oid) in ordered)

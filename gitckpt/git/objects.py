@@ -31,7 +31,7 @@ if TYPE_CHECKING:
             """Returns the commit that HEAD points to ("" on an unborn branch) and the short name of the branch (None when detached)."""
 
         def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
-            """Yields kind and content for each oid, in order; None for an object that is missing."""
+            """Yields kind and content for each oid, in order; None for an object that is missing or damaged."""
 
         def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
             """Writes objects, each a kind ("blob", "tree", "commit") and a content; what is referred to stands before what refers to it.

@@ -41,11 +41,16 @@ class Plumbing:
 
     def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
         """See `Objects.write`."""
-        self._repository.git.run(*DURABLE, "unpack-objects", "-q", data=_pack([*durable, *derived], self._repository.object_format))
+        items = [*durable, *derived]
+        if items:
+            self._repository.git.run(*DURABLE, "unpack-objects", "-q", data=_pack(items, self._repository.object_format))
 
     def missing(self, oids: Sequence[str]) -> list[str]:
         """See `Objects.missing`."""
-        return [oid for oid in oids if self._repository.cat_file.info(oid) is None]
+        # A process of its own: the long-lived one goes on reading packs that were deleted meanwhile.
+        wanted = "".join(f"{oid}\n" for oid in oids).encode("ascii")
+        found = self._repository.git.run("cat-file", "--batch-check", data=wanted, env={"GIT_NO_LAZY_FETCH": "1"}).out.splitlines()
+        return [oid for oid, said in zip(oids, found, strict=True) if said.endswith(b" missing")]
 
     def close(self) -> None:
         """See `Objects.close`."""

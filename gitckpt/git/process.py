@@ -13,7 +13,7 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
     FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
@@ -39,7 +39,7 @@ Left in place, they would make a call for another worktree write into the caller
 
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
 _CHUNK = 65536
-_SIGPIPE = 13  # importing `signal` for its name would cost the hook 6 ms
+_SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
 
 
 class GitError(CkptError):
@@ -110,17 +110,21 @@ class Child:
     Args:
         argv: program and arguments; the program is looked up on PATH.
         env: the whole environment.
+        own_group: whether Ctrl-C in the terminal spares it, as it must where we go on after it ourselves.
 
     Raises:
         CkptError: the program cannot be started.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False) -> None:
         self.owner = os.getpid()
         self.argv = list(argv)
         self._buffer = b""
         self._errors = b""
-        self.pid, self.stdin, self.stdout, self.stderr = _spawn(argv, env)
+        self.pid, self.stdin, self.stdout, self.stderr = _spawn(argv, env, own_group=own_group)
+        self._poll = select.poll()
+        self._poll.register(self.stdout, select.POLLIN)
+        self._poll.register(self.stderr, select.POLLIN)
 
     def write(self, data: bytes) -> None:
         """Writes to its standard input.
@@ -135,9 +139,11 @@ class Child:
     def read_line(self) -> bytes:
         """Returns the next line of its output without the newline; b"" at the end."""
         while b"\n" not in self._buffer:
-            if not self._fill():
+            chunk = self._receive(_CHUNK)
+            if not chunk:
                 line, self._buffer = self._buffer, b""
                 return line
+            self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
@@ -146,7 +152,7 @@ class Child:
         parts = [self._buffer]
         have = len(self._buffer)
         while have < size:
-            chunk = os.read(self.stdout, max(_CHUNK, size - have))
+            chunk = self._receive(max(_CHUNK, size - have))
             if not chunk:
                 break
             parts.append(chunk)
@@ -185,6 +191,14 @@ class Child:
                     waiting -= 1
         return Completed(self.close(), b"".join(out), b"".join(err))
 
+    def kill_group(self) -> int:
+        """Ends it and all it started by SIGKILL, and returns its exit code as `close` does. It must have a group of its own."""
+        try:
+            os.killpg(self.pid, _SIGKILL)
+        except ProcessLookupError:
+            pass
+        return self.close()
+
     def close(self) -> int:
         """Closes its pipes, waits for its end, and returns its exit code."""
         for name in ("stdin", "stdout", "stderr"):
@@ -199,15 +213,65 @@ class Child:
         except ChildProcessError:
             return 0
 
+    def stop(self) -> None:
+        """Ends it now; a process forked from ours may still hold its pipes open, so that closing ours would not do."""
+        if self.owner == os.getpid():
+            try:
+                os.kill(self.pid, _SIGTERM)
+            except ProcessLookupError:
+                pass
+        self.close()
+
     def _close_input(self, poll: select.poll) -> None:
         poll.unregister(self.stdin)
         os.close(self.stdin)
         self.stdin = -1
 
-    def _fill(self) -> bool:
-        chunk = os.read(self.stdout, _CHUNK)
-        self._buffer += chunk
-        return bool(chunk)
+    def _receive(self, size: int) -> bytes:
+        """Returns more of its output, b"" at the end. Takes its complaints in as well: with their pipe full, it would wait for us."""
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd == self.stdout:
+                    return os.read(fd, size)
+                said = os.read(fd, _CHUNK)
+                self._errors = (self._errors + said)[-_CHUNK:]
+                if not said:
+                    self._poll.unregister(fd)
+
+
+class Standby:
+    """A long-lived process between its uses. Whoever takes it has it alone, so threads, forks and nested uses never share one.
+
+    Args:
+        start: starts one.
+    """
+
+    def __init__(self, start: Callable[[], Child]) -> None:
+        self._start = start
+        self._idle: list[Child] = []
+
+    def take(self) -> Child:
+        """Returns the process that stands by, or a new one. It is to be given back, stopped or closed."""
+        while True:
+            try:
+                child = self._idle.pop()
+            except IndexError:
+                return self._start()
+            if child.owner == os.getpid():
+                return child
+            child.close()
+
+    def give_back(self, child: Child) -> None:
+        """Keeps a process that was taken, and waits for its next question, for the next use."""
+        if self._idle:
+            child.stop()
+        else:
+            self._idle.append(child)
+
+    def close(self) -> None:
+        """Ends the process that stands by."""
+        while self._idle:
+            self._idle.pop().stop()
 
 
 def run(argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None) -> Completed:
@@ -228,9 +292,15 @@ def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Starts a program in a session of its own, with all three streams on /dev/null, and does not wait for it.
 
     A background child that kept standard error open would make whoever reads the output of `git commit` wait for it.
+
+    Raises:
+        CkptError: the program cannot be started.
     """
     null: list[FileAction] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    os.posix_spawnp(argv[0], list(argv), env, file_actions=null, setsid=True)
+    try:
+        os.posix_spawnp(argv[0], list(argv), env, file_actions=null, setsid=True)
+    except OSError as error:
+        _cannot_start(argv[0], error)
 
 
 def alive(pid: int) -> bool:
@@ -244,14 +314,17 @@ def alive(pid: int) -> bool:
     return True
 
 
-def _spawn(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, int, int, int]:
+def _spawn(argv: Sequence[str], env: Mapping[str, str], *, own_group: bool) -> tuple[int, int, int, int]:
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     theirs = (in_read, out_write, err_write)
     actions: list[FileAction] = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
     try:
-        pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE])
+        if own_group:
+            pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE], setpgroup=0)
+        else:
+            pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE])
     except OSError as error:
         for fd in (in_write, out_read, err_read):
             os.close(fd)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.process import GitError
+from gitckpt.git.process import GitError, Standby
 from gitckpt.git.repository import DURABLE
 from gitckpt.model.errors import BusyError, CkptError
 
@@ -15,14 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gitckpt.git.process import Child
     from gitckpt.git.repository import Repository
 
 LOCK_TIMEOUT_MS = 2000
 """How long git waits for somebody else's `.lock` file."""
-
-PACK_FROM = 1000
-"""So many loose refs of ours are packed together."""
 
 
 class RefMoved(BusyError):
@@ -60,13 +56,15 @@ class Update:
         self.new = new
         self.old = old
 
-    def line(self) -> str:
-        """The command of `git update-ref --stdin` for it."""
+    def command(self) -> str:
+        """The command of `git update-ref --stdin -z` for it."""
+        if not self.new and not self.old:
+            return f"verify {self.ref}\0\0"  # a deletion without an old value would not ask for any
         if not self.new:
-            return f"delete {self.ref} {self.old}\n"
+            return f"delete {self.ref}\0{self.old}\0"
         if not self.old:
-            return f"create {self.ref} {self.new}\n"
-        return f"update {self.ref} {self.new} {self.old}\n"
+            return f"create {self.ref}\0{self.new}\0"
+        return f"update {self.ref}\0{self.new}\0{self.old}\0"
 
 
 class Refs:
@@ -78,7 +76,7 @@ class Refs:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._writer: Child | None = None
+        self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
     def update(self, updates: Iterable[Update]) -> None:
         """Applies all updates in one transaction, in this order, flushed to the disk.
@@ -90,23 +88,28 @@ class Refs:
             LockHeld: a lock file stayed in the way; none was changed.
             GitError: git refused for another reason; none was changed.
         """
-        lines = "".join(update.line() for update in updates)
-        writer = self._started_writer()
+        transaction = _transaction(updates)
+        writer = self._standby.take()
         try:
-            writer.write(f"start\n{lines}commit\n".encode())
+            writer.write(transaction)
             committed = writer.read_line() == b"start: ok" and writer.read_line() == b"commit: ok"
         except BrokenPipeError:
             committed = False
         except BaseException:
-            self._forget_writer()
+            writer.close()  # waits until git has either done it or not
             raise
         if not committed:
-            raise self._failure()
+            done = writer.communicate()
+            raise failure(self._repository, done.code, done.complaint)
+        self._standby.give_back(writer)
 
     def read(self, ref: str) -> str | None:
-        """Returns the oid that a ref points to, or None where there is no such ref or its object is missing."""
+        """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""
         found = self._repository.cat_file.info(ref)
-        return None if found is None else found[0]
+        if found is not None:
+            return found[0]
+        done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
+        return done.out.decode("ascii").strip() or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
         """Returns a line for each ref below the patterns, sorted by name.
@@ -119,23 +122,7 @@ class Refs:
 
     def close(self) -> None:
         """Ends the long-lived process."""
-        writer = self._forget_writer()
-        if writer is not None:
-            writer.close()
-
-    def _started_writer(self) -> Child:
-        if self._writer is None or self._writer.owner != os.getpid():
-            self._writer = self._repository.git.start(*_update_ref_options())
-        return self._writer
-
-    def _forget_writer(self) -> Child | None:
-        writer, self._writer = self._writer, None
-        return writer
-
-    def _failure(self) -> CkptError:
-        writer = self._forget_writer()
-        done = writer.communicate() if writer is not None else None
-        return failure(done.code if done else 0, done.complaint if done else "")
+        self._standby.close()
 
 
 def update_once(repository: Repository, updates: Sequence[Update]) -> None:
@@ -144,23 +131,33 @@ def update_once(repository: Repository, updates: Sequence[Update]) -> None:
     Raises:
         RefMoved, LockHeld, GitError: as `Refs.update`.
     """
-    lines = "".join(update.line() for update in updates)
     try:
-        repository.git.run(*_update_ref_options(), data=f"start\n{lines}commit\n".encode())
+        repository.git.run(*_update_ref_options(), data=_transaction(updates))
     except GitError as error:
-        raise failure(error.code, error.stderr) from None
+        raise failure(repository, error.code, error.stderr) from None
 
 
-def failure(code: int, said: str) -> CkptError:
+def failure(repository: Repository, code: int, said: str) -> CkptError:
     """Returns the error for what `git update-ref` said on standard error."""
     if "Unable to create '" in said and "File exists" in said:
         return LockHeld(said.partition("Unable to create '")[2].partition("': File exists")[0])
-    moved = ("reference already exists", "but expected", "unable to resolve reference", "reference is missing")
-    if any(words in said for words in moved):
-        return RefMoved(said.strip().splitlines()[0].removeprefix("fatal: "), hint="somebody else was faster; run the command again")
+    if "cannot lock references" in said or "data is locked" in said:
+        return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
+    for line in said.splitlines():
+        # A ref that is broken rather than gone cannot be resolved either: "…: reference broken".
+        vanished = "unable to resolve reference '" in line and line.endswith("'")
+        if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
+            what = line.removeprefix("fatal: ").removeprefix("commit: ")
+            return RefMoved(what, hint="somebody else was faster; run the command again")
     return GitError(["update-ref"], code, said)
 
 
+def _transaction(updates: Iterable[Update]) -> bytes:
+    commands = "".join(update.command() for update in updates)
+    return f"start\0{commands}commit\0".encode("utf-8", "surrogateescape")
+
+
 def _update_ref_options() -> tuple[str, ...]:
-    timeouts = (f"core.filesRefLockTimeout={LOCK_TIMEOUT_MS}", f"core.packedRefsTimeout={2 * LOCK_TIMEOUT_MS}")
-    return (*DURABLE, "-c", timeouts[0], "-c", timeouts[1], "update-ref", "--stdin")
+    names = ("core.filesRefLockTimeout", "core.packedRefsTimeout", "reftable.lockTimeout")
+    timeouts = [option for name in names for option in ("-c", f"{name}={LOCK_TIMEOUT_MS * (2 if 'packed' in name else 1)}")]
+    return (*DURABLE, *timeouts, "update-ref", "--stdin", "-z")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git import config
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.process import Child, Completed, GitError, environment, git_executable, run
 from gitckpt.model.errors import RepositoryError
@@ -28,9 +29,9 @@ class Git:
     """
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
-        self._prefix = [git_executable(), f"--git-dir={git_dir}"]
+        self._prefix = [git_executable(), f"--git-dir={git_dir}", "-C", git_dir if worktree is None else worktree]
         if worktree is not None:
-            self._prefix += ["-C", worktree, f"--work-tree={worktree}"]
+            self._prefix.append(f"--work-tree={worktree}")
 
     def run(
         self, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None, ok: Sequence[int] = (0,), locks: bool = False
@@ -58,7 +59,7 @@ class Git:
 
     def start(self, *args: str) -> Child:
         """Starts a git command that stays."""
-        return Child([*self._prefix, *args], self._environment(None, locks=False))
+        return Child([*self._prefix, *args], self._environment(None, locks=False), own_group=True)
 
     @staticmethod
     def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:
@@ -139,7 +140,11 @@ def discover(path: str = ".") -> Repository:
     done = run([*ask, "--is-bare-repository", "--is-inside-git-dir", "--show-object-format", "--git-dir"], env=env)
     if done.code != 0:
         raise _refused(path, done.complaint)
-    bare, inside, object_format, git_dir = os.fsdecode(done.out).removesuffix("\n").split("\n", 3)
+    said = os.fsdecode(done.out).removesuffix("\n").split("\n", 3)
+    if said[0] not in ("true", "false"):  # git before 2.31 repeats the option that it does not know
+        require_git()
+        raise RepositoryError(f"{git_executable()} does not answer as git does", hint="name another one in GITCKPT_GIT")
+    bare, inside, object_format, git_dir = said
     worktree = None
     if bare == "false" and inside == "false":
         done = run([*ask, "--show-toplevel"], env=env)
@@ -147,6 +152,19 @@ def discover(path: str = ".") -> Repository:
             raise _refused(path, done.complaint)
         worktree = os.fsdecode(done.out).removesuffix("\n")
     return Repository(git_dir, worktree, object_format)
+
+
+def main_worktree(repository: Repository) -> str | None:
+    """Returns the top of the repository's main worktree; None where it has none, or git does not know where it is."""
+    settings = config.read(repository, r"^core\.(bare|worktree)$")
+    if "core.worktree" in settings:
+        return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
+    if settings.get("core.bare", ["false"])[-1] == "true":
+        return None
+    if not repository.is_linked and repository.worktree is not None:
+        return repository.worktree
+    parent, name = os.path.split(repository.common_dir)
+    return parent if name == ".git" else None
 
 
 def common_dir(git_dir: str) -> str:
@@ -182,6 +200,8 @@ def _refused(path: str, said: str) -> RepositoryError:
     where = os.path.abspath(path)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     first = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
+    if first.endswith(":"):
+        first = " ".join([first, ", ".join(lines[1:])])
     if "not a git repository" in said:
         return RepositoryError(f"not in a git repository: {where}", hint="go to one, or make one: git init")
     cure = next((line for line in lines if line.startswith("git config")), None)

@@ -26,15 +26,20 @@ def encode(checkpoint: Checkpoint) -> bytes:
     Raises:
         StateError: the state holds a value that cannot be stored without changing it; its JSON pointer is named.
     """
-    fields: dict[str, Any] = {"version": VERSION}
+    return document.render(fields(checkpoint), dict(checkpoint.state))
+
+
+def fields(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns the keys of a checkpoint's document, less `types` and `state`; those that are absent have the value None."""
+    found: dict[str, Any] = {"version": VERSION}
     for name in ("id", "run", "parent", "sequence", "phase", "timestamp", "git_sha", "branch", "trigger", "message", "agent"):
-        fields[name] = getattr(checkpoint, name)
-    fields["errors"] = list(checkpoint.errors)
+        found[name] = getattr(checkpoint, name)
+    found["errors"] = list(checkpoint.errors)
     if checkpoint.worktree is not None:
-        fields["worktree"] = _worktree_fields(checkpoint.worktree)
+        found["worktree"] = worktree_fields(checkpoint.worktree)
     if checkpoint.progress is not None:
-        fields["progress"] = _set_fields(checkpoint.progress)
-    return document.render(fields | dict(checkpoint.unknown), dict(checkpoint.state))
+        found["progress"] = _set_fields(checkpoint.progress)
+    return found | dict(checkpoint.unknown)
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
@@ -80,7 +85,10 @@ def _parse(data: bytes, ref: str) -> dict[str, Any]:
     version = table.get("version")
     if type(version) is int and version > VERSION:
         raise NewerCheckpoint(
-            ref, "version", f"written by a newer gitckpt (document version {version})", hint="upgrade gitckpt: pip install -U gitckpt"
+            ref,
+            "version",
+            f"written by a newer gitckpt (document version {_shown(version)})",
+            hint="upgrade gitckpt: pip install -U gitckpt",
         )
     return table
 
@@ -98,7 +106,7 @@ class _Table:
             return None
         value = self.rest.pop(key)
         if type(value) is not kind:
-            raise self.invalid(key, f"must be {_WORDS[kind]}, not {value!r:.60}")
+            raise self.invalid(key, f"must be {_WORDS[kind]}, not {_shown(value)}")
         return value
 
     def required(self, key: str, kind: type[T]) -> T:
@@ -110,18 +118,26 @@ class _Table:
     def count(self, key: str, least: int) -> int | None:
         value = self.optional(key, int)
         if value is not None and value < least:
-            raise self.invalid(key, f"must be {least} or more, not {value}")
+            raise self.invalid(key, f"must be {least} or more, not {_shown(value)}")
         return value
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(self.ref, self.prefix + key, problem)
 
 
+def _shown(value: Any) -> str:
+    """Returns a value for a message, cut short."""
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # Python prints no integer beyond 4,300 digits, and `0x…` can write one
+        return "an integer of thousands of digits"
+
+
 def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
     take = _Table(table, ref)
     version = take.required("version", int)
     if version != VERSION:
-        raise take.invalid("version", f"must be {VERSION}, not {version}")
+        raise take.invalid("version", f"must be {VERSION}, not {_shown(version)}")
     state, types = take.required("state", dict), take.optional("types", dict) or {}
     worktree, progress = take.optional("worktree", dict), take.optional("progress", dict)
     checkpoint = Checkpoint(
@@ -153,7 +169,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
 
 def _id(take: _Table, key: str, text: str) -> str:
     if not ids.is_id(text):
-        raise take.invalid(key, f"must be a UUID version 4 in lower case, not {text!r:.60}")
+        raise take.invalid(key, f"must be a UUID version 4 in lower case, not {_shown(text)}")
     return text
 
 
@@ -165,7 +181,7 @@ def _optional_id(take: _Table, key: str) -> str | None:
 def _run(take: _Table) -> str | None:
     text = take.optional("run", str)
     if text is not None and not ids.is_run_id(text):
-        raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {text!r:.60}")
+        raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {_shown(text)}")
     return text
 
 
@@ -186,14 +202,14 @@ def _timestamp(take: _Table) -> str:
 
 def _git_sha(take: _Table, text: str) -> str:
     if text and not ids.is_oid(text):
-        raise take.invalid("git_sha", f"must be a full object id or empty, not {text!r:.60}")
+        raise take.invalid("git_sha", f"must be a full object id or empty, not {_shown(text)}")
     return text
 
 
 def _trigger(take: _Table) -> str:
     text = take.required("trigger", str)
     if not _TRIGGER.fullmatch(text):
-        raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {text!r:.60}")
+        raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {_shown(text)}")
     return text
 
 
@@ -201,18 +217,18 @@ def _errors(take: _Table) -> tuple[str, ...]:
     errors = take.required("errors", list)
     for i, error in enumerate(errors):
         if type(error) is not str:
-            raise take.invalid(f"errors[{i}]", f"must be a string, not {error!r:.60}")
+            raise take.invalid(f"errors[{i}]", f"must be a string, not {_shown(error)}")
     return tuple(errors)
 
 
 def _worktree(take: _Table) -> Worktree:
     tree = take.optional("tree", str)
     if tree is not None and not ids.is_oid(tree):
-        raise take.invalid("tree", f"must be a full object id, not {tree!r:.60}")
+        raise take.invalid("tree", f"must be a full object id, not {_shown(tree)}")
     omitted = []
     for i, entry in enumerate(take.optional("omitted", list) or []):
         if type(entry) is not dict:
-            raise take.invalid(f"omitted[{i}]", f"must be a table, not {entry!r:.60}")
+            raise take.invalid(f"omitted[{i}]", f"must be a table, not {_shown(entry)}")
         inner = _Table(entry, take.ref, f"worktree.omitted[{i}].")
         omitted.append(
             Omitted(inner.required("path", str), inner.required("reason", str), inner.count("size", 0), unknown=inner.rest),
@@ -245,9 +261,12 @@ def _typed(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[st
         value: Any = state
         step: Any = None
         try:
-            for part in where.split("/")[1:]:
+            root, *parts = where.split("/")
+            if root:
+                raise KeyError(root)
+            for part in parts:
                 holder, step = value, part.replace("~1", "/").replace("~0", "~")
-                step = int(step) if type(holder) is list else step
+                step = _index(step) if type(holder) is list else step
                 value = holder[step]
         except (KeyError, IndexError, ValueError, TypeError):
             raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
@@ -256,8 +275,14 @@ def _typed(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[st
         try:
             holder[step] = _lacking(kind, value)
         except (ValueError, binascii.Error):
-            raise InvalidCheckpoint(ref, field, f"the string there is no {kind!s:.20}") from None
+            raise InvalidCheckpoint(ref, field, f"the string there is no {_shown(kind)}") from None
     return state
+
+
+def _index(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or (text[0] == "0" and text != "0"):
+        raise ValueError(text)
+    return int(text)
 
 
 def _lacking(kind: Any, text: str) -> Any:
@@ -266,11 +291,14 @@ def _lacking(kind: Any, text: str) -> Any:
     if kind == "bytes":
         return base64.b64decode(text, validate=True)
     if kind == "integer":
+        if text.strip() != text or "_" in text or not text.isascii():
+            raise ValueError(text)
         return int(text, 16) if "x" in text else int(text)
     raise ValueError(kind)
 
 
-def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
+def worktree_fields(worktree: Worktree) -> dict[str, Any]:
+    """Returns the keys of the table `[worktree]`."""
     fields = _set_fields(worktree)
     fields.pop("omitted", None)
     if worktree.omitted:
@@ -286,5 +314,5 @@ def _set_fields(record: Worktree | Progress | Omitted) -> dict[str, Any]:
 def check_state(state: Mapping[str, Any]) -> None:
     """Raises `StateError` if `state` is not a map, or holds a value that a document cannot store losslessly."""
     if not isinstance(state, Mapping):
-        raise StateError("", f"a state is a map of names to values, not {state!r:.60}")
+        raise StateError("", f"a state is a map of names to values, not {_shown(state)}")
     toml.dump_state(dict(state), {})

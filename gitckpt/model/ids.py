@@ -21,6 +21,8 @@ MIN_PREFIX = 4
 MAX_SLUG = 50
 """The longest slug of a run id, in characters."""
 
+_MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
+
 
 def new_id() -> str:
     """Returns a fresh random UUID version 4 in its canonical form (RFC 9562, section 5.4)."""
@@ -35,6 +37,7 @@ def is_id(text: str) -> bool:
     """Tells whether `text` is a canonical (lower case) UUID version 4."""
     return (
         len(text) == 36
+        and text.count("-") == 4
         and all(text[i] == "-" for i in _HYPHENS)
         and text[14] == "4"
         and text[19] in "89ab"
@@ -46,7 +49,7 @@ def is_id_prefix(text: str) -> bool:
     """Tells whether `text`, of at least `MIN_PREFIX` characters, could begin an id."""
     if not MIN_PREFIX <= len(text) <= 36:
         return False
-    return all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text))
+    return all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text)) and text[14:15] in ("", "4") and text[19:20] in "89ab"
 
 
 def is_oid(text: str) -> bool:
@@ -82,7 +85,7 @@ def run_id(stamp: str, name: str, attempt: int = 1) -> str:
 def is_run_id(text: str) -> bool:
     """Tells whether `text` is a run id. What passes is safe as a ref component and as a directory name."""
     return (
-        len(text) > 16
+        16 < len(text) <= _MAX_RUN_ID
         and text[:8].isdigit()
         and text[8] == "-"
         and text[9:15].isdigit()

@@ -24,11 +24,12 @@ def label(text: str) -> str:
         UsageError: there is no name, or the text has line breaks or other control characters.
     """
     name, status = split(text)
+    complete = text
     if status not in STATUSES:
-        name, text = text, f"{text}-complete"
+        name, complete = text, f"{text}-complete"
     if not name.strip() or not text.isprintable():
         raise UsageError(
             f"{text!r} is not a phase",
             hint=f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}",
         )
-    return text
+    return complete

@@ -49,7 +49,7 @@ class Decision:
     id: str
     expires: bool
     reason: str
-    """One clause for a person, such as "35 days old, made by a hook"."""
+    """One clause for a person, such as "35d old, limit 30d"."""
 
 
 def apply(candidates: Sequence[Candidate], policy: Policy, *, now: int, unfinished: Collection[str]) -> list[Decision]:
@@ -88,7 +88,7 @@ def _kept_or_expired_for_its_commit(candidate: Candidate, policy: Policy, now: i
     age = now - candidate.time
     limit = min(policy.rewritten_older_than, policy.older_than)
     expires = age >= limit
-    reason = f"its commit was rewritten, {_days(age)} old, limit {_days(limit)}"
+    reason = f"its commit was rewritten, {_length(age)} old, limit {_length(limit)}"
     return Decision(candidate.id, expires=expires, reason=reason)
 
 
@@ -96,9 +96,9 @@ def _by_rank_and_age(candidate: Candidate, policy: Policy, now: int, rank: int) 
     age = now - candidate.time
     if rank <= policy.keep_last:
         return Decision(candidate.id, expires=False, reason=f"among the newest {policy.keep_last}")
-    reason = f"{_days(age)} old, limit {_days(policy.older_than)}"
+    reason = f"{_length(age)} old, limit {_length(policy.older_than)}"
     return Decision(candidate.id, expires=age >= policy.older_than, reason=reason)
 
 
-def _days(length: int) -> str:
-    return times.age_text(max(length, 0))
+def _length(length: int) -> str:
+    return times.age_text(length) if length >= times.MICRO else "0s"

@@ -21,12 +21,12 @@ def now() -> int:
 def to_text(instant: int) -> str:
     """Returns an instant as RFC 3339 in UTC with microseconds, such as `2026-11-21T20:15:00.123456Z`."""
     seconds, micros = divmod(instant, MICRO)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micros:06d}Z"
+    return "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}.{:06d}Z".format(*time.gmtime(seconds)[:6], micros)
 
 
 def to_stamp(instant: int) -> str:
     """Returns an instant as the `YYYYMMDD-HHMMSS` (UTC) that begins a run id."""
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(instant // MICRO))
+    return "{:04d}{:02d}{:02d}-{:02d}{:02d}{:02d}".format(*time.gmtime(instant // MICRO)[:6])
 
 
 def from_text(text: str) -> int:
@@ -57,7 +57,7 @@ def from_text(text: str) -> int:
     if len(clock) > 19:
         if clock[19] != "." or len(clock) == 20:
             raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
-        _number(clock[20:])
+        _require_digits(clock[20:])
         micros = int(clock[20:26].ljust(6, "0"))
     seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset
     return seconds * MICRO + micros
@@ -75,19 +75,23 @@ def _split_offset(text: str) -> tuple[str, int]:
 
 
 def _number(digits: str) -> int:
+    _require_digits(digits)
+    return int(digits)
+
+
+def _require_digits(digits: str) -> None:
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"not a number: {digits!r}")
-    return int(digits)
 
 
 def parse_age(text: str) -> int:
     """Returns the length of an age such as `90s`, `30m`, `12h`, `7d` or `2w`, in microseconds.
 
     Raises:
-        UsageError: the text is no whole number followed by one of those units.
+        UsageError: the text is no whole number, of at most twelve digits, followed by one of those units.
     """
     count, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not (count.isascii() and count.isdigit()):
+    if unit not in _UNITS or not (count.isascii() and count.isdigit() and len(count) <= 12):
         raise UsageError(f"{text!r} is not an age", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
     return int(count) * _UNITS[unit] * MICRO
 

@@ -161,7 +161,8 @@ def _digits(value: int) -> str:
 
 def _key(key: Any, path: Path) -> str:
     if type(key) is not str:
-        raise StateError(pointer(path), f"the key {key!r} is not a string", hint="TOML and JSON have string keys only")
+        shown = _digits(key) if type(key) is int else repr(key)
+        raise StateError(pointer(path), f"the key {shown} is not a string", hint="TOML and JSON have string keys only")
     if key.isascii() and (key.isidentifier() or (key and _BARE.issuperset(key))):
         return key
     if key.isprintable() and '"' not in key and "\\" not in key:
@@ -196,11 +197,11 @@ def _date_or_time(value: Any, path: Path) -> str | None:
     if kind is datetime.datetime:
         if value.fold:
             raise StateError(pointer(path), "a date-time with fold=1 cannot be stored")
-        offset = value.utcoffset()
-        if offset is not None and (type(value.tzinfo) is not datetime.timezone or offset % datetime.timedelta(minutes=1)):
+        zone = value.tzinfo
+        if zone is not None and (type(zone) is not datetime.timezone or zone.utcoffset(None) % datetime.timedelta(minutes=1)):
             raise StateError(
                 pointer(path),
-                f"a date-time with the zone {value.tzinfo!r} cannot be stored",
+                f"a date-time with the zone {zone!r} cannot be stored",
                 hint="convert it to a fixed offset of whole minutes, such as datetime.timezone.utc",
             )
         return str(value.isoformat())

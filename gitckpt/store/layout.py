@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gitckpt.model.checkpoint import Checkpoint
+
 CHECKPOINTS = "refs/checkpoints/"
 COMMITS = "refs/ckpt/commits/"
 TREES = "refs/ckpt/trees/"
@@ -16,6 +18,9 @@ NOTES = "refs/notes/checkpoints"
 
 OWN = ("refs/checkpoints", "refs/ckpt")
 """The namespaces whose refs nobody else writes."""
+
+RUN_COMPLETE = "run-complete"
+"""The phase label that ends a run; a run whose newest checkpoint has another one is unfinished."""
 
 RUN_FILE = "ckpt-run"
 """In a worktree's administrative directory: names the run that the worktree belongs to, and the checkpoint it was made from."""
@@ -50,22 +55,22 @@ def new_refs(fields: dict[str, Any], blob: str, head: str) -> list[Update]:
     return updates
 
 
-def successor(head: tuple[str, bytes] | None, ref: str) -> dict[str, Any]:
-    """Returns the keys `sequence` and `parent` of the checkpoint that follows a run's head.
+def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
+    """Returns the checkpoint that a run's head points to.
 
     Args:
-        head: kind and content of the object that the run's head points to; None where it is missing.
-        ref: the run's head.
+        found: kind and content of the object that the head points to; None where it is missing.
+        ref: the head.
 
     Raises:
-        InvalidCheckpoint: the head is no checkpoint document of a run.
+        InvalidCheckpoint: it is no checkpoint document of a run.
     """
-    from gitckpt.model.codec import decode_header
+    from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint
 
-    if head is None or head[0] != "blob":
+    if found is None or found[0] != "blob":
         raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint="look at the store: git ckpt doctor")
-    newest = decode_header(head[1], ref)
+    newest = decode(found[1], ref)
     if newest.sequence is None:
         raise InvalidCheckpoint(ref, "sequence", "missing", hint="look at the store: git ckpt doctor")
-    return {"sequence": newest.sequence + 1, "parent": newest.id}
+    return newest

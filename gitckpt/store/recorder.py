@@ -7,7 +7,6 @@ store, and the checkpoint's own ref is the commit point.
 from __future__ import annotations
 
 import os
-import random
 import time
 
 from gitckpt.git.lock import Lock
@@ -50,16 +49,16 @@ class Recorder:
         self._repository = repository
         self._objects = objects
         self._update = update
-        self._notes = Notes(repository, objects, layout.NOTES)
+        self.notes = Notes(repository, objects, layout.NOTES)
         self._pending_links: dict[str, list[str]] = {}
         self._linked_at = float("-inf")
 
-    def record(self, fields: dict[str, Any], state: dict[str, Any], instant: int, *, starts_run: bool = False) -> str:
+    def record(self, fields: dict[str, Any], state: dict[str, Any] | None, instant: int, *, starts_run: bool = False) -> str:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
             fields: the document's keys; `sequence` and `parent` are filled in where `run` is given.
-            state: the caller's data.
+            state: the caller's data; None carries the state of the run's newest checkpoint on.
             instant: now, in microseconds since the epoch.
             starts_run: whether `run` must not exist yet.
 
@@ -79,18 +78,19 @@ class Recorder:
         with self._lock():
             while True:
                 attempt += 1
-                head = self._take_place(fields, starts_run=starts_run)
-                data = document.render(fields, state)
+                head, carried = self._take_place(fields, starts_run=starts_run)
+                data = document.render(fields, carried if state is None else state)
                 try:
                     return self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES)
                 except RefMoved:
-                    if starts_run or time.monotonic() > deadline:
+                    taken = starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None
+                    if taken or time.monotonic() > deadline:
                         raise
                 except LockHeld as error:
                     if layout.NOTES not in error.path:
                         raise
                     attempt = _LINK_TRIES
-                time.sleep(random.uniform(0, 0.002 * min(attempt, 20)))
+                time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
 
     def write_links(self, instant: int, links: dict[str, list[str]] | None = None) -> None:
         """Writes the links that were put off, and others.
@@ -122,21 +122,21 @@ class Recorder:
     def _lock(self) -> Lock:
         return Lock(os.path.join(self._repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)
 
-    def _take_place(self, fields: dict[str, Any], *, starts_run: bool) -> str:
-        """Fills in the place in the run, and returns the blob that is the run's head now, "" where there is none."""
+    def _take_place(self, fields: dict[str, Any], *, starts_run: bool) -> tuple[str, dict[str, Any]]:
+        """Fills in the place in the run; returns the blob that is the run's head now ("" where there is none), and its state."""
         run = fields.get("run")
         if run is None:
-            return ""
+            return "", {}
         if starts_run:
             fields.update(sequence=1, parent=None)
-            return ""
+            return "", {}
         ref = layout.RUNS + run
         found = self._repository.cat_file.info(ref)
         if found is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt list")
-        head = next(self._objects.read([found[0]]))
-        fields.update(layout.successor(head, ref))
-        return found[0]
+        newest = layout.run_head(next(self._objects.read([found[0]])), ref)
+        fields.update(sequence=(newest.sequence or 0) + 1, parent=newest.id)
+        return found[0], dict(newest.state)
 
     def _write(self, fields: dict[str, Any], data: bytes, head: str, instant: int, *, with_links: bool) -> str:
         blob = object_id("blob", data, self._repository.object_format)
@@ -157,8 +157,8 @@ class Recorder:
 
     def _link(self, links: dict[str, list[str]], updates: list[Update], instant: int) -> list[tuple[str, bytes]]:
         """Appends the update of the notes ref, and returns the objects it needs."""
-        tip = self._notes.tip()
-        new_tip, derived = self._notes.edited(
+        tip = self.notes.tip()
+        new_tip, derived = self.notes.edited(
             tip, list(links), lambda commit, lines: lines + [line for line in links[commit] if line not in lines], instant
         )
         if new_tip != tip:

@@ -1,0 +1,41 @@
+"""`git ckpt doctor`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from gitckpt import __version__
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.git.repository import require_git
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""
+    from gitckpt.store import diagnosis
+
+    version = require_git()
+    with open_store() as store:
+        findings = diagnosis.examine(store, version)
+        facts = diagnosis.facts(store, version)
+    if as_json:
+        keys = ("code", "object", "sentence", "cure")
+        report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
+        terminal.out(json.dumps(report, indent=2))
+    else:
+        terminal.out(f"gitckpt {__version__}")
+        for name, value in facts.items():
+            terminal.out(f"{name}: {terminal.harmless(str(value))}")
+        for finding in findings:
+            terminal.out(f"{terminal.heading(finding.code)}  {terminal.harmless(finding.object)}: {terminal.harmless(finding.sentence)}")
+            if finding.cure:
+                terminal.out(f"    cure: {terminal.harmless(finding.cure)}")
+        if not findings:
+            terminal.out("nothing is wrong")
+    if findings:
+        raise typer.Exit(1)

@@ -1,0 +1,44 @@
+"""`git ckpt expire`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model import ids, times
+
+
+def expire(
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w.")
+    ] = None,
+    keep_last: Annotated[int | None, typer.Option("--keep-last", metavar="N", min=0, help="So many of the newest stay.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, of unfinished runs too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would become of each, and why.")] = False,
+) -> None:
+    """Remove checkpoints by policy: those made by hooks, once they are old. With --all alone, every checkpoint there is."""
+    from gitckpt.git.repository import require_git
+    from gitckpt.store import maintenance, settings
+
+    with open_store() as store:
+        policy = settings.read(store.repository).policy
+        if all_:
+            policy = dataclasses.replace(policy, everything=True)
+            if older_than is None and keep_last is None:
+                policy = dataclasses.replace(policy, older_than=0, rewritten_older_than=0, keep_last=0)
+        if older_than is not None:
+            policy = dataclasses.replace(policy, older_than=times.parse_age(older_than))
+        if keep_last is not None:
+            policy = dataclasses.replace(policy, keep_last=keep_last)
+        decided = store.expire(policy, dry_run=dry_run)
+        maintenance.pack_if_many(store.repository, require_git())
+    gone = [(entry, decision) for entry, decision in decided if decision.expires]
+    for entry, decision in decided if dry_run else gone:
+        verb = ("expires" if dry_run else "expired") if decision.expires else "stays"
+        short = entry.id[: ids.SHORT] if terminal.is_terminal() else entry.id
+        terminal.out(f"{verb}  {short}  {terminal.harmless(entry.phase)}  {decision.reason}")
+    terminal.remark(f"{len(gone)} of {len(decided)} checkpoints {'would expire' if dry_run else 'expired'}")

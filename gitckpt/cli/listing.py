@@ -1,0 +1,138 @@
+"""`git ckpt list`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model import ids, times
+from gitckpt.model import phase as phases
+from gitckpt.model.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from gitckpt.store.index import Entry
+    from gitckpt.store.store import Store
+
+_COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
+_NEWEST = 20
+
+
+def list_(
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only of this run.")] = None,
+    commit: Annotated[str | None, typer.Option("--commit", metavar="REV", help="Only linked to this commit.")] = None,
+    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="Only of this phase.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(phases.STATUSES)}.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w.")] = None,
+    number: Annotated[int, typer.Option("-n", metavar="N", min=1, help="At most so many.")] = _NEWEST,
+    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
+    from gitckpt.store import changes
+    from gitckpt.store.index import Query
+
+    if status is not None and status not in phases.STATUSES:
+        raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
+    with open_store() as store:
+        query = Query(
+            run=_run(store, run),
+            ids=[entry.id for entry in store.links(_commit(store, commit))] if commit is not None else None,
+            phase=phase,
+            status=status,
+            since=store.clock() - times.parse_age(since) if since is not None else None,
+            limit=None if all_ else number,
+        )
+        entries = store.list(query)
+        problems = store.problems()
+        changed = changes.count(store.repository, store.index, entries)
+        now = store.clock()
+    if as_json:
+        report = {
+            "checkpoints": [_as_json(entry, changed) for entry in entries],
+            "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
+        }
+        terminal.out(json.dumps(report, indent=2))
+    else:
+        _print(entries, changed, now)
+    if problems:
+        more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+        terminal.warn(f"not a valid checkpoint: {terminal.harmless(problems[0].sentence)}{more}; see: git ckpt doctor")
+
+
+def _run(store: Store, text: str | None) -> str | None:
+    if text is None:
+        return None
+    runs = store.index.runs()
+    if text in runs:
+        return text
+    found = [run for run in runs if text and run.startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    raise NotFoundError(
+        f"no run goes by {text!r}" if not found else f"{text!r} begins {len(found)} run ids", hint="see them: git ckpt list"
+    )
+
+
+def _commit(store: Store, rev: str) -> str:
+    done = store.repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{rev}^{{commit}}", ok=(0, 1, 128))
+    if done.code != 0:
+        raise NotFoundError(f"no commit goes by {rev!r}", hint="give a branch, a tag or an oid: git log --oneline")
+    return done.out.decode("ascii").strip()
+
+
+def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> None:
+    if not terminal.is_terminal():
+        for entry in entries:
+            cells = (entry.id, entry.timestamp, entry.run, entry.phase, entry.git_sha, entry.branch, _files(entry, changed), entry.message)
+            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
+        return
+    if not entries:
+        terminal.remark("no checkpoints yet; every commit makes one once hooks are installed: git ckpt init")
+        return
+    terminal.table(
+        _COLUMNS,
+        [
+            [
+                entry.id[: ids.SHORT],
+                times.age_text(max(now - entry.time, 0)),
+                entry.run or "",
+                terminal.harmless(entry.phase),
+                entry.git_sha[: ids.SHORT],
+                terminal.harmless(entry.branch or ""),
+                _files(entry, changed),
+                terminal.harmless(entry.message or ""),
+            ]
+            for entry in entries
+        ],
+    )
+
+
+def _files(entry: Entry, changed: Mapping[str, int]) -> str:
+    number = changed.get(entry.id)
+    text = "" if number is None else str(number)
+    return f"{text} {entry.operation}".strip() if entry.operation else text
+
+
+def _as_json(entry: Entry, changed: Mapping[str, int]) -> dict[str, Any]:
+    name, status = phases.split(entry.phase)
+    return {
+        "id": entry.id,
+        "run": entry.run,
+        "sequence": entry.sequence,
+        "phase": name,
+        "status": status or None,
+        "timestamp": entry.timestamp,
+        "git_sha": entry.git_sha,
+        "branch": entry.branch,
+        "trigger": entry.trigger,
+        "message": entry.message,
+        "agent": entry.agent,
+        "files": {"captured": entry.examined, "changed": changed.get(entry.id), "operation": entry.operation, "tree": entry.tree},
+    }

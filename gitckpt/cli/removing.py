@@ -1,0 +1,21 @@
+"""`git ckpt remove`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+
+
+def remove(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints, by id or a prefix of it.")],
+) -> None:
+    """Remove checkpoints by name. Their objects are git's to collect."""
+    with open_store() as store:
+        found = list(dict.fromkeys(store.find(text) for text in ids))
+        store.remove(found)
+        for checkpoint_id in found:
+            terminal.out(checkpoint_id)

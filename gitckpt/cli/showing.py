@@ -1,0 +1,108 @@
+"""`git ckpt show`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.store import Store
+
+
+def show(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Checkpoint, run, latest, or a rev.")] = "latest",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the stored document, byte for byte.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Print the state alone, as JSON.")] = False,
+) -> None:
+    """Show one checkpoint; the newest unless told otherwise."""
+    if as_json + raw + state > 1:
+        raise UsageError("--json, --raw and --state exclude each other")
+    with open_store() as store:
+        checkpoint_id = store.find(id_)
+        if raw:
+            terminal.out_bytes(store.raw(checkpoint_id))
+            return
+        checkpoint = store.read(checkpoint_id)
+        if as_json or state:
+            from gitckpt.model import jsonable
+
+            document = jsonable.state(checkpoint) if state else jsonable.document(checkpoint)
+            terminal.out(json.dumps(document, indent=2))
+            return
+        _print(store, checkpoint)
+
+
+def _print(store: Store, checkpoint: Checkpoint) -> None:
+    from gitckpt.model import toml
+
+    for name, value in _facts(checkpoint):
+        terminal.out(f"{terminal.heading(f'{name}:'):<{12 + len(terminal.heading(''))}} {terminal.harmless(value)}")
+    for error in checkpoint.errors:
+        terminal.out(f"{terminal.heading('error:')}  {terminal.harmless(error)}")
+    _print_files(store, checkpoint)
+    if checkpoint.state:
+        terminal.out()
+        terminal.out(terminal.heading("state:"))
+        text = toml.dump_state(dict(checkpoint.state), {}).removeprefix("[state]\n")
+        for line in text.rstrip("\n").split("\n"):
+            terminal.out(f"    {terminal.harmless(line)}".rstrip())
+
+
+def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    facts: list[tuple[str, Any]] = [
+        ("checkpoint", checkpoint.id),
+        ("phase", checkpoint.phase),
+        ("run", f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None),
+        ("parent", checkpoint.parent),
+        ("time", checkpoint.timestamp),
+        ("commit", checkpoint.git_sha or "none yet"),
+        ("branch", checkpoint.branch or "detached"),
+        ("trigger", checkpoint.trigger),
+        ("agent", checkpoint.agent),
+        ("message", checkpoint.message),
+        ("progress", _progress(checkpoint)),
+    ]
+    return [(name, str(value)) for name, value in facts if value]
+
+
+def _progress(checkpoint: Checkpoint) -> str | None:
+    progress = checkpoint.progress
+    if progress is None:
+        return None
+    parts = []
+    if progress.current_phase is not None:
+        parts.append(f"phase {progress.current_phase}" + (f" of {progress.total_phases}" if progress.total_phases is not None else ""))
+    if progress.tasks_completed is not None:
+        parts.append(f"{progress.tasks_completed}" + (f" of {progress.tasks_total}" if progress.tasks_total is not None else "") + " tasks")
+    if progress.current_task:
+        parts.append(progress.current_task)
+    return ", ".join(parts)
+
+
+def _print_files(store: Store, checkpoint: Checkpoint) -> None:
+    from gitckpt.store import comparing
+
+    files = checkpoint.worktree
+    if files is None:
+        terminal.out(f"{terminal.heading('files:')}       not captured: the commit stands for them")
+        return
+    if not files.dirty:
+        terminal.out(f"{terminal.heading('files:')}       as committed")
+    else:
+        under_way = f", {files.operation} in progress" if files.operation else ""
+        terminal.out(f"{terminal.heading('files:')}       differ from the commit{under_way}")
+        base = comparing.commit_tree(store.repository, checkpoint.git_sha)
+        here = comparing.files_of(store, checkpoint)
+        stat = store.repository.git.run("diff", "--stat=100", "--no-color", "--no-ext-diff", base, here).out.decode("utf-8", "replace")
+        for line in stat.rstrip("\n").split("\n"):
+            terminal.out(f"    {terminal.harmless(line)}")
+    for entry in files.omitted:
+        terminal.out(f"    not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")

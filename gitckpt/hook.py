@@ -1,0 +1,192 @@
+"""What the installed hooks call. It never fails a commit, never hides a failure, and is too fast to notice.
+
+Python without `site`, none of the packages this project depends on, four git processes: everything imported here is measured
+(`benchmarks/`, and a test of the module list). What only some calls need is imported there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gitckpt.git import refs
+from gitckpt.git.plumbing import Plumbing
+from gitckpt.git.process import detach, environment, git_executable, run
+from gitckpt.git.repository import Repository
+from gitckpt.model import ids, times
+from gitckpt.model.errors import CkptError
+from gitckpt.store import layout, operation
+from gitckpt.store.recorder import Recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
+MAINTAIN = "maintain"
+STAMP = "maintained"
+"""A file in the private directory: its time is when expiry last started."""
+
+DAY = 86400
+_DEFERRING = ("rebase", "am", "bisect")
+_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; sys.exit(main(sys.argv[1:]))"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Does what is due at an event. Errors are one line on standard error and an entry in the log.
+
+    Args:
+        argv: the event, then what git passed to the hook.
+
+    Returns:
+        0, always: what went wrong here is no reason to fail what the user does.
+    """
+    if os.environ.get("GITCKPT_SKIP") == "1":
+        return 0
+    event = argv[0] if argv else ""
+    repository = None
+    try:
+        if event not in (*EVENTS, MAINTAIN):
+            raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
+        repository = _here()
+        _dispatch(repository, event, argv[1:])
+    except CkptError as error:
+        _report(repository, event, error.message, error.hint)
+    except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
+        import traceback
+
+        _report(repository, event, f"{type(error).__name__}: {error}", None, traceback.format_exc())
+    finally:
+        if repository is not None:
+            repository.close()
+    return 0
+
+
+def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
+    if event == MAINTAIN:
+        _maintain(repository)
+    elif event == "pre-auto-gc":
+        _start_maintenance(repository)
+    elif _is_due(repository, event, args):
+        checkpoint_id = _record(repository, "post-merge" if event == "post-merge" else "post-commit")
+        if checkpoint_id.startswith("00") or _a_day_has_passed(repository):
+            _start_maintenance(repository)
+
+
+def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
+    """Tells whether this event ends something: inside a rebase, `am` or bisect nothing is recorded until its end."""
+    under_way = operation.in_progress(repository.git_dir)
+    if event == "post-rewrite":
+        return list(args[:1]) == ["rebase"]
+    if event == "post-applypatch":
+        return under_way == "am" and _is_last_patch(repository.git_dir)
+    if event == "post-merge" and list(args[:1]) == ["1"]:
+        return False  # a squash, which commits nothing
+    return under_way not in _DEFERRING
+
+
+def _is_last_patch(git_dir: str) -> bool:
+    numbers = []
+    for name in ("next", "last"):
+        with open(os.path.join(git_dir, "rebase-apply", name), encoding="ascii") as file:
+            numbers.append(int(file.read()))
+    return numbers[0] >= numbers[1]
+
+
+def _here() -> Repository:
+    """Returns the repository that git runs the hook for. `GIT_DIR` is respected; the worktree is the current directory."""
+    ask = [git_executable(), "rev-parse", "--show-object-format", "--path-format=absolute", "--git-dir"]
+    done = run(ask, env=environment(keep_local=True))
+    if done.code != 0:
+        raise CkptError(done.complaint.strip().removeprefix("fatal: "))
+    object_format, _, git_dir = os.fsdecode(done.out.removesuffix(b"\n")).partition("\n")
+    return Repository(git_dir, None, object_format)
+
+
+def _record(repository: Repository, trigger: str) -> str:
+    objects = Plumbing(repository)
+    commit, branch = objects.head()
+    now = times.now()
+    fields: dict[str, Any] = {
+        "version": 1,
+        "id": ids.new_id(),
+        "phase": "commit-complete",
+        "timestamp": times.to_text(now),
+        "git_sha": commit,
+        "branch": branch,
+        "trigger": trigger,
+        "message": _subject(next(objects.read([commit]))) or None,
+        "errors": [],
+    }
+    if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
+        _join_run(repository, objects, fields)
+    recorder = Recorder(repository, objects, lambda updates: refs.update_once(repository, updates))
+    recorder.record(fields, None, now)
+    return str(fields["id"])
+
+
+def _join_run(repository: Repository, objects: Plumbing, fields: dict[str, Any]) -> None:
+    """Within a run's worktree the checkpoint extends the run, and holds what is not committed yet."""
+    from gitckpt.model import codec
+    from gitckpt.store import snapshot, worktrees
+
+    owner = worktrees.owner(repository)
+    if owner is None or owner.run is None:
+        return
+    fields["run"] = owner.run
+    seen_from_worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
+    fields["worktree"] = codec.worktree_fields(snapshot.capture(seen_from_worktree, objects, fields["git_sha"]))
+
+
+def _subject(found: tuple[str, bytes] | None) -> str:
+    """Returns the subject of a commit as `git log --format=%s` prints it: the first paragraph on one line."""
+    head, _, body = (found[1] if found else b"").partition(b"\n\n")
+    encoding = "utf-8"
+    for line in head.split(b"\n"):
+        if line.startswith(b"encoding "):
+            encoding = line[9:].decode("ascii", "replace")
+    try:
+        text = body.decode(encoding, "replace")
+    except LookupError:
+        text = body.decode("utf-8", "replace")
+    return " ".join(line.strip() for line in text.lstrip("\n").partition("\n\n")[0].splitlines())
+
+
+def _a_day_has_passed(repository: Repository) -> bool:
+    try:
+        return times.now() // times.MICRO - os.stat(os.path.join(repository.private_dir, STAMP)).st_mtime > DAY
+    except FileNotFoundError:
+        return True
+
+
+def _start_maintenance(repository: Repository) -> None:
+    """Starts expiry and packing in a process of its own, which nobody waits for."""
+    with open(os.path.join(repository.make_private_dir(), STAMP), "wb"):
+        pass
+    package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    env = environment({"GIT_DIR": repository.git_dir})
+    detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, MAINTAIN], env)
+
+
+def _maintain(repository: Repository) -> None:
+    from gitckpt.git.lock import Lock
+    from gitckpt.store import maintenance
+
+    lock = Lock(os.path.join(repository.make_private_dir(), "maintenance.lock"), 0)
+    with lock as alone:
+        if alone:
+            maintenance.maintain(repository)
+
+
+def _report(repository: Repository | None, event: str, message: str, hint: str | None, details: str = "") -> None:
+    advice = f"; {hint}" if hint else ""
+    if event != MAINTAIN:
+        line = f"gitckpt: {event}: no checkpoint was recorded: {message}{advice}"
+        sys.stderr.write("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + "\n")
+    if repository is not None:
+        try:
+            with open(os.path.join(repository.make_private_dir(), "log"), "a", encoding="utf-8", errors="replace") as file:
+                file.write(f"{times.to_text(times.now())} {event}: {message}{advice}\n{details}")
+        except (OSError, CkptError) as error:
+            sys.stderr.write(f"gitckpt: {event}: nor could the log be written: {error}\n")

@@ -1,0 +1,44 @@
+"""What changed between two states, value by value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gitckpt.model import toml
+
+MISSING = object()
+"""Stands for the value of a key that a state does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that differs.
+
+    Attributes:
+        pointer: where it is (a JSON pointer).
+        old: its value before, or `MISSING`.
+        new: its value after, or `MISSING`.
+    """
+
+    pointer: str
+    old: Any
+    new: Any
+
+
+def compare(old: Any, new: Any) -> list[Change]:
+    """Returns the values that differ, in the order of the newer state; what is gone comes after what is there."""
+    changes: list[Change] = []
+    _compare(old, new, None, changes)
+    return changes
+
+
+def _compare(old: Any, new: Any, path: Any, changes: list[Change]) -> None:
+    if type(old) is dict and type(new) is dict:
+        for key in [*new, *(key for key in old if key not in new)]:
+            _compare(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
+    elif type(old) is list and type(new) is list:
+        for i in range(max(len(old), len(new))):
+            _compare(old[i] if i < len(old) else MISSING, new[i] if i < len(new) else MISSING, (path, i), changes)
+    elif type(old) is not type(new) or (old != new and repr(old) != repr(new)):
+        changes.append(Change(toml.pointer(path), old, new))

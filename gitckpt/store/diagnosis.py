@@ -1,0 +1,76 @@
+"""What `git ckpt doctor` looks at: the installation, leftover locks, and refs that are no checkpoints."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git import packing
+from gitckpt.model import times
+from gitckpt.model.errors import UsageError
+from gitckpt.store import installation, layout, settings
+from gitckpt.store.finding import Finding
+from gitckpt.store.index import Query
+from gitckpt.store.store import Store
+
+STALE_AFTER = 600
+"""A lock file older than this, in seconds, was left by a crash rather than held by somebody."""
+
+
+def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
+    """Returns what to know about the repository, by name."""
+    repository = store.repository
+    return {
+        "git": ".".join(map(str, version)),
+        "repository": repository.common_dir,
+        "object format": repository.object_format,
+        "ref format": "reftable" if repository.has_reftable else "files",
+        "objects through": type(store.objects).__name__.lower(),
+        "checkpoints": len(store.list(Query())),
+        "loose checkpoint refs": packing.count_loose(repository),
+    }
+
+
+def examine(store: Store, version: tuple[int, ...]) -> list[Finding]:
+    """Returns everything that is not as it should be; changes nothing.
+
+    Args:
+        store: of the repository.
+        version: of git.
+    """
+    return [
+        *installation.inspect(store.repository, version=version),
+        *_settings(store),
+        *_locks(store),
+        *(Finding("invalid-checkpoint", problem.ref, problem.sentence, _cure(problem.ref)) for problem in store.problems()),
+    ]
+
+
+def _cure(ref: str) -> str:
+    return f"look at it: git cat-file -p {ref}; remove it: git update-ref -d {ref}"
+
+
+def _settings(store: Store) -> list[Finding]:
+    try:
+        settings.read(store.repository)
+    except UsageError as error:
+        return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
+    return []
+
+
+def _locks(store: Store) -> list[Finding]:
+    common = store.repository.common_dir
+    places = [os.path.join(common, "packed-refs.lock"), os.path.join(common, f"{layout.NOTES}.lock")]
+    for space in (*layout.OWN, "reftable"):
+        for parent, _, names in os.walk(os.path.join(common, space)):
+            places += [os.path.join(parent, name) for name in names if name.endswith(".lock")]
+    now = store.clock() // times.MICRO
+    findings = []
+    for path in places:
+        try:
+            age = now - int(os.stat(path).st_mtime)
+        except FileNotFoundError:
+            continue
+        if age > STALE_AFTER:
+            sentence = f"is {times.age_text(age * times.MICRO)} old: most likely a crash left it behind"
+            findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm '{path}'"))
+    return findings

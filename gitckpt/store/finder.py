@@ -1,0 +1,74 @@
+"""What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", or a rev."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+
+from gitckpt.git.repository import Repository
+from gitckpt.model import ids
+from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
+from gitckpt.store import layout
+from gitckpt.store.index import Entry, Index, Query
+
+LATEST = "latest"
+_LIST = "see which there are: git ckpt list"
+
+
+def find(text: str, repository: Repository, index: Index, links: Callable[[str], Sequence[Entry]]) -> str:
+    """Returns the id of the checkpoint that `text` means; see `Store.find`."""
+    if not text.strip():
+        raise UsageError("the id is empty", hint=_LIST)
+    if text == LATEST:
+        newest = index.select(Query(limit=1))
+        if not newest:
+            raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
+        return newest[0].id
+    return _by_id(text.lower(), repository) or _by_run(text, index) or _by_rev(text, repository, links) or _nothing(text, index)
+
+
+def _by_id(text: str, repository: Repository) -> str | None:
+    if not ids.is_id_prefix(text):
+        return None
+    pattern = f"{layout.CHECKPOINTS}{text}*"
+    out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode("utf-8", "backslashreplace")
+    names = [ref.removeprefix(layout.CHECKPOINTS) for ref in out.splitlines()]
+    names = [name for name in names if ids.is_id(name)]
+    if len(names) > 1:
+        raise AmbiguousError(f"{text!r} begins {len(names)} checkpoint ids", names[:10], hint="give more characters of it")
+    return names[0] if names else None
+
+
+def _by_run(text: str, index: Index) -> str | None:
+    if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
+        return None
+    runs = [run for run in index.runs() if run.startswith(text)]
+    if text in runs:
+        runs = [text]
+    if len(runs) > 1:
+        raise AmbiguousError(f"{text!r} begins {len(runs)} run ids", runs[:10], hint="give more characters of it")
+    return index.select(Query(run=runs[0], limit=1))[0].id if runs else None
+
+
+def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[Entry]]) -> str | None:
+    done = repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{text}^{{commit}}", ok=(0, 1, 128))
+    commit = done.out.decode("ascii", "replace").strip()
+    if done.code != 0 or not ids.is_oid(commit):
+        return None
+    linked = links(commit)
+    if not linked:
+        raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
+    return linked[0].id
+
+
+def _nothing(text: str, index: Index) -> str:
+    known = [LATEST, *index.runs(), *(entry.id for entry in index.select(Query(limit=1000)))]
+    close = difflib.get_close_matches(text, [*known, *(name[: len(text)] for name in known)], n=1, cutoff=0.7)
+    if close:
+        meant = next(name for name in known if name.startswith(close[0]))
+        hint = f"did you mean {meant}?"
+    elif len(text) < ids.MIN_PREFIX:
+        hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
+    else:
+        hint = _LIST
+    raise NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)

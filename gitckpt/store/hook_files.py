@@ -1,0 +1,338 @@
+"""The block of gitckpt in a hook file: its text, and how it gets into a file and out again with all else left byte for byte."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shlex
+import stat
+import sys
+import tempfile
+from dataclasses import dataclass
+
+from gitckpt.model.errors import RepositoryError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import ExitStack
+    from typing import NoReturn
+
+EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
+"""The hooks that gitckpt listens to."""
+
+PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""The directory that holds the package `gitckpt`."""
+
+NEW_FILE = b"#!/bin/sh\n"
+NEW_MODE = 0o755
+
+_BEGIN = b"# >>> gitckpt >>>"
+_END = b"# <<< gitckpt <<<"
+_BLOCK = re.compile(rb"^%s\r?\n.*?^%s\r?$" % (_BEGIN, _END), re.MULTILINE | re.DOTALL)
+_MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
+_CREATED = b"# This file was created by `git ckpt init`.\n"
+_SHELLS = frozenset({"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "pdksh", "posh", "yash", "zsh"})
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What a hook runs.
+
+    Attributes:
+        python: absolute path of the interpreter.
+        package_dir: absolute path of the directory that holds the package `gitckpt`.
+    """
+
+    python: str
+    package_dir: str
+
+    @property
+    def module(self) -> str:
+        """The file that the hook imports."""
+        return os.path.join(self.package_dir, "gitckpt", "hook.py")
+
+    def block(self, event: str, *, created: bool = False) -> bytes:
+        """Returns the block for a hook file, without a final newline.
+
+        Args:
+            event: the hook.
+            created: whether the file holds nobody's text but ours, so that it may go with the block.
+        """
+        first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
+        return first.encode() + b"\n" + (_CREATED if created else b"") + os.fsencode(self._filled(rest, event))
+
+    def command(self, event: str) -> str:
+        """Returns the command line of a hook that is set in git's configuration."""
+        code = "".join(line for line in _template("block.sh").splitlines(keepends=True) if not line.startswith("#"))
+        return self._filled(_template("command.sh").replace("@BODY@", code.rstrip("\n")).rstrip("\n"), event)
+
+    def _filled(self, text: str, event: str) -> str:
+        words = {"PYTHON": self.python, "PACKAGE_DIR": self.package_dir, "MODULE": self.module, "EVENT": event}
+        return re.sub("@([A-Z_]+)@", lambda place: shlex.quote(words[place[1]]), text)
+
+
+def pinned(text: str) -> Pin | None:
+    """Returns what an installed block or command runs; None where it is not one that we wrote."""
+    try:
+        words = shlex.split(text, comments=True)
+        options = words.index("-I")
+        return Pin(words[options - 1], words[options + 4])
+    except (ValueError, IndexError):
+        return None
+
+
+def without_blocks(data: bytes) -> bytes:
+    """Returns what is left of a text without our blocks: what it was before they came in."""
+    while found := _BLOCK.search(data):
+        start, end = found.span()
+        if data[end : end + 1] == b"\n":
+            end += 1
+        elif start:
+            start -= 1
+        data = data[:start] + data[end:]
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class HookFile:
+    """A hook file as it is.
+
+    Attributes:
+        path: where it is, or would be.
+        data: its content; None where there is no regular file.
+        mode: its permissions.
+        oddity: what else is in its place; "" for a regular file or nothing.
+    """
+
+    path: str
+    data: bytes | None
+    mode: int
+    oddity: str
+
+    @property
+    def block(self) -> bytes | None:
+        """Our block in it, without a final newline."""
+        found = _BLOCK.search(self.data or b"")
+        return found[0] if found else None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we created it and nobody added to it."""
+        return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == NEW_FILE
+
+    @property
+    def quoted(self) -> str:
+        """Its path as a word of shell."""
+        return shlex.quote(self.path)
+
+    @property
+    def is_executable(self) -> bool:
+        """Whether git would run it."""
+        return bool(self.mode & 0o111)
+
+    @property
+    def obstacle(self) -> str:
+        """Why it must not be written, as the rest of a sentence about it; "" where nothing stands against it."""
+        if self.oddity or self.data is None or self.is_ours:
+            return self.oddity
+        if b"\0" in self.data:
+            return "is no text file"
+        if problem := _shebang_problem(self.data):
+            return problem
+        if not self.is_executable:
+            return "is not executable, so git ignores it, and making it executable would switch on the text that is in it"
+        if _MARKER.search(without_blocks(self.data)):
+            return "holds a part of a gitckpt block; take out the lines from `# >>> gitckpt >>>` on that belong to it"
+        return ""
+
+    def with_block(self, event: str, pin: Pin) -> Change | None:
+        """Returns the change that puts the block in, or renews it; None where it is there already."""
+        if self.data is None:
+            return Change(self, NEW_FILE + pin.block(event, created=True) + b"\n", NEW_MODE, f"{event}: wrote {self.path}")
+        old = self.block
+        new = pin.block(event, created=_CREATED in (old or b""))
+        data = _inserted(self.data, new)
+        mode = NEW_MODE if self.is_ours and not self.is_executable else self.mode
+        if (data, mode) == (self.data, self.mode):
+            return None
+        return Change(self, data, mode, f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}")
+
+    def without_block(self, event: str) -> Change | None:
+        """Returns the change that takes the block out; None where there is none."""
+        if self.block is None or self.data is None:
+            return None
+        if self.is_ours:
+            return Change(self, None, 0, f"{event}: removed {self.path}")
+        return Change(self, without_blocks(self.data), self.mode, f"{event}: took the block out of {self.path}")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of a hook file.
+
+    Attributes:
+        file: how it is.
+        data: its new content; None deletes it.
+        mode: its new permissions.
+        sentence: what is done, for a person.
+    """
+
+    file: HookFile
+    data: bytes | None
+    mode: int
+    sentence: str
+
+
+def read(path: str) -> HookFile:
+    """Returns a hook file as it is, which may be missing.
+
+    Raises:
+        RepositoryError: it cannot be read.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            return HookFile(path, None, 0, f"is a symbolic link to {os.readlink(path)}")
+        if not stat.S_ISREG(mode):
+            return HookFile(path, None, 0, "is no regular file")
+        with open(path, "rb") as file:
+            return HookFile(path, file.read(), stat.S_IMODE(mode), "")
+    except (FileNotFoundError, NotADirectoryError):
+        return HookFile(path, None, 0, "")
+    except OSError as error:
+        _refused("read", path, error)
+
+
+def make_directory(path: str, undo: ExitStack) -> bool:
+    """Makes a directory for hooks.
+
+    Args:
+        path: the directory.
+        undo: is told how to take it back.
+
+    Returns:
+        Whether it was missing.
+
+    Raises:
+        RepositoryError: it cannot be made.
+    """
+    if os.path.isdir(path):
+        return False
+    try:
+        os.makedirs(path)
+    except OSError as error:
+        _refused("make the directory", path, error)
+    undo.callback(remove_directory, path)
+    return True
+
+
+def remove_directory(path: str) -> bool:
+    """Removes a directory, unless there is something in it; returns whether it did."""
+    try:
+        os.rmdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def apply(changes: Sequence[Change], undo: ExitStack) -> None:
+    """Makes all changes, or none.
+
+    Args:
+        changes: one for each file at most.
+        undo: is told how to take them back.
+
+    Raises:
+        RepositoryError: a file cannot be written.
+    """
+    staged: list[tuple[Change, str]] = []
+    path = ""
+    try:
+        for change in changes:
+            path = change.file.path
+            staged.append((change, "" if change.data is None else _staged(path, change.data, change.mode)))
+        for change, temporary in staged:
+            path = change.file.path
+            if temporary:
+                os.replace(temporary, path)
+            else:
+                os.unlink(path)
+            undo.callback(_take_back, change)
+    except OSError as error:
+        _refused("write", path, error)
+    finally:
+        for _, temporary in staged:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _take_back(change: Change) -> None:
+    file = change.file
+    with contextlib.suppress(OSError):
+        if file.data is None:
+            os.unlink(file.path)
+        else:
+            os.replace(_staged(file.path, file.data, file.mode), file.path)
+
+
+def _staged(path: str, data: bytes, mode: int) -> str:
+    """Writes a file beside `path` and returns its name."""
+    fd, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            os.fchmod(fd, mode)
+            file.flush()
+            os.fsync(fd)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return temporary
+
+
+def _inserted(data: bytes, block: bytes) -> bytes:
+    found = _BLOCK.search(data)
+    if found:
+        return data[: found.start()] + block + without_blocks(data[found.end() :])
+    if not data.startswith(b"#!"):
+        return block + b"\n" + data
+    shebang, newline, rest = data.partition(b"\n")
+    return shebang + b"\n" + block + newline + rest
+
+
+def _shebang_problem(data: bytes) -> str:
+    """Why a text cannot take in a piece of shell; "" where it can. Git gives a file without a `#!` line to the shell."""
+    if not data.startswith(b"#!"):
+        return ""
+    line = data[2:].partition(b"\n")[0]
+    if line.endswith(b"\r"):
+        return "cannot be run by the system: its first line ends with a carriage return"
+    words = os.fsdecode(line).split()
+    name = os.path.basename(words.pop(0)) if words else ""
+    if name in ("env", "busybox"):
+        name = next((os.path.basename(word) for word in words if not word.startswith("-") and "=" not in word), name)
+    return "" if name in _SHELLS else f"is a script for {name or 'an interpreter without a name'}, not for a POSIX shell"
+
+
+def _refused(verb: str, path: str, error: OSError) -> NoReturn:
+    cure = "mend that, and run the command again"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        cure = f"make it writable, and run the command again: chmod u+w {shlex.quote(os.path.dirname(path))}"
+    elif error.errno in (errno.ENOTDIR, errno.EEXIST):
+        cure = "core.hooksPath, or what stands in place of the directory: git config --show-origin core.hooksPath"
+    raise RepositoryError(f"cannot {verb} {path}: {error.strerror}", hint=cure) from None
+
+
+def _template(name: str) -> str:
+    """Returns a text of the directory `hooks`, which is beside the package's modules in a wheel and beside the package in a checkout."""
+    package = os.path.join(PACKAGE_DIR, "gitckpt")
+    for directory in (package, PACKAGE_DIR):
+        try:
+            with open(os.path.join(directory, "hooks", name), encoding="utf-8") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    raise RepositoryError(f"{name} is missing from the installation of gitckpt in {package}", hint=f"install it again for {sys.executable}")

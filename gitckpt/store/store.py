@@ -1,0 +1,279 @@
+"""The store: records, finds, lists and removes checkpoints of one repository."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from gitckpt.git.objects import open_objects
+from gitckpt.git.refs import RefMoved, Refs
+from gitckpt.git.repository import Repository, discover, require_git
+from gitckpt.model import codec, ids, times
+from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
+from gitckpt.model.errors import BusyError, InvalidCheckpoint, NotFoundError, StateError, UsageError
+from gitckpt.model.policy import Decision, Policy
+from gitckpt.store import expiry, finder, layout, snapshot
+from gitckpt.store.index import Entry, Index, Problem, Query
+from gitckpt.store.recorder import Recorder
+from gitckpt.store.remover import Remover
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects import Objects
+
+
+class Store:
+    """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
+
+    Args:
+        repository: seen from the worktree that checkpoints are recorded in.
+        adapter: how objects are read and written: "auto", "libgit2" or "plumbing" (see `open_objects`).
+        clock: returns the current instant, in microseconds since the epoch.
+        new_id: returns a fresh UUID version 4.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        adapter: str = "auto",
+        clock: Callable[[], int] = times.now,
+        new_id: Callable[[], str] = ids.new_id,
+    ) -> None:
+        self.repository = repository
+        self.objects: Objects = open_objects(repository, adapter)
+        self.refs = Refs(repository)
+        self.index = Index(repository, self.objects, self.refs)
+        self.clock = clock
+        self._new_id = new_id
+        self._recorder = Recorder(repository, self.objects, self.refs.update)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
+        """Returns the store of the repository that `path` is in.
+
+        Raises:
+            RepositoryError: there is none, git refuses it, or git is too old.
+        """
+        require_git()
+        return cls(discover(os.fspath(path)), adapter=adapter)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Writes the links that were put off, and lets go of processes and files.
+
+        Raises:
+            BusyError, GitError: the links could not be written; the checkpoints themselves are safe.
+        """
+        try:
+            self._recorder.write_links(self.clock())
+        finally:
+            self.index.close()
+            self.refs.close()
+            self.objects.close()
+            self.repository.close()
+
+    def capture(self) -> Worktree:
+        """Captures the files of the worktree for `record`.
+
+        Raises:
+            WorktreeError: there is no worktree here, or git cannot read it.
+        """
+        return snapshot.capture(self.repository, self.objects, self.objects.head()[0])
+
+    def record(
+        self,
+        phase: str,
+        state: Mapping[str, Any] | None = None,
+        *,
+        worktree: Worktree | None = None,
+        run: str | None = None,
+        trigger: str = MANUAL,
+        message: str | None = None,
+        agent: str | None = None,
+        errors: Sequence[str] = (),
+        progress: Progress | None = None,
+        start: str | None = None,
+    ) -> Checkpoint:
+        """Records a checkpoint; when this returns, it is on the disk.
+
+        Args:
+            phase: `phase-status`, such as "research-complete".
+            state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
+            worktree: what `capture` returned; None if the linked commit stands for the files.
+            run: id of the run that it extends.
+            trigger: what caused it: "manual", "phase", "step", …
+            message: one line for people.
+            agent: who did the work.
+            errors: what went wrong, in order of occurrence.
+            progress: how far the run has come.
+            start: name of a run to start with this checkpoint, instead of `run`.
+
+        Returns:
+            The checkpoint, with the state that was handed in.
+
+        Raises:
+            UsageError: the phase is empty, or the message has more than one line.
+            StateError: the state cannot be stored losslessly; the value's path is named.
+            NotFoundError: there is no such run.
+            BusyError: somebody holds a lock, or other writers kept being faster.
+            CkptError: the objects or refs could not be written; nothing was recorded.
+        """
+        if not phase.strip():
+            raise UsageError("the phase is empty", hint="name it: research-complete")
+        if message is not None and len(message.splitlines()) > 1:
+            raise UsageError("a message is one line", hint="put the rest into the state")
+        if state is not None and not isinstance(state, Mapping):
+            raise StateError("", f"a state is a map of names to values, not {state!r:.60}")
+        commit, branch = self.objects.head()
+        instant = self.clock()
+        checkpoint = Checkpoint(
+            id=self._new_id(),
+            phase=phase,
+            timestamp=times.to_text(instant),
+            git_sha=commit,
+            branch=branch,
+            trigger=trigger,
+            message=message or None,
+            agent=agent,
+            errors=tuple(errors),
+            worktree=worktree,
+            progress=progress,
+            run=run,
+        )
+        fields = codec.fields(checkpoint)
+        data = None if state is None else dict(state)
+        if start is None:
+            self._recorder.record(fields, data, instant)
+        else:
+            self._start_run(fields, data, instant, start)
+        return replace(checkpoint, state=data or {}, run=fields["run"], parent=fields.get("parent"), sequence=fields.get("sequence"))
+
+    def read(self, checkpoint_id: str) -> Checkpoint:
+        """Returns a checkpoint with its state.
+
+        Args:
+            checkpoint_id: its full id.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidCheckpoint: its ref does not hold a valid document.
+        """
+        return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
+
+    def raw(self, checkpoint_id: str) -> bytes:
+        """Returns the document of a checkpoint as it is stored.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+        """
+        ref = layout.CHECKPOINTS + checkpoint_id
+        oid = self.refs.read(ref)
+        if oid is None:
+            raise NotFoundError(f"no checkpoint {checkpoint_id}", hint="see which there are: git ckpt list")
+        found = next(self.objects.read([oid]))
+        if found is None:
+            raise InvalidCheckpoint(ref, "", f"its object {oid} is missing", hint="look at the repository: git fsck")
+        if found[0] != "blob":
+            raise InvalidCheckpoint(ref, "", f"points to a {found[0]}, not to a blob")
+        return found[1]
+
+    def find(self, text: str) -> str:
+        """Returns the id of the checkpoint that a person means.
+
+        Args:
+            text: an id or a prefix of four or more characters, a run id or a prefix of it (its newest checkpoint), "latest", or a rev
+                (the newest checkpoint linked to that commit).
+
+        Raises:
+            UsageError: it is empty.
+            NotFoundError: nothing goes by it; the hint names what is close.
+            AmbiguousError: several things do; they are listed.
+        """
+        return finder.find(text, self.repository, self.index, self.links)
+
+    def list(self, query: Query = Query()) -> Sequence[Entry]:  # noqa: B008 - immutable
+        """Returns the checkpoints that meet a query, newest first; their states are not read."""
+        return self.index.select(query)
+
+    def problems(self) -> Sequence[Problem]:
+        """Returns the refs below `refs/checkpoints/` that are no valid checkpoints."""
+        return self.index.problems()
+
+    def links(self, commit: str) -> Sequence[Entry]:
+        """Returns the checkpoints linked to a commit, newest first: those its note lists, and those that name it themselves.
+
+        Args:
+            commit: full oid.
+        """
+        self._recorder.write_links(self.clock())
+        listed = [layout.link_id(line) for line in self._recorder.notes.lines([commit]).get(commit, [])]
+        own = [entry.id for entry in self.index.select(Query(git_sha=commit))]
+        return self.index.select(Query(ids=[*listed, *own]))
+
+    def run_head(self, run: str) -> Checkpoint:
+        """Returns the newest checkpoint of a run.
+
+        Raises:
+            NotFoundError: there is no such run.
+            InvalidCheckpoint: its head does not hold a valid document.
+        """
+        ref = layout.RUNS + ids.require_run_id(run)
+        oid = self.refs.read(ref)
+        if oid is None:
+            raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
+        return layout.run_head(next(self.objects.read([oid])), ref)
+
+    def remove(self, checkpoint_ids: Collection[str]) -> int:
+        """Removes checkpoints by name: their links, refs, and run heads that point to them.
+
+        Args:
+            checkpoint_ids: full ids; those of refs that are no valid checkpoints are accepted too.
+
+        Returns:
+            How many checkpoint refs are gone.
+
+        Raises:
+            BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
+        """
+        self._recorder.write_links(self.clock())
+        return self._remover().remove(checkpoint_ids, self.clock())
+
+    def expire(self, policy: Policy, *, dry_run: bool = False) -> Sequence[tuple[Entry, Decision]]:
+        """Removes the checkpoints that a policy lets go.
+
+        Args:
+            policy: the rules.
+            dry_run: whether to decide only.
+
+        Returns:
+            Every checkpoint with what became of it and why, newest first.
+
+        Raises:
+            BusyError: as `remove`.
+        """
+        self._recorder.write_links(self.clock())
+        notes = self._recorder.notes
+        return expiry.expire(self.index, notes, self._remover(), policy, now=self.clock(), dry_run=dry_run)
+
+    def _remover(self) -> Remover:
+        return Remover(self.repository, self.objects, self.refs, self._recorder.notes, self.index)
+
+    def _start_run(self, fields: dict[str, Any], state: dict[str, Any] | None, instant: int, name: str) -> None:
+        for attempt in range(1, 1000):
+            fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
+            if self.refs.read(layout.RUNS + fields["run"]) is not None:
+                continue
+            try:
+                self._recorder.record(fields, state, instant, starts_run=True)
+            except RefMoved:
+                continue
+            return
+        raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")
