@@ -9,19 +9,16 @@ from __future__ import annotations
 import os
 import sys
 
-from gitckpt.git import refs
-from gitckpt.git.plumbing import Plumbing
-from gitckpt.git.process import detach, environment, git_executable, run
-from gitckpt.git.repository import Repository
-from gitckpt.model import ids, times
+from gitckpt.git.process import Child, detach, environment, git_executable
 from gitckpt.model.errors import CkptError
-from gitckpt.store import layout, operation
-from gitckpt.store.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
+
+    from gitckpt.git.objects import Objects
+    from gitckpt.git.repository import Repository
 
 EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
 MAINTAIN = "maintain"
@@ -30,7 +27,14 @@ STAMP = "maintained"
 
 DAY = 86400
 _DEFERRING = ("rebase", "am", "bisect")
-_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; sys.exit(main(sys.argv[1:]))"
+_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; run(sys.argv[1:])"
+
+
+def run(argv: Sequence[str]) -> NoReturn:
+    """Does as `main`, and ends the process without the clean-up that Python does for programs that go on."""
+    code = main(argv)
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -42,40 +46,39 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         0, always: what went wrong here is no reason to fail what the user does.
     """
-    if os.environ.get("GITCKPT_SKIP") == "1":
+    if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
     event = argv[0] if argv else ""
     repository = None
     try:
         if event not in (*EVENTS, MAINTAIN):
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
-        repository = _here()
-        _dispatch(repository, event, argv[1:])
+        repository, branch = _here(event)
+        _dispatch(repository, branch, event, argv[1:])
     except CkptError as error:
         _report(repository, event, error.message, error.hint)
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
         import traceback
 
         _report(repository, event, f"{type(error).__name__}: {error}", None, traceback.format_exc())
-    finally:
-        if repository is not None:
-            repository.close()
     return 0
 
 
-def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
+def _dispatch(repository: Repository, branch: str | None, event: str, args: Sequence[str]) -> None:
     if event == MAINTAIN:
         _maintain(repository)
     elif event == "pre-auto-gc":
         _start_maintenance(repository)
     elif _is_due(repository, event, args):
-        checkpoint_id = _record(repository, "post-merge" if event == "post-merge" else "post-commit")
+        checkpoint_id = _record(repository, branch, "post-merge" if event == "post-merge" else "post-commit")
         if checkpoint_id.startswith("00") or _a_day_has_passed(repository):
             _start_maintenance(repository)
 
 
 def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
     """Tells whether this event ends something: inside a rebase, `am` or bisect nothing is recorded until its end."""
+    from gitckpt.store import operation
+
     under_way = operation.in_progress(repository.git_dir)
     if event == "post-rewrite":
         return list(args[:1]) == ["rebase"]
@@ -94,39 +97,55 @@ def _is_last_patch(git_dir: str) -> bool:
     return numbers[0] >= numbers[1]
 
 
-def _here() -> Repository:
-    """Returns the repository that git runs the hook for. `GIT_DIR` is respected; the worktree is the current directory."""
+def _here(event: str) -> tuple[Repository, str | None]:
+    """Returns the repository that git runs the hook for (`GIT_DIR` is respected), and the branch where the event is one of a commit."""
+    needs_head = event.startswith("post-")
     ask = [git_executable(), "rev-parse", "--show-object-format", "--path-format=absolute", "--git-dir"]
-    done = run(ask, env=environment(keep_local=True))
+    asked = Child([*ask, *(["--symbolic-full-name", "HEAD"] if needs_head else [])], environment(keep_local=True))
+    # These imports take as long as the answer.
+    from gitckpt.git.repository import Repository
+    from gitckpt.store import recorder  # noqa: F401
+
+    done = asked.communicate()
     if done.code != 0:
         raise CkptError(done.complaint.strip().removeprefix("fatal: "))
-    object_format, _, git_dir = os.fsdecode(done.out.removesuffix(b"\n")).partition("\n")
-    return Repository(git_dir, None, object_format)
+    object_format, _, rest = os.fsdecode(done.out.removesuffix(b"\n")).partition("\n")
+    git_dir, _, head = rest.rpartition("\n") if needs_head else (rest, "", "")
+    return Repository(git_dir, None, object_format), head.removeprefix("refs/heads/") if head != "HEAD" else None
 
 
-def _record(repository: Repository, trigger: str) -> str:
-    objects = Plumbing(repository)
-    commit, branch = objects.head()
+def _record(repository: Repository, branch: str | None, trigger: str) -> str:
+    from gitckpt.git.plumbing import Plumbing
+    from gitckpt.git.refs import Refs
+    from gitckpt.model import ids, times
+    from gitckpt.store import layout
+    from gitckpt.store.recorder import Recorder
+
+    objects, refs = Plumbing(repository), Refs(repository)
+    for process in (repository.cat_file, objects, refs):
+        process.warm_up()  # they start side by side, while we go on
+    commit = repository.cat_file.info("HEAD")
+    if commit is None:
+        raise CkptError("HEAD points to no commit")
     now = times.now()
     fields: dict[str, Any] = {
         "version": 1,
         "id": ids.new_id(),
         "phase": "commit-complete",
         "timestamp": times.to_text(now),
-        "git_sha": commit,
-        "branch": branch,
+        "git_sha": commit[0],
+        "branch": branch and branch.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
         "trigger": trigger,
-        "message": _subject(next(objects.read([commit]))) or None,
+        "message": _subject(next(objects.read([commit[0]]))) or None,
         "errors": [],
     }
     if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
         _join_run(repository, objects, fields)
-    recorder = Recorder(repository, objects, lambda updates: refs.update_once(repository, updates))
-    recorder.record(fields, None, now)
+    Recorder(repository, objects, refs.update).record(fields, None, now)
     return str(fields["id"])
 
 
-def _join_run(repository: Repository, objects: Plumbing, fields: dict[str, Any]) -> None:
+def _join_run(repository: Repository, objects: Objects, fields: dict[str, Any]) -> None:
     """Within a run's worktree the checkpoint extends the run, and holds what is not committed yet."""
     from gitckpt.model import codec
     from gitckpt.store import snapshot, worktrees
@@ -154,6 +173,8 @@ def _subject(found: tuple[str, bytes] | None) -> str:
 
 
 def _a_day_has_passed(repository: Repository) -> bool:
+    from gitckpt.model import times
+
     try:
         return times.now() // times.MICRO - os.stat(os.path.join(repository.private_dir, STAMP)).st_mtime > DAY
     except FileNotFoundError:
@@ -185,6 +206,8 @@ def _report(repository: Repository | None, event: str, message: str, hint: str |
         line = f"gitckpt: {event}: no checkpoint was recorded: {message}{advice}"
         sys.stderr.write("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + "\n")
     if repository is not None:
+        from gitckpt.model import times
+
         try:
             with open(os.path.join(repository.make_private_dir(), "log"), "a", encoding="utf-8", errors="replace") as file:
                 file.write(f"{times.to_text(times.now())} {event}: {message}{advice}\n{details}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gitckpt.cli import terminal
+from gitckpt.cli import helping, terminal
 from gitckpt.model.errors import CkptError, UsageError
 
 _IDS = 200
@@ -47,7 +47,7 @@ complete -c git-ckpt -a '(__git_ckpt_complete)'
 _SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]) -> None:
+def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell that reads it.")]) -> None:
     """Print a completion script; evaluate it in the shell's start-up file."""
     if shell not in _SCRIPTS:
         raise UsageError(f"no completion for {shell!r}", hint=f"known shells: {', '.join(_SCRIPTS)}")
@@ -59,13 +59,16 @@ def complete(context: typer.Context, words: Annotated[list[str] | None, typer.Ar
     words = words or [""]
     *before, last = words
     commands: dict[str, Any] = context.parent.command.commands if context.parent else {}  # type: ignore[attr-defined]
-    name = next((word for word in before if not word.startswith("-")), None)
-    for candidate in _candidates(commands, name, last):
+    if before[-1:] == ["-C"] or "--" in before:
+        return  # a directory, or paths: the shell knows them
+    for candidate in _candidates(commands, next(iter(before[helping.command_of(before) :]), None), last):
         if candidate.startswith(last):
             terminal.out(candidate)
 
 
 def _candidates(commands: dict[str, Any], name: str | None, last: str) -> list[str]:
+    if name is None and last.startswith("-"):
+        return ["--quiet", "--version", "--help"]
     if name is None:
         return [name for name, command in commands.items() if not command.hidden]
     if name not in commands:

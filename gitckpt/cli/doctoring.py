@@ -12,11 +12,16 @@ from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git.repository import require_git
 
+_LABEL = 14
+
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""
+    """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing.
+
+    Exits with 1 where something is wrong.
+    """
     from gitckpt.store import diagnosis
 
     version = require_git()
@@ -28,11 +33,11 @@ def doctor(
         report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
         terminal.out(json.dumps(report, indent=2))
     else:
-        terminal.out(f"gitckpt {__version__}")
-        for name, value in facts.items():
-            terminal.out(f"{name}: {terminal.harmless(str(value))}")
+        for name, value in {"gitckpt": __version__, **facts}.items():
+            label = f"{name.replace('_', ' ')}:"
+            terminal.out(f"{label:<{_LABEL}} {terminal.harmless(str(value))}")
         for finding in findings:
-            terminal.out(f"{terminal.heading(finding.code)}  {terminal.harmless(finding.object)}: {terminal.harmless(finding.sentence)}")
+            terminal.out(f"{terminal.heading(finding.code)}: {terminal.harmless(finding.object)}: {terminal.harmless(finding.sentence)}")
             if finding.cure:
                 terminal.out(f"    cure: {terminal.harmless(finding.cure)}")
         if not findings:

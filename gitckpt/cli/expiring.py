@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gitckpt.cli import terminal
+from gitckpt.cli import helping, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 
@@ -16,11 +16,16 @@ def expire(
     older_than: Annotated[
         str | None, typer.Option("--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w.")
     ] = None,
-    keep_last: Annotated[int | None, typer.Option("--keep-last", metavar="N", min=0, help="So many of the newest stay.")] = None,
+    keep_last: Annotated[
+        int | None, typer.Option("--keep-last", metavar="N", parser=helping.count, help="So many of the newest stay.")
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, of unfinished runs too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would become of each, and why.")] = False,
 ) -> None:
-    """Remove checkpoints by policy: those made by hooks, once they are old. With --all alone, every checkpoint there is."""
+    """Remove checkpoints by policy: those made by hooks, once they are old. With --all alone, every checkpoint there is.
+
+    Each is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
+    """
     from gitckpt.git.repository import require_git
     from gitckpt.store import maintenance, settings
 
@@ -37,8 +42,14 @@ def expire(
         decided = store.expire(policy, dry_run=dry_run)
         maintenance.pack_if_many(store.repository, require_git())
     gone = [(entry, decision) for entry, decision in decided if decision.expires]
+    rows = []
     for entry, decision in decided if dry_run else gone:
         verb = ("expires" if dry_run else "expired") if decision.expires else "stays"
-        short = entry.id[: ids.SHORT] if terminal.is_terminal() else entry.id
-        terminal.out(f"{verb}  {short}  {terminal.harmless(entry.phase)}  {decision.reason}")
-    terminal.remark(f"{len(gone)} of {len(decided)} checkpoints {'would expire' if dry_run else 'expired'}")
+        rows.append((verb, entry.id, terminal.harmless(entry.phase), decision.reason))
+    if not terminal.is_terminal():
+        for row in rows:
+            terminal.out("\t".join(row))
+    elif rows:
+        terminal.table(("WHAT", "ID", "PHASE", "WHY"), [(verb, id_[: ids.SHORT], phase, why) for verb, id_, phase, why in rows])
+    noun = "checkpoint" if len(decided) == 1 else "checkpoints"
+    terminal.remark(f"{len(gone)} of {len(decided)} {noun} {'would expire' if dry_run else 'expired'}")

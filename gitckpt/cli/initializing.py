@@ -26,13 +26,15 @@ def init(
 
     version = require_git()
     repository = discover()
+    settings.read(repository)  # what is wrong in them is said before anything changes
     done = installation.install(repository, version=version, mode=hooks)
-    changed = list(done.changed)
+    for sentence in done.changed:
+        terminal.out(terminal.harmless(sentence))
+    changed = bool(done.changed)
     path = _settings_file(repository)
     if path is not None and settings.write_template(path):
-        changed.append(f"wrote {path}")
-    for sentence in changed:
-        terminal.out(terminal.harmless(sentence))
+        changed = True
+        terminal.out(f"wrote {terminal.harmless(path)}")
     for line in done.advice:
         terminal.remark(terminal.harmless(line))
     if not changed:
@@ -48,17 +50,25 @@ def uninit() -> None:
     repository = discover()
     removed = installation.uninstall(repository)
     path = _settings_file(repository)
-    if path is not None and settings.is_template(path):
-        os.unlink(path)
-        removed.append(f"removed {path}")
+    stays = None
+    if path is not None and os.path.exists(path):
+        if _is_committed(repository, path):
+            stays = "is committed, and stays: others may use it"
+        elif not settings.is_template(path):
+            stays = "was changed since, and stays"
+        else:
+            os.unlink(path)
+            removed.append(f"removed {path}")
     for sentence in removed or ["not initialised; nothing changed"]:
         terminal.out(terminal.harmless(sentence))
-    if path is not None and os.path.exists(path):
-        terminal.remark(f"{terminal.harmless(path)} was changed since, and stays")
+    if path is not None and stays:
+        terminal.remark(f"{terminal.harmless(path)} {stays}")
 
 
 def hook(
-    event: Annotated[str, typer.Argument(metavar="NAME", help="post-commit, post-merge, post-applypatch, post-rewrite or pre-auto-gc.")],
+    event: Annotated[
+        str, typer.Argument(metavar="NAME", help="Its name: post-commit, post-merge, post-applypatch, post-rewrite or pre-auto-gc.")
+    ],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARG]…", help="What git passed to the hook.")] = None,
 ) -> None:
     """What the installed hooks call; also the line to add to another hook manager's file. Never fails."""
@@ -83,3 +93,7 @@ def _settings_file(repository: Repository) -> str | None:
     from gitckpt.store import settings
 
     return os.path.join(repository.worktree, settings.FILE) if repository.worktree else None
+
+
+def _is_committed(repository: Repository, path: str) -> bool:
+    return repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0

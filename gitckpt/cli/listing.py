@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gitckpt.cli import terminal
+from gitckpt.cli import helping, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model import phase as phases
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from gitckpt.store.index import Entry
@@ -23,14 +24,16 @@ _NEWEST = 20
 
 
 def list_(
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only of this run.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only of this run; a unique prefix will do.")] = None,
     commit: Annotated[str | None, typer.Option("--commit", metavar="REV", help="Only linked to this commit.")] = None,
-    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="Only of this phase.")] = None,
+    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="Only of this phase, or with this whole label.")] = None,
     status: Annotated[
         str | None, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(phases.STATUSES)}.")
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w.")] = None,
-    number: Annotated[int, typer.Option("-n", metavar="N", min=1, help="At most so many.")] = _NEWEST,
+    number: Annotated[
+        int | None, typer.Option("-n", metavar="N", parser=helping.count, help=f"At most so many; {_NEWEST} unless told otherwise.")
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -41,26 +44,33 @@ def list_(
     if status is not None and status not in phases.STATUSES:
         raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
     with open_store() as store:
+        limit = None if all_ else _NEWEST if number is None else number
         query = Query(
             run=_run(store, run),
             ids=[entry.id for entry in store.links(_commit(store, commit))] if commit is not None else None,
             phase=phase,
             status=status,
             since=store.clock() - times.parse_age(since) if since is not None else None,
-            limit=None if all_ else number,
+            limit=None if limit is None else limit + 1,
         )
-        entries = store.list(query)
+        found = store.list(query)
+        entries = found[:limit]
         problems = store.problems()
         changed = changes.count(store.repository, store.index, entries)
         now = store.clock()
     if as_json:
         report = {
             "checkpoints": [_as_json(entry, changed) for entry in entries],
+            "more": len(found) > len(entries),
             "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
         }
         terminal.out(json.dumps(report, indent=2))
     else:
         _print(entries, changed, now)
+        if not entries:
+            _explain_nothing(filtered=any(each is not None for each in (run, commit, phase, status, since)))
+        elif len(found) > len(entries) and number is None:
+            terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if problems:
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
         terminal.warn(f"not a valid checkpoint: {terminal.harmless(problems[0].sentence)}{more}; see: git ckpt doctor")
@@ -73,11 +83,12 @@ def _run(store: Store, text: str | None) -> str | None:
     if text in runs:
         return text
     found = [run for run in runs if text and run.startswith(text)]
-    if len(found) == 1:
-        return found[0]
-    raise NotFoundError(
-        f"no run goes by {text!r}" if not found else f"{text!r} begins {len(found)} run ids", hint="see them: git ckpt list"
-    )
+    if len(found) > 1:
+        raise AmbiguousError(f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it")
+    if not found:
+        close = difflib.get_close_matches(text, runs, n=1, cutoff=0.7)
+        raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close[0]}?" if close else "see them: git ckpt list --all")
+    return found[0]
 
 
 def _commit(store: Store, rev: str) -> str:
@@ -94,7 +105,6 @@ def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> No
             terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
         return
     if not entries:
-        terminal.remark("no checkpoints yet; every commit makes one once hooks are installed: git ckpt init")
         return
     terminal.table(
         _COLUMNS,
@@ -114,6 +124,13 @@ def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> No
     )
 
 
+def _explain_nothing(*, filtered: bool) -> None:
+    if filtered:
+        terminal.remark("no checkpoint is like that; see all: git ckpt list --all")
+    else:
+        terminal.remark("no checkpoints yet; every commit makes one after: git ckpt init")
+
+
 def _files(entry: Entry, changed: Mapping[str, int]) -> str:
     number = changed.get(entry.id)
     text = "" if number is None else str(number)
@@ -121,13 +138,12 @@ def _files(entry: Entry, changed: Mapping[str, int]) -> str:
 
 
 def _as_json(entry: Entry, changed: Mapping[str, int]) -> dict[str, Any]:
-    name, status = phases.split(entry.phase)
     return {
         "id": entry.id,
         "run": entry.run,
         "sequence": entry.sequence,
-        "phase": name,
-        "status": status or None,
+        "phase": entry.phase,
+        "status": phases.split(entry.phase)[1] or None,
         "timestamp": entry.timestamp,
         "git_sha": entry.git_sha,
         "branch": entry.branch,

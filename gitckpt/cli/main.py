@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
+import errno
+import io
 import os
 import sys
-import traceback
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,7 @@ from gitckpt.cli import (
     diffing,
     doctoring,
     expiring,
+    helping,
     initializing,
     listing,
     removing,
@@ -24,11 +26,16 @@ from gitckpt.cli import (
     showing,
     terminal,
 )
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, RepositoryError, UsageError
 
 BUG = 3
 INTERRUPTED = 130
-USAGE = 2
+
+_NOT_OURS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
+)
+"""What the system may refuse to any program; any other such error is a case that we should have foreseen."""
 
 app = typer.Typer(
     name="git ckpt",
@@ -40,19 +47,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-app.command("init")(initializing.init)
-app.command("uninit")(initializing.uninit)
-app.command("save")(saving.save)
-app.command("list")(listing.list_)
-app.command("show")(showing.show)
-app.command("diff")(diffing.diff)
-app.command("resume")(resuming.resume)
-app.command("remove")(removing.remove)
-app.command("expire")(expiring.expire)
-app.command("doctor")(doctoring.doctor)
-app.command("hook")(initializing.hook)
-app.command("demo")(initializing.demo)
-app.command("completion")(completing.completion)
+_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("init", initializing.init, "Record a checkpoint at every commit from now on."),
+    ("save", saving.save, "Record a checkpoint now."),
+    ("list", listing.list_, "List checkpoints, newest first."),
+    ("show", showing.show, "Show one checkpoint."),
+    ("diff", diffing.diff, "Show what changed between two, or since one."),
+    ("resume", resuming.resume, "Open a worktree with the files of one."),
+    ("remove", removing.remove, "Remove checkpoints by name."),
+    ("expire", expiring.expire, "Remove checkpoints by policy."),
+    ("doctor", doctoring.doctor, "Look for what is wrong, and name the cure."),
+    ("uninit", initializing.uninit, "Take out what init put in."),
+    ("hook", initializing.hook, "What the installed hooks call."),
+    ("completion", completing.completion, "Print a script for the shell's completion."),
+    ("demo", initializing.demo, "Show all of it in a scratch repository."),
+)
+for _name, _function, _summary in _COMMANDS:
+    app.command(_name, cls=helping.Command, short_help=_summary)(_function)
 app.command("complete", hidden=True, context_settings={"ignore_unknown_options": True})(completing.complete)
 
 
@@ -74,7 +85,7 @@ def _options(
         try:
             os.chdir(directory)
         except OSError as error:
-            raise CkptError(f"cannot go to {directory}: {error.strerror}") from None
+            raise RepositoryError(f"cannot go to {directory}: {error.strerror}", hint="give a directory that exists") from None
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -86,67 +97,89 @@ def run(argv: list[str] | None = None) -> int:
     Returns:
         The exit code (DESIGN: 0 done, 1 failed, 2 usage, 3 bug, and those of the errors).
     """
-    command = typer.main.get_command(app)
+    _prepare_streams()
+    sys.set_int_max_str_digits(0)  # a state may hold integers of any size
+    command: Any = typer.main.get_command(app)
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     shown_error: type[Exception] = usage_error.__mro__[1]
-    words, paths = _split_paths(sys.argv[1:] if argv is None else argv)
+    argv = sys.argv[1:] if argv is None else argv
+    words, paths = _split_paths(argv)
     try:
-        code = command.main(args=words, prog_name="git ckpt", standalone_mode=False, obj=paths)
+        try:
+            with command.make_context("git ckpt", words, obj=paths) as context:
+                command.invoke(context)
+            code = 0
+        except typer.Exit as leaving:
+            code = leaving.exit_code
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code
     except CkptError as error:
         return terminal.fail(error)
     except shown_error as error:
-        return _wrong_usage(error, command)
+        return _wrong_usage(error, words, list(command.commands))
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("\n")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as `head` does; Python must not complain again when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has seen enough, as `head` does.
+        _discard_output()
         return 0
+    except OSError as error:
+        if error.errno not in _NOT_OURS:
+            return _bug(error, argv)
+        _discard_output()
+        what = f"{error.filename}: " if error.filename else ""
+        return terminal.fail(CkptError(f"{what}{error.strerror}"))
     except Exception as error:  # noqa: BLE001 - the end of the line: what nobody foresaw
-        return _bug(error)
+        return _bug(error, argv)
+
+
+def _prepare_streams() -> None:
+    """Escapes what a terminal's character set lacks: an old locale is no reason to end in the middle of a listing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """Lets go of what standard output still holds: Python must not fail anew when it flushes at its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def _split_paths(argv: list[str]) -> tuple[list[str], list[str]]:
     """Splits off the paths behind `diff … --`: the parser drops the dashes, and with them the difference."""
-    if "diff" not in argv or "--" not in argv:
+    at = helping.command_of(argv)
+    if argv[at : at + 1] != ["diff"] or "--" not in argv[at:]:
         return argv, []
-    at = argv.index("--")
-    return argv[:at], argv[at + 1 :]
+    dashes = argv.index("--", at)
+    return argv[:dashes], argv[dashes + 1 :]
 
 
-def _wrong_usage(error: Exception, command: object) -> int:
+def _wrong_usage(error: Exception, words: list[str], commands: list[str]) -> int:
     message = str(getattr(error, "message", "") or error)
     if message.startswith("Usage:"):  # the help, printed for want of arguments
         sys.stderr.write(f"{message}\n")
-        return USAGE
-    context = getattr(error, "ctx", None)
-    name = context.info_name if context is not None and context.parent is not None else ""
-    hint = f"see: git ckpt {name} --help" if name else "see: git ckpt --help"
-    word = message.partition("No such command '")[2].partition("'")[0]
-    close = difflib.get_close_matches(word, list(getattr(command, "commands", {})), n=1, cutoff=0.5) if word else []
-    if close:
-        message, hint = f"there is no command {word!r}", f"did you mean git ckpt {close[0]}?"
-    return terminal.fail(_Usage(message.rstrip("."), hint=hint))
+        return UsageError.exit_code
+    return terminal.fail(helping.wrong_usage(error, words, commands))
 
 
-class _Usage(CkptError):
-    exit_code = USAGE
+def _bug(error: Exception, argv: list[str]) -> int:
+    import traceback
 
-
-def _bug(error: Exception) -> int:
     from gitckpt.git.repository import discover
+    from gitckpt.model import times
 
     text = "".join(traceback.format_exception(error))
-    where = ""
+    hint = None
     try:
         path = os.path.join(discover().make_private_dir(), "log")
-        with open(path, "a", encoding="utf-8", errors="replace") as file:
-            file.write(f"gitckpt {__version__}, {sys.version.split()[0]}: git ckpt {' '.join(sys.argv[1:])}\n{text}")
-        where = f"; details: {path}"
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{times.to_text(times.now())} gitckpt {__version__}: git ckpt {' '.join(argv)}\n{text}")
+        hint = f"report it with what {path} ends with"
     except (CkptError, OSError):
-        sys.stderr.write(text)
-    sys.stderr.write(f"error: this is a bug in gitckpt: {type(error).__name__}: {terminal.harmless(str(error))}{where}\n")
+        sys.stderr.write(terminal.harmless_lines(text))
+    line = " ".join(str(error).split())
+    terminal.fail(CkptError(f"this is a bug in gitckpt: {type(error).__name__}: {line}", hint=hint))
     return BUG

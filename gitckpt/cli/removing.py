@@ -11,7 +11,7 @@ from gitckpt.cli.opening import open_store
 
 
 def remove(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints, by id or a prefix of it.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, runs (their newest), revs or latest.")],
 ) -> None:
     """Remove checkpoints by name. Their objects are git's to collect."""
     with open_store() as store:

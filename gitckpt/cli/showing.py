@@ -9,15 +9,17 @@ import typer
 
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import UsageError, WorktreeError
 
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
+_KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
+
 
 def show(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="Checkpoint, run, latest, or a rev.")] = "latest",
+    id_: Annotated[str, typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest, which is the default.")] = "latest",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the stored document, byte for byte.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Print the state alone, as JSON.")] = False,
@@ -28,7 +30,7 @@ def show(
     with open_store() as store:
         checkpoint_id = store.find(id_)
         if raw:
-            terminal.out_bytes(store.raw(checkpoint_id))
+            terminal.out_document(store.raw(checkpoint_id))
             return
         checkpoint = store.read(checkpoint_id)
         if as_json or state:
@@ -51,9 +53,12 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
     if checkpoint.state:
         terminal.out()
         terminal.out(terminal.heading("state:"))
-        text = toml.dump_state(dict(checkpoint.state), {}).removeprefix("[state]\n")
-        for line in text.rstrip("\n").split("\n"):
+        types: dict[str, str] = {}
+        text = toml.dump_state(dict(checkpoint.state), types).removeprefix("[state]\n")
+        for line in text.strip("\n").split("\n"):
             terminal.out(f"    {terminal.harmless(line)}".rstrip())
+        for pointer, kind in types.items():
+            terminal.out(f"    # {terminal.harmless(pointer)} is {_KINDS[kind]}")
 
 
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -99,8 +104,12 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     else:
         under_way = f", {files.operation} in progress" if files.operation else ""
         terminal.out(f"{terminal.heading('files:')}       differ from the commit{under_way}")
-        base = comparing.commit_tree(store.repository, checkpoint.git_sha)
-        here = comparing.files_of(store, checkpoint)
+        try:
+            base = comparing.commit_tree(store.repository, checkpoint.git_sha)
+            here = comparing.files_of(store, checkpoint)
+        except WorktreeError as error:
+            terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
+            return
         stat = store.repository.git.run("diff", "--stat=100", "--no-color", "--no-ext-diff", base, here).out.decode("utf-8", "replace")
         for line in stat.rstrip("\n").split("\n"):
             terminal.out(f"    {terminal.harmless(line)}")

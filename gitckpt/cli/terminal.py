@@ -11,6 +11,7 @@ from gitckpt.model.errors import AmbiguousError, CkptError
 
 _BOLD, _DIM, _RED, _YELLOW, _RESET = "\033[1m", "\033[2m", "\033[31m", "\033[33m", "\033[0m"
 _GAP = "  "
+_NARROWEST = 10
 
 
 class Settings:
@@ -43,6 +44,22 @@ def harmless_lines(text: str) -> str:
 def out(line: str = "") -> None:
     """Prints a line of the result."""
     sys.stdout.write(line + "\n")
+
+
+def out_path(path: str) -> None:
+    """Prints a path as the result: for a program byte for byte, for a person harmless."""
+    if is_terminal():
+        out(harmless(path))
+    else:
+        out_bytes(os.fsencode(path) + b"\n")
+
+
+def out_document(data: bytes) -> None:
+    """Prints a text from the repository as the result: for a program byte for byte, for a person harmless."""
+    if is_terminal():
+        sys.stdout.write(harmless_lines(data.decode("utf-8", "surrogateescape")))
+    else:
+        out_bytes(data)
 
 
 def out_bytes(data: bytes) -> None:
@@ -95,7 +112,7 @@ def faint(text: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table: aligned, under headings, the last column cut to the width of the terminal.
+    """Prints a table: aligned, under headings, no wider than the terminal: the widest columns are cut, marked with `…`.
 
     Args:
         columns: the headings; a column in which no row has anything is left out.
@@ -103,14 +120,32 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """
     cells = [list(row) for row in rows]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
-    widths = {i: max(len(columns[i]), *(len(row[i]) for row in cells)) for i in used}
-    room = shutil.get_terminal_size().columns - sum(widths[i] + len(_GAP) for i in used[:-1])
-    for number, row in enumerate([list(columns), *cells]):
-        parts = [row[i].ljust(widths[i]) for i in used[:-1]]
-        last = row[used[-1]]
-        parts.append(last if len(last) <= room or room < 8 else last[: room - 1] + "…")
-        line = _GAP.join(parts).rstrip()
+    whole = [[row[i] for i in used] for row in [list(columns), *cells]]
+    widths = [max(_width(row[i]) for row in whole) for i in range(len(used))]
+    excess = sum(widths) + len(_GAP) * (len(used) - 1) - shutil.get_terminal_size().columns
+    while excess > 0 and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+        excess -= 1
+    for number, row in enumerate(whole):
+        line = _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
         out(heading(line) if number == 0 else line)
+
+
+def _fit(text: str, width: int) -> str:
+    if _width(text) > width:
+        while _width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    return text + " " * (width - _width(text))
+
+
+def _width(text: str) -> int:
+    """Returns how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def _styled(text: str, style: str, wanted: bool) -> str:

@@ -75,6 +75,10 @@ class CatFile:
                 if waiting:
                     child.stop()
 
+    def warm_up(self) -> None:
+        """Starts the process now, so that it stands by when it is needed."""
+        self._standby.warm_up()
+
     def close(self) -> None:
         """Ends the process."""
         self._standby.close()

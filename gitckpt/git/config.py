@@ -35,8 +35,3 @@ def unset(repository: Repository, name: str, value: str | None = None) -> None:
     """Removes a name of the repository's own configuration, or one of its values; it may be missing."""
     wanted = ["--fixed-value", "--unset-all", name, value] if value is not None else ["--unset-all", name]
     repository.git.run("config", "--local", *wanted, ok=(0, 5))
-
-
-def remove_section(repository: Repository, name: str) -> None:
-    """Removes a whole section of the repository's own configuration; it may be missing."""
-    repository.git.run("config", "--local", "--remove-section", name, ok=(0, 1, 128))

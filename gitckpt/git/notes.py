@@ -108,13 +108,15 @@ class Notes:
         """Returns the tree after the change ("" if nothing is left); `wanted` pairs the rest of a commit's name with the whole."""
         entries = self._entries(tree) if tree else {}
         before = dict(entries)
+        here: list[tuple[bytes, str]] = []
         below: dict[bytes, list[tuple[str, str]]] = {}
         for rest, commit in wanted:
             directory = rest[:2].encode()
             if entries.get(directory, (b"",))[0] == DIRECTORY:
                 below.setdefault(directory, []).append((rest[2:], commit))
             else:
-                self._edit_entry(entries, rest.encode(), commit, change)
+                here.append((rest.encode(), commit))
+        self._edit_entries(entries, here, change)
         for directory, inner in below.items():
             self._set(entries, directory, DIRECTORY, self._edit_tree(entries[directory][1], inner, change))
         if entries == before:
@@ -124,19 +126,16 @@ class Notes:
             entries = self._split(entries, size)
         return self._put("tree", encode_tree(entries)) if entries else ""
 
-    def _edit_entry(self, entries: Entries, name: bytes, commit: str, change: Change) -> None:
-        old: list[str] = []
-        if name in entries:
-            found = next(self._objects.read([entries[name][1]]))
+    def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Change) -> None:
+        there = [name for name, _ in wanted if name in entries]
+        texts = dict(zip(there, self._objects.read([entries[name][1] for name in there]), strict=True))
+        for name, commit in wanted:
+            found = texts.get(name)
             old = _lines(found) if found else []
-        new = change(commit, old)
-        if new != old:
-            self._set(
-                entries,
-                name,
-                FILE,
-                self._put("blob", "".join(f"{line}\n" for line in new).encode("utf-8", "surrogateescape")) if new else "",
-            )
+            new = change(commit, old)
+            if new != old:
+                text = "".join(f"{line}\n" for line in new).encode("utf-8", "surrogateescape")
+                self._set(entries, name, FILE, self._put("blob", text) if new else "")
 
     @staticmethod
     def _set(entries: Entries, name: bytes, mode: bytes, oid: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 from gitckpt.git.objects import object_hash
+from gitckpt.git.process import GitError, Standby
 from gitckpt.git.repository import DURABLE
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ class Plumbing:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
+        self._unpacker = Standby(lambda: repository.git.start(*DURABLE, "unpack-objects", "-q"))
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -41,9 +43,13 @@ class Plumbing:
 
     def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
         """See `Objects.write`."""
-        items = [*durable, *derived]
-        if items:
-            self._repository.git.run(*DURABLE, "unpack-objects", "-q", data=_pack(items, self._repository.object_format))
+        pack = _pack([*durable, *derived], self._repository.object_format)
+        if durable:
+            done = self._unpacker.take().communicate(pack)
+            if done.code != 0:
+                raise GitError(["unpack-objects"], done.code, done.complaint)
+        elif derived:
+            self._repository.git.run("unpack-objects", "-q", data=pack)
 
     def missing(self, oids: Sequence[str]) -> list[str]:
         """See `Objects.missing`."""
@@ -52,8 +58,13 @@ class Plumbing:
         found = self._repository.git.run("cat-file", "--batch-check", data=wanted, env={"GIT_NO_LAZY_FETCH": "1"}).out.splitlines()
         return [oid for oid, said in zip(oids, found, strict=True) if said.endswith(b" missing")]
 
+    def warm_up(self) -> None:
+        """Starts the process that writes now, so that it stands by when it is needed."""
+        self._unpacker.warm_up()
+
     def close(self) -> None:
         """See `Objects.close`."""
+        self._unpacker.close()
         self._repository.cat_file.close()
 
 

@@ -268,6 +268,10 @@ class Standby:
         else:
             self._idle.append(child)
 
+    def warm_up(self) -> None:
+        """Starts the process now, so that it stands by when it is needed."""
+        self.give_back(self.take())
+
     def close(self) -> None:
         """Ends the process that stands by."""
         while self._idle:
@@ -286,6 +290,19 @@ def run(argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None
         CkptError: the program cannot be started.
     """
     return Child(argv, environment() if env is None else env).communicate(data)
+
+
+def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Runs a program on our own standard streams to its end, and returns its exit code as `Completed.code`.
+
+    Raises:
+        CkptError: the program cannot be started.
+    """
+    try:
+        pid = os.posix_spawnp(argv[0], list(argv), env, setsigdef=[_SIGPIPE])
+    except OSError as error:
+        _cannot_start(argv[0], error)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:

@@ -120,6 +120,10 @@ class Refs:
         """
         return self._repository.git.run("for-each-ref", f"--format={fields}", *patterns).out
 
+    def warm_up(self) -> None:
+        """Starts the process now, so that it stands by when it is needed."""
+        self._standby.warm_up()
+
     def close(self) -> None:
         """Ends the long-lived process."""
         self._standby.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,5 +41,13 @@ def _compare(old: Any, new: Any, path: Any, changes: list[Change]) -> None:
     elif type(old) is list and type(new) is list:
         for i in range(max(len(old), len(new))):
             _compare(old[i] if i < len(old) else MISSING, new[i] if i < len(new) else MISSING, (path, i), changes)
-    elif type(old) is not type(new) or (old != new and repr(old) != repr(new)):
+    elif not _same(old, new):
         changes.append(Change(toml.pointer(path), old, new))
+
+
+def _same(old: Any, new: Any) -> bool:
+    if type(old) is not type(new):
+        return False
+    if type(old) in (float, datetime.datetime):  # NaN is no change, -0.0 is one, and so is another offset of the same instant
+        return repr(old) == repr(new)
+    return bool(old == new)

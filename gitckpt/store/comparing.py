@@ -24,6 +24,8 @@ def files_here(store: Store) -> str:
     Raises:
         WorktreeError: there is no worktree here, or git cannot read it.
     """
+    if store.repository.worktree is None:
+        raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
     found = store.capture()
     return _oid(store.repository, f"{found.tree}:files") if found.tree else commit_tree(store.repository, store.objects.head()[0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from gitckpt.git import packing
 from gitckpt.model import times
@@ -22,11 +23,10 @@ def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
-        "object format": repository.object_format,
-        "ref format": "reftable" if repository.has_reftable else "files",
-        "objects through": type(store.objects).__name__.lower(),
+        "object_format": repository.object_format,
+        "ref_format": "reftable" if repository.has_reftable else "files",
         "checkpoints": len(store.list(Query())),
-        "loose checkpoint refs": packing.count_loose(repository),
+        "loose_refs": packing.count_loose(repository),
     }
 
 
@@ -46,7 +46,8 @@ def examine(store: Store, version: tuple[int, ...]) -> list[Finding]:
 
 
 def _cure(ref: str) -> str:
-    return f"look at it: git cat-file -p {ref}; remove it: git update-ref -d {ref}"
+    quoted = shlex.quote(ref)
+    return f"look at it: git cat-file -p {quoted}; remove it: git update-ref -d {quoted}"
 
 
 def _settings(store: Store) -> list[Finding]:
@@ -72,5 +73,5 @@ def _locks(store: Store) -> list[Finding]:
             continue
         if age > STALE_AFTER:
             sentence = f"is {times.age_text(age * times.MICRO)} old: most likely a crash left it behind"
-            findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm '{path}'"))
+            findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shlex.quote(path)}"))
     return findings

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,23 +28,28 @@ if TYPE_CHECKING:
 
 FILE = "index.sqlite"
 
+_DROP = "DROP TABLE IF EXISTS meta; DROP TABLE IF EXISTS entry; DROP TABLE IF EXISTS problem;"
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS entry (
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entry (
     line BLOB PRIMARY KEY, name TEXT NOT NULL, status TEXT NOT NULL,
     id TEXT NOT NULL, oid TEXT NOT NULL, run TEXT, sequence INTEGER, phase TEXT NOT NULL,
     timestamp TEXT NOT NULL, time INTEGER NOT NULL, rank INTEGER NOT NULL, git_sha TEXT NOT NULL, branch TEXT, trigger TEXT NOT NULL,
     message TEXT, agent TEXT, examined INTEGER NOT NULL, tree TEXT, operation TEXT, changed INTEGER
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS problem (line BLOB PRIMARY KEY, ref TEXT NOT NULL, sentence TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS entry_by_rank ON entry (rank DESC, sequence DESC, id DESC);
-CREATE INDEX IF NOT EXISTS entry_by_run ON entry (run, sequence);
-CREATE INDEX IF NOT EXISTS entry_by_commit ON entry (git_sha);
-CREATE INDEX IF NOT EXISTS entry_by_id ON entry (id);
+CREATE TABLE problem (ref TEXT PRIMARY KEY, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX entry_by_rank ON entry (rank DESC, sequence DESC, id DESC);
+CREATE INDEX entry_by_run ON entry (run, sequence);
+CREATE INDEX entry_by_commit ON entry (git_sha);
+CREATE INDEX entry_by_id ON entry (id);
 """
 _COLUMNS = "id, oid, run, sequence, phase, timestamp, time, git_sha, branch, trigger, message, agent, examined, tree, operation, changed"
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 _AT_ONCE = 2000
+_PATIENCE = 5.0
+"""How long a locked file is waited for, in seconds."""
+
+_SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode()) >> 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +136,20 @@ class Index:
         """
         where, values = _conditions(query)
         limit = f" LIMIT {query.limit:d}" if query.limit is not None else ""
-        rows = self._synced().execute(f"SELECT {_COLUMNS} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only
+        rows = self._ask(f"SELECT {_COLUMNS} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only
         return [_entry(row) for row in rows]
 
     def problems(self) -> list[Problem]:
         """Returns the refs that are no valid checkpoints."""
-        return [Problem(*row) for row in self._synced().execute("SELECT ref, sentence FROM problem ORDER BY ref")]
+        return [Problem(*row) for row in self._ask("SELECT ref, sentence FROM problem ORDER BY ref")]
 
     def runs(self) -> list[str]:
         """Returns the ids of all runs that checkpoints belong to."""
-        return [row[0] for row in self._synced().execute("SELECT DISTINCT run FROM entry WHERE run IS NOT NULL ORDER BY run")]
+        return [row[0] for row in self._ask("SELECT DISTINCT run FROM entry WHERE run IS NOT NULL ORDER BY run")]
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         """Keeps the number of changed paths of some checkpoints, each given by id."""
-        with contextlib.suppress(sqlite3.OperationalError), self._opened() as connection:  # read-only: counted anew each time
+        with contextlib.suppress(sqlite3.DatabaseError), self._opened() as connection:  # read-only: counted anew each time
             connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", [(count, id_) for id_, count in counts])
 
     def close(self) -> None:
@@ -152,36 +158,45 @@ class Index:
             self._connection.close()
             self._connection = None
 
-    def _synced(self) -> sqlite3.Connection:
+    def _ask(self, question: str, values: Sequence[str | int] = ()) -> list[tuple[Any, ...]]:
+        """Returns the rows of a query on the refs as they are now."""
         listing = self._refs.list(layout.CHECKPOINTS.rstrip("/"), fields="%(objectname) %(refname)")
         digest = f"{__version__} {hashlib.blake2b(listing).hexdigest()}"
         connection = self._opened()
         try:
-            return self._sync(connection, listing, digest)
-        except sqlite3.DatabaseError:  # damaged, locked for long, or on a disk that is full or read-only: it is only a cache
+            return self._answer(connection, (listing, digest), question, values)
+        except sqlite3.DatabaseError as error:  # damaged, locked for long, or on a disk that is full or read-only: it is only a cache
             self.close()
+            if not isinstance(error, sqlite3.OperationalError):
+                self._discard()
             self._connection = _connect(":memory:")
-            return self._sync(self._connection, listing, digest)
+            return self._answer(self._connection, (listing, digest), question, values)
 
-    def _sync(self, connection: sqlite3.Connection, listing: bytes, digest: str) -> sqlite3.Connection:
-        known_digest = connection.execute("SELECT value FROM meta WHERE key = 'digest'").fetchone()
-        if known_digest == (digest,):
-            return connection
+    def _answer(
+        self, connection: sqlite3.Connection, refs: tuple[bytes, str], question: str, values: Sequence[str | int]
+    ) -> list[tuple[Any, ...]]:
+        """Brings the index up to the refs, and answers in the same transaction: another process may have seen older refs."""
         with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            if known_digest is None or known_digest[0].partition(" ")[0] != __version__:
-                connection.execute("DELETE FROM entry")
-                connection.execute("DELETE FROM problem")
-            now = set(listing.splitlines())
-            known = {row[0] for row in connection.execute("SELECT line FROM entry UNION ALL SELECT line FROM problem")}
-            gone = [(line,) for line in known - now]
-            connection.executemany("DELETE FROM entry WHERE line = ?", gone)
-            connection.executemany("DELETE FROM problem WHERE line = ?", gone)
-            self._add(connection, sorted(now - known))
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('digest', ?)", (digest,))
-        return connection
+            connection.execute("BEGIN")
+            if _digest(connection) != refs[1]:
+                connection.rollback()
+                connection.execute("BEGIN IMMEDIATE")
+                self._sync(connection, *refs)
+            return connection.execute(question, values).fetchall()
 
-    def _add(self, connection: sqlite3.Connection, lines: Sequence[bytes]) -> None:
+    def _sync(self, connection: sqlite3.Connection, listing: bytes, digest: str) -> None:
+        if _digest(connection).partition(" ")[0] != __version__:
+            connection.execute("DELETE FROM entry")
+        connection.execute("DELETE FROM problem")
+        now = set(listing.splitlines())
+        known = {row[0] for row in connection.execute("SELECT line FROM entry")}
+        runs = _forget(connection, known - now) | self._add(connection, sorted(now - known))
+        _rank(connection, runs)
+        passing = connection.execute("SELECT 1 FROM problem WHERE may_pass LIMIT 1").fetchone()  # then the next query looks again
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('digest', ?)", (f"{__version__} -" if passing else digest,))
+
+    def _add(self, connection: sqlite3.Connection, lines: Sequence[bytes]) -> set[str]:
+        """Adds what refs point to, and returns the runs that it belongs to."""
         runs: set[str] = set()
         for start in range(0, len(lines), _AT_ONCE):
             some = lines[start : start + _AT_ONCE]
@@ -191,33 +206,58 @@ class Index:
                 try:
                     row = _row(line, oid, ref, found)
                 except InvalidCheckpoint as error:
-                    problems.append((line, ref, error.message))
+                    problems.append((ref, error.message, found is None))
                 else:
                     rows.append(row)
                     runs.update([str(row[5])] if row[5] else [])
             connection.executemany(f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * 20)})", rows)  # noqa: S608
             connection.executemany("INSERT OR REPLACE INTO problem VALUES (?, ?, ?)", problems)
-        _rank(connection, runs)
+        return runs
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
                 os.makedirs(self._repository.private_dir, exist_ok=True)
                 self._connection = _connect(self._path)
-            except (OSError, sqlite3.OperationalError):
+            except (OSError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
                 self._connection = _connect(":memory:")
-            except sqlite3.DatabaseError:
-                os.unlink(self._path)
-                self._connection = _connect(self._path)
+            except sqlite3.DatabaseError:  # damaged: the next one that opens it starts anew
+                self._discard()
+                self._connection = _connect(":memory:")
         return self._connection
+
+    def _discard(self) -> None:
+        for path in (self._path, f"{self._path}-wal", f"{self._path}-shm"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.executescript(_SCHEMA)
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:  # new, or made by another gitckpt
+            connection.executescript(f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;")
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _digest(connection: sqlite3.Connection) -> str:
+    """Returns what the index was made from: the version of gitckpt, and a digest of the refs."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'digest'").fetchone()
+    return str(found[0]) if found else ""
+
+
+def _forget(connection: sqlite3.Connection, lines: Iterable[bytes]) -> set[str]:
+    """Removes what refs pointed to, and returns the runs that it belonged to."""
+    runs: set[str] = set()
+    for line in lines:
+        runs.update(row[0] for row in connection.execute("SELECT run FROM entry WHERE line = ?", (line,)) if row[0])
+        connection.execute("DELETE FROM entry WHERE line = ?", (line,))
+    return runs
 
 
 def _rank(connection: sqlite3.Connection, runs: Iterable[str]) -> None:

@@ -71,7 +71,9 @@ def install(
     settings = HookSettings(repository)
     directory = hooks_directory(repository)
     manager = hook_managers.detect(repository, directory)
-    used = _mode(mode, version, settings, is_managed=manager is not None)
+    # A manager that came later and left all our blocks in place need not be fought.
+    is_standing = all(hook_files.read(os.path.join(directory, event)).block for event in EVENTS)
+    used = _mode(mode, version, settings, is_managed=manager is not None and not is_standing)
     pin = _pin(python, package_dir)
     changes, advice = _file_changes(repository, settings, pin, directory if used == "files" else None)
     person = manager or hook_managers.unmanaged(repository, directory)

@@ -151,7 +151,7 @@ class Recorder:
         self._update(updates)
         if fields["git_sha"]:
             self._pending_links = {} if with_links else links
-        if self._objects.missing([blob]):  # a `gc --prune=now` ran between the object and its ref
+        if self._repository.cat_file.info(blob) is None:  # a `gc --prune=now` ran between the object and its ref
             self._objects.write([("blob", data)], derived)
         return blob
 

@@ -64,6 +64,7 @@ class Remover:
         """
         wanted = set(ids)
         deadline = time.monotonic() + PATIENCE
+        gone = 0
         while True:
             there = self._existing(wanted)
             checkpoints = there[layout.CHECKPOINTS]
@@ -74,6 +75,7 @@ class Remover:
                     deletions = [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
                     if links or heads or deletions:
                         self._refs.update([*links, *heads, *deletions])
+                gone += len(deletions)
                 held = [Update(space + name, "", oid) for space in (layout.COMMITS, layout.TREES) for name, oid in there[space].items()]
                 if held:
                     self._refs.update(held)
@@ -82,7 +84,7 @@ class Remover:
                     raise
                 noted = None
                 continue
-            return len(checkpoints)
+            return gone
 
     def _existing(self, wanted: set[str]) -> dict[str, dict[str, str]]:
         """Returns oid by name for each of the three refs that wanted checkpoints have."""

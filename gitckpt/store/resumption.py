@@ -25,7 +25,7 @@ def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -
         WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
     """
     name = checkpoint.id
-    if checkpoint.run and store.list(Query(run=checkpoint.run, limit=1))[0].id == checkpoint.id:
+    if checkpoint.run and checkpoint.id in [entry.id for entry in store.list(Query(run=checkpoint.run, limit=1))]:
         name = checkpoint.run
     if directory is not None:
         path = directory

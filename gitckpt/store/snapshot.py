@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _DURABLE_BATCH = ("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch")
 _PRIVATE_INDEX = ("-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", "-c", "advice.addEmbeddedRepo=false")
-_FLAGS = {b"h": "assume-unchanged", b"s": "skip-worktree", b"S": "skip-worktree"}
+_FLAGS = {b"h": ("assume-unchanged",), b"s": ("assume-unchanged", "skip-worktree"), b"S": ("skip-worktree",)}
 _UNREADABLE = re.compile(r"^error: unable to index file '(.*)'$|^error: '(.*)/' does not have a commit checked out$", re.MULTILINE)
 
 
@@ -123,8 +123,8 @@ def _read_index(repository: Repository, index: str) -> _Index:
         mode, oid, stage = fields.split(b" ")
         if stage != b"0":
             found.stages.setdefault(int(stage), []).append((mode, oid.decode(), path))
-        elif tag in _FLAGS and not (sparse and tag == b"S"):
-            found.flags.append((_FLAGS[tag], path))
+        else:
+            found.flags += [(flag, path) for flag in _FLAGS.get(tag, ()) if not (sparse and flag == "skip-worktree")]
         if oid == empty and stage == b"0":
             found.maybe_intent.append(path)
     return found

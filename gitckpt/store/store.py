@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -128,8 +129,10 @@ class Store:
         """
         if not phase.strip():
             raise UsageError("the phase is empty", hint="name it: research-complete")
-        if message is not None and len(message.splitlines()) > 1:
+        if message and message.splitlines() != [message]:
             raise UsageError("a message is one line", hint="put the rest into the state")
+        if run is not None:
+            ids.require_run_id(run)
         if state is not None and not isinstance(state, Mapping):
             raise StateError("", f"a state is a map of names to values, not {state!r:.60}")
         commit, branch = self.objects.head()
@@ -175,9 +178,9 @@ class Store:
             NotFoundError, InvalidCheckpoint: as `read`.
         """
         ref = layout.CHECKPOINTS + checkpoint_id
-        oid = self.refs.read(ref)
+        oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
-            raise NotFoundError(f"no checkpoint {checkpoint_id}", hint="see which there are: git ckpt list")
+            raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list")
         found = next(self.objects.read([oid]))
         if found is None:
             raise InvalidCheckpoint(ref, "", f"its object {oid} is missing", hint="look at the repository: git fsck")
@@ -213,7 +216,8 @@ class Store:
         Args:
             commit: full oid.
         """
-        self._recorder.write_links(self.clock())
+        with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
+            self._recorder.write_links(self.clock())
         listed = [layout.link_id(line) for line in self._recorder.notes.lines([commit]).get(commit, [])]
         own = [entry.id for entry in self.index.select(Query(git_sha=commit))]
         return self.index.select(Query(ids=[*listed, *own]))

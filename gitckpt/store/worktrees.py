@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git.lock import Lock
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository, discover, main_worktree
 from gitckpt.model import ids
@@ -23,6 +25,8 @@ PRIVATE = ".ckpt"
 
 _PARALLEL = ("-c", "checkout.workers=0")
 _LOCK_REASON = "gitckpt"
+_STAGE = ".making-"
+"""Begins the name of a directory in which a worktree is made, out of everybody's sight until it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +64,23 @@ def open_worktree(repository: Repository, objects: Objects, checkpoint: Checkpoi
         WorktreeError: the directory there is not ours; the commit or the files are missing; or what was brought back is not what was
             captured. Nothing that was there before is changed.
     """
-    run = checkpoint.run if in_run else None
+    wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
     if os.path.lexists(path):
-        owner = _owner_at(repository, path)
-        if owner is not None and (owner.run == run if run else owner.checkpoint == checkpoint.id):
-            return Opened(path, made=False)
-        raise WorktreeError(
-            f"{path} exists and is not the worktree of {run or checkpoint.id}",
-            hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
-        )
+        return _existing(repository, path, wanted)
     _require_objects(repository, checkpoint)
-    _make_root(os.path.dirname(path))
-    _add(repository, path, checkpoint)
-    try:
-        made = discover(path)
-        _bring_back(made, objects, checkpoint)
-        _write_owner(made, Owner(checkpoint.id, run))
-        made.close()
-    except BaseException:
-        # Ours since a moment ago: nobody has worked in it yet.
-        repository.git.run("worktree", "remove", "--force", "--force", path, ok=(0, 128))
-        raise
-    return Opened(path, made=True)
+    root, name = os.path.split(path)
+    _make_root(root)
+    _sweep(repository, root)
+    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
+    with Lock(f"{stage}.lock", 0):
+        try:
+            staged = os.path.join(stage, name)
+            _add(repository, staged, checkpoint)
+            _fill(staged, objects, checkpoint, wanted)
+            moved = _move(repository, staged, path)
+        finally:
+            _discard(repository, stage)
+    return Opened(path, made=True) if moved else _existing(repository, path, wanted)
 
 
 def owner(repository: Repository) -> Owner | None:
@@ -113,6 +112,68 @@ def default_root(repository: Repository, configured: str | None) -> str:
             hint="name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR",
         )
     return os.path.join(top, PRIVATE, "worktrees")
+
+
+def _existing(repository: Repository, path: str, wanted: Owner) -> Opened:
+    """Returns the worktree at a path as it stands, if it is the one that is wanted."""
+    found = _owner_at(repository, path)
+    if found is not None and (found.run == wanted.run if wanted.run else found.checkpoint == wanted.checkpoint):
+        repository.git.run("worktree", "repair", path)  # a kill may have kept the one that made it from doing so
+        return Opened(path, made=False)
+    if found is None and _registered_by_us(repository, path):
+        raise WorktreeError(
+            f"{path} is a worktree of gitckpt that does not say what it was made for",
+            hint=f"save what you need of it, then: git worktree remove --force --force '{path}'",
+        )
+    raise WorktreeError(
+        f"{path} exists and is not the worktree of {wanted.run or wanted.checkpoint}",
+        hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
+    )
+
+
+def _fill(staged: str, objects: Objects, checkpoint: Checkpoint, wanted: Owner) -> None:
+    made = discover(staged)
+    try:
+        _bring_back(made, objects, checkpoint)
+        _write_owner(made, wanted)
+    finally:
+        made.close()
+
+
+def _move(repository: Repository, staged: str, path: str) -> bool:
+    """Moves a worktree that is whole to where it belongs; returns False if somebody else made one there meanwhile."""
+    if not os.path.lexists(path) and _registered_by_us(repository, path):
+        repository.git.run("worktree", "remove", "--force", "--force", path)  # its directory was deleted by hand
+    try:
+        os.rename(staged, path)  # not `git worktree move`, which refuses submodules
+    except OSError as error:
+        if os.path.lexists(path):
+            return False
+        raise WorktreeError(f"cannot make the worktree {path}: {error.strerror}") from None
+    repository.git.run("worktree", "repair", path)
+    return True
+
+
+def _sweep(repository: Repository, root: str) -> None:
+    """Removes what killed processes left half made; whoever still works on one holds its lock."""
+    for name in {name.removesuffix(".lock") for name in os.listdir(root) if name.startswith(_STAGE)}:
+        stage = os.path.join(root, name)
+        with Lock(f"{stage}.lock", 0) as is_left:
+            if is_left:
+                _discard(repository, stage)
+
+
+def _discard(repository: Repository, stage: str) -> None:
+    """Removes a stage, its lock, and what git keeps of the worktree that was made there. Nobody but its maker has ever known of it."""
+    real = os.path.realpath(stage) + os.sep
+    administration = os.path.join(repository.common_dir, "worktrees")
+    for name in os.listdir(administration) if os.path.isdir(administration) else ():
+        with contextlib.suppress(OSError), open(os.path.join(administration, name, "gitdir"), "rb") as file:
+            if os.path.realpath(os.fsdecode(file.read().removesuffix(b"\n"))).startswith(real):
+                shutil.rmtree(os.path.join(administration, name))
+    shutil.rmtree(stage, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{stage}.lock")
 
 
 def _owner_at(repository: Repository, path: str) -> Owner | None:
@@ -160,10 +221,8 @@ def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
     commit = checkpoint.git_sha or _empty_commit(repository)
     if tree or not checkpoint.git_sha:
         options.append("--no-checkout")
-    if _registered_by_us(repository, path):
-        options += ["--force", "--force"]  # its directory was deleted by hand; what is left of it is ours
     try:
-        repository.git.run(*_PARALLEL, "worktree", "add", *options, path, commit)
+        repository.git.run(*_PARALLEL, "-c", "worktree.useRelativePaths=false", "worktree", "add", *options, path, commit)
     except GitError as error:
         raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
 
@@ -188,8 +247,7 @@ def _empty_commit(repository: Repository) -> str:
 def _bring_back(made: Repository, objects: Objects, checkpoint: Checkpoint) -> None:
     if not checkpoint.git_sha:
         branch = f"refs/heads/{checkpoint.branch or 'main'}"
-        taken = made.cat_file.info(branch) is not None
-        made.git.run("symbolic-ref", "HEAD", f"refs/heads/ckpt/{checkpoint.id[: ids.SHORT]}" if taken else branch)
+        made.git.run("symbolic-ref", "HEAD", branch if _is_free(made, branch) else f"refs/heads/ckpt/{checkpoint.id[: ids.SHORT]}")
     files = checkpoint.worktree
     if files is None or files.tree is None:
         return
@@ -200,3 +258,11 @@ def _bring_back(made: Repository, objects: Objects, checkpoint: Checkpoint) -> N
             f"what came back is not what checkpoint {checkpoint.id} captured: {restorer.difference(made, files.tree, found.tree)}",
             hint=f"compare by hand: git ckpt show {checkpoint.id}",
         )
+
+
+def _is_free(repository: Repository, branch: str) -> bool:
+    """Tells whether there is neither such a branch nor a worktree that is about to start it."""
+    if repository.git.run("check-ref-format", branch, ok=(0, 1)).code != 0 or repository.cat_file.info(branch) is not None:
+        return False
+    listing = repository.git.run("worktree", "list", "--porcelain", "-z").out
+    return b"branch " + os.fsencode(branch) not in listing.split(b"\0")

@@ -1,0 +1,45 @@
+"""Prints the table of speeds; ends with 1 if one is over its limit."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+
+from benchmarks.cases import CASES, Row
+from benchmarks.stores import Scratch
+
+
+def main() -> int:
+    """Measures the cases named on the command line, or all of them."""
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"any of: {', '.join(CASES)}")
+    parser.add_argument("--many", type=int, default=100_000, help='how many checkpoints "very many" is')
+    parser.add_argument("--scratch", help="a directory for the repositories, kept for the next time")
+    options = parser.parse_args()
+    unknown = set(options.cases) - set(CASES)
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="gitckpt-bench-") as temporary:
+        scratch = Scratch(options.scratch or temporary)
+        print(f"{'what':<44} {'against':<34} {'found':>9} {'limit':>8}   median ms, ours and theirs")
+        for name in options.cases or CASES:
+            for row in CASES[name](scratch, options.many):
+                missed += not row.reached
+                print(_line(row), flush=True)
+    return 1 if missed else 0
+
+
+def _line(row: Row) -> str:
+    limit = "" if row.limit is None else f"{row.limit:.1f}x" if row.unit == "x" else f"+{row.limit:.0f} ms"
+    found = f"{row.found:.2f}x" if row.unit == "x" else f"+{row.found:.0f} ms"
+    times = ""
+    if row.pair is not None:
+        times = f"{statistics.median(row.pair.ours) * 1000:.2f}  {statistics.median(row.pair.theirs) * 1000:.2f}"
+    return f"{row.what:<44} {row.against:<34} {found:>9} {limit:>8}   {times}{'' if row.reached else '   OVER'}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

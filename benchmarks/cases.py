@@ -1,0 +1,186 @@
+"""The rows of the table: what is measured, against what, and how much it may cost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchmarks.stores import Scratch, git, state_of_10_kb
+from benchmarks.timing import Pair, alternate, process
+from gitckpt.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        what: is measured.
+        against: what it is compared with.
+        found: the ratio, or the excess in milliseconds.
+        limit: the most it may be; None where it is told for information.
+        unit: "x" or "ms".
+        pair: the times themselves.
+    """
+
+    what: str
+    against: str
+    found: float
+    limit: float | None
+    unit: str
+    pair: Pair | None
+
+    @property
+    def reached(self) -> bool:
+        """Whether it is within its limit."""
+        return self.limit is None or self.found <= self.limit
+
+
+Case = Callable[[Scratch, int], Iterator[Row]]
+"""Yields rows, given a scratch directory and the number of checkpoints that "very many" stands for."""
+
+SIZES = (0, 10_000, 100_000)
+CKPT = [sys.executable, "-m", "gitckpt"]
+
+
+def hook(scratch: Scratch, many: int) -> Iterator[Row]:
+    """The whole hook, as git starts it, on a commit of its own each time."""
+    python = process([sys.executable, "-I", "-c", "pass"], scratch.path)
+    medians = []
+    for size in [size for size in SIZES if size <= many]:
+        path = scratch.copy(scratch.store(size), "hook")
+        subprocess.run([*CKPT, "-q", "init"], cwd=path, check=True, stdout=subprocess.DEVNULL)
+        run_hook = process([os.path.join(path, ".git", "hooks", "post-commit")], path)
+        run_hook()
+
+        def commit(path: str = path) -> None:
+            subprocess.run(
+                ["git", "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=path, check=True, env=os.environ | {"GITCKPT_SKIP": "1"}
+            )
+
+        pair = alternate(run_hook, python, runs=25, before=commit)
+        medians.append(pair.ratio)
+        yield Row(f"post-commit hook, {size:,} checkpoints", "python3 -I -c pass", pair.ratio, 2.0, "x", pair)
+    yield Row("post-commit hook, largest store", "the same with none", medians[-1] / medians[0], 1.3, "x", None)
+
+
+def listing(scratch: Scratch, many: int) -> Iterator[Row]:
+    """The newest 20, with the index as the last listing left it, and after one more checkpoint."""
+    for size, limit in ((10_000, 250.0), (100_000, 400.0)):
+        if size > many:
+            continue
+        path = scratch.store(size)
+        refs = process(["git", "for-each-ref", "refs/checkpoints"], path, os.path.join(scratch.path, "refs.txt"))
+        ours = process([*CKPT, "list", "-n", "20"], path)
+        ours()
+        pair = alternate(ours, refs, runs=9)
+        yield Row(f"list of 20 among {size:,}", "git for-each-ref", pair.excess * 1000, limit, "ms", pair)
+
+        def save(path: str = path) -> None:
+            subprocess.run([*CKPT, "-q", "save", "--no-worktree"], cwd=path, check=True, stdout=subprocess.DEVNULL)
+
+        pair = alternate(ours, refs, runs=5, before=save)
+        yield Row(f"list of 20 among {size:,}, one of them new", "git for-each-ref", pair.excess * 1000, limit, "ms", pair)
+
+
+def record(scratch: Scratch, many: int) -> Iterator[Row]:
+    """One record in a process that lives on, flushed to the disk."""
+    del many
+    import pygit2
+    from pygit2.enums import Option
+
+    path = scratch.copy(scratch.store(1), "record")
+    state = state_of_10_kb()
+    with Store.open(path) as store:
+        clean = store.capture()
+        document = store.raw(store.record("warm-complete", state, worktree=clean).id)
+        repository = pygit2.Repository(path)
+
+        def ours() -> None:
+            store.record("measure-complete", state, worktree=clean)
+
+        def theirs() -> None:
+            pygit2.option(Option.ENABLE_FSYNC_GITDIR, True)
+            name = str(uuid.uuid4())
+            blob = repository.create_blob(name.encode() + document)
+            repository.references.create(f"refs/baseline/{name}", blob)
+
+        pair = alternate(ours, theirs, runs=300, warm_up=20)
+        yield Row("Store.record, 10 KB state, clean tree", "one durable pygit2 blob and ref", pair.ratio, 2.0, "x", pair)
+        yield from _dbos(scratch, ours)
+
+
+def _dbos(scratch: Scratch, ours: Callable[[], None]) -> Iterator[Row]:
+    try:
+        from dbos import DBOS
+    except ImportError:
+        yield Row("Store.record", "one DBOS sqlite step (not installed: pip install dbos)", 0.0, None, "x", None)
+        return
+    import statistics
+    import time
+
+    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{scratch.path}/dbos.sqlite", "run_admin_server": False})
+
+    @DBOS.step()
+    def step() -> int:
+        return 1
+
+    spent: list[float] = []
+
+    @DBOS.workflow()
+    def workflow() -> None:
+        for _ in range(300):
+            start = time.perf_counter()
+            step()
+            between = time.perf_counter()
+            ours()
+            spent.append((time.perf_counter() - between) / (between - start))
+
+    DBOS.launch()
+    try:
+        workflow()
+    finally:
+        DBOS.destroy()
+    yield Row("Store.record", "one DBOS sqlite step", statistics.median(spent[20:]), 1.0, "x", None)
+
+
+def expire(scratch: Scratch, many: int) -> Iterator[Row]:
+    """The default policy, which lets the oldest tenth go, in copies of the same store."""
+    source = scratch.store(many)
+    subprocess.run([*CKPT, "list"], cwd=source, check=True, stdout=subprocess.DEVNULL)
+    ours_path, theirs_path = "", ""
+
+    def fresh() -> None:
+        nonlocal ours_path, theirs_path
+        ours_path, theirs_path = scratch.copy(source, "expire-ours"), scratch.copy(source, "expire-theirs")
+
+    fresh()
+    dry = subprocess.run([*CKPT, "expire", "--dry-run"], cwd=ours_path, check=True, capture_output=True, text=True).stdout
+    gone = [line.split()[1] for line in dry.splitlines() if line.startswith("expires")]
+    refs = dict(line.split(" ")[::-1] for line in git(ours_path, "for-each-ref", "--format=%(objectname) %(refname)").splitlines())
+    names = [f"{space}{name}" for space in ("refs/checkpoints/", "refs/ckpt/commits/") for name in gone]
+    deletions = "".join(f"delete {name} {refs[name]}\n" for name in names)
+
+    def ours() -> None:
+        subprocess.run([*CKPT, "expire"], cwd=ours_path, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def theirs() -> None:
+        git(theirs_path, "update-ref", "--stdin", data=deletions.encode())
+
+    pair = alternate(ours, theirs, runs=3, before=fresh, warm_up=1)
+    yield Row(f"expire of {len(gone):,} among {many:,}", "git update-ref --stdin", pair.ratio, 1.5, "x", pair)
+
+
+def bystanders(scratch: Scratch, many: int) -> Iterator[Row]:
+    """Git's own commands in a repository with very many checkpoints."""
+    with_them, without = scratch.store(many), scratch.store(many, linked=False)
+    for args in (["status"], ["commit", "--quiet", "--allow-empty", "-m", "x"], ["log", "-5"]):
+        pair = alternate(process(["git", *args], with_them), process(["git", *args], without), runs=31, warm_up=3)
+        yield Row(f"git {args[0]}, {many:,} checkpoints", "the same without", pair.ratio, 1.1, "x", pair)
+
+
+CASES: dict[str, Case] = {"hook": hook, "list": listing, "record": record, "expire": expire, "git": bystanders}

@@ -1,0 +1,152 @@
+"""Repositories with very many checkpoints, made quickly: objects by fast-import, refs as one packed-refs file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import uuid
+
+from gitckpt.model import codec, times
+from gitckpt.model.checkpoint import POST_COMMIT, Checkpoint
+from gitckpt.store import layout
+
+DAY = 86400 * times.MICRO
+
+
+class Scratch:
+    """A directory with repositories, and an environment in which nobody's configuration matters.
+
+    Args:
+        path: the directory; made where it is missing.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        os.makedirs(path, exist_ok=True)
+        config = os.path.join(path, "gitconfig")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("[user]\n\tname = Bench\n\temail = bench@example.org\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+            file.write("[init]\n\tdefaultBranch = main\n")
+        os.environ.update(GIT_CONFIG_GLOBAL=config, GIT_CONFIG_NOSYSTEM="1", HOME=path)
+        for name in [name for name in os.environ if name.startswith("GIT_") and not name.startswith("GIT_CONFIG")]:
+            del os.environ[name]
+
+    def store(self, count: int, *, linked: bool = True) -> str:
+        """Returns a repository with so many commits and as many checkpoints, one on each commit; the oldest tenth is 40 days old.
+
+        Args:
+            count: how many; at least one commit is made.
+            linked: whether there are checkpoints at all, or only the commits.
+        """
+        path = os.path.join(self.path, f"store-{count}{'' if linked else '-without'}")
+        if not os.path.exists(path):
+            _build(f"{path}.new", count, linked=linked)
+            os.rename(f"{path}.new", path)
+        return path
+
+    def copy(self, source: str, name: str) -> str:
+        """Returns a fresh copy of a repository; the last one of that name is deleted."""
+        path = os.path.join(self.path, name)
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(source, path, symlinks=True)
+        return path
+
+
+def git(path: str, *args: str, data: bytes = b"") -> str:
+    """Runs git in a repository and returns what it printed."""
+    return subprocess.run(["git", *args], cwd=path, input=data, check=True, capture_output=True).stdout.decode()
+
+
+def _build(path: str, count: int, *, linked: bool) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    subprocess.run(["git", "init", "--quiet", path], check=True)
+    now = times.now()
+    commits = _import_commits(path, max(count, 1), now)
+    refs = {"refs/heads/main": commits[-1]}
+    if linked and count:
+        checkpoints = _documents(commits, now)
+        blobs = _import_blobs(path, [codec.encode(checkpoint) for checkpoint in checkpoints])
+        for checkpoint, blob in zip(checkpoints, blobs, strict=True):
+            refs[layout.CHECKPOINTS + checkpoint.id] = blob
+            refs[layout.COMMITS + checkpoint.id] = checkpoint.git_sha
+        _import_notes(path, checkpoints)
+    with open(os.path.join(path, ".git", "packed-refs"), "w", encoding="ascii") as file:
+        file.write("# pack-refs with: peeled fully-peeled sorted \n")
+        file.writelines(f"{oid} {ref}\n" for ref, oid in sorted(refs.items()))
+    git(path, "reset", "--quiet", "--hard")
+
+
+def _import_commits(path: str, count: int, now: int) -> list[str]:
+    lines = []
+    for number in range(count):
+        when = (now // times.MICRO) - 60 * (count - number)
+        lines.append(f"commit refs/import/main\nmark :{number + 1}\ncommitter Bench <bench@example.org> {when} +0000\ndata 6\nchange\n")
+        lines.append(f"M 644 inline file-{number % 50}\ndata {len(str(number))}\n{number}\n\n")
+    return _imported(path, "".join(lines), count, "refs/import/main")
+
+
+def _documents(commits: list[str], now: int) -> list[Checkpoint]:
+    old = len(commits) // 10
+    return [
+        Checkpoint(
+            id=str(uuid.uuid4()),
+            phase="commit-complete",
+            timestamp=times.to_text(now - (40 * DAY if number < old else DAY) + number),
+            git_sha=commit,
+            branch="main",
+            trigger=POST_COMMIT,
+            message="change",
+        )
+        for number, commit in enumerate(commits)
+    ]
+
+
+def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
+    text = "".join(f"blob\nmark :{number + 1}\ndata {len(data)}\n{data.decode()}\n" for number, data in enumerate(documents))
+    return _imported(path, text, len(documents), None)
+
+
+def _import_notes(path: str, checkpoints: list[Checkpoint]) -> None:
+    lines = ["commit refs/notes/checkpoints\ncommitter Bench <bench@example.org> 0 +0000\ndata 0\n"]
+    for checkpoint in checkpoints:
+        line = layout.link_line(checkpoint.id, checkpoint.phase, checkpoint.timestamp) + "\n"
+        lines.append(f"N inline {checkpoint.git_sha}\ndata {len(line)}\n{line}")
+    _imported(path, "".join(lines), 0, None)
+
+
+def _imported(path: str, stream: str, count: int, ref: str | None) -> list[str]:
+    marks = os.path.join(path, ".git", "marks")
+    git(path, "fast-import", "--quiet", "--force", f"--export-marks={marks}", data=stream.encode())
+    with open(marks, encoding="ascii") as file:
+        found = {int(mark[1:]): oid for mark, oid in (line.split() for line in file)}
+    os.unlink(marks)
+    if ref:
+        git(path, "update-ref", "-d", ref)
+    return [found[number + 1] for number in range(count)]
+
+
+def state_of_10_kb() -> dict[str, object]:
+    """Returns a state of 10 KB in the shape of a pipeline's: results of phases, each with artifacts, times and a longer text."""
+    text = "The parser accepts both spellings; tests cover the empty input, a cut-off line and a byte order mark. " * 9
+    phases = ["research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation"]
+    results = {
+        name: {
+            "status": "complete",
+            "started_at": "2026-01-09T20:53:34.123456",
+            "duration_seconds": 123.456,
+            "errors": [],
+            "artifacts": [f"docs/{name}/{number}.md" for number in range(12)],
+            "metadata": {"cwa_entry_ids": [f"entry-{number:04d}" for number in range(8)], "output": text, "user_action": "continue"},
+        }
+        for name in phases
+    }
+    state: dict[str, object] = {
+        "project_path": "/home/ada/project",
+        "autonomy_mode": "batch",
+        "checkpoint_id": None,
+        "phase_results": results,
+    }
+    assert 9_000 < len(json.dumps(state)) < 11_000, len(json.dumps(state))
+    return state

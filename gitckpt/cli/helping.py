@@ -1,0 +1,110 @@
+"""The words of help and usage: arguments as they are typed, without the parser's types and brackets around brackets."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+from gitckpt.model.errors import UsageError
+
+_GLOBAL = ("-q", "--quiet", "-C", "--version")
+_SYNONYMS = dict(
+    [
+        *(
+            ("ls", "list"),
+            ("log", "list"),
+            ("status", "list"),
+            ("rm", "remove"),
+            ("delete", "remove"),
+            ("gc", "expire"),
+            ("prune", "expire"),
+        ),
+        *(("restore", "resume"), ("checkout", "resume"), ("create", "save"), ("install", "init"), ("uninstall", "uninit")),
+    ]
+)
+
+
+class Command(TyperCommand):
+    """A command whose arguments are shown by their metavars, verbatim: `[ID]`, `ID…`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Returns what follows the command's name in its usage line."""
+        return ["[OPTIONS]", *(_metavar(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter))]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the lists of arguments and options."""
+        arguments, options = [], []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if _is_argument(parameter):
+                arguments.append((_metavar(parameter), getattr(parameter, "help", None) or ""))
+            elif record is not None:
+                options.append(record)
+        for title, records in (("Arguments", arguments), ("Options", options)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def count(text: str) -> int:
+    """Returns a number of checkpoints that a person typed.
+
+    Raises:
+        UsageError: it is not a whole number.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise UsageError(f"{text!r} is not a number of checkpoints", hint="write a whole number, such as 20")
+    return int(text)
+
+
+def command_of(words: Sequence[str]) -> int:
+    """Returns where in a command line the command stands; the length of the line where there is none."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] == "-C" else 1
+    return min(at, len(words))
+
+
+def wrong_usage(error: Any, words: Sequence[str], commands: list[str]) -> UsageError:
+    """Returns what the parser complained of, in our words.
+
+    Args:
+        error: the parser's.
+        words: the command line.
+        commands: the names of all commands.
+    """
+    context = getattr(error, "ctx", None)
+    command = next((word for word in words[command_of(words) :][:1] if word in commands), "")
+    help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
+    message = str(getattr(error, "message", "") or error).rstrip(".")
+    option = getattr(error, "option_name", "")
+    unknown = message.partition("No such command '")[2].partition("'")[0]
+    if unknown:
+        return UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", _SYNONYMS.get(unknown, unknown), commands) or help_)
+    if message.startswith("No such option"):
+        if command and option in _GLOBAL:
+            return UsageError(f"{option} goes before the command", hint=f"git ckpt {option} {'DIR ' * (option == '-C')}{command}")
+        known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")] if context else []
+        return UsageError(f"there is no option {option}", hint=_close("", option, known) or help_)
+    parameter = getattr(error, "param", None)
+    if message.startswith("Missing parameter") and parameter is not None:
+        return UsageError(f"{_metavar(parameter).split('…')[0].split(' ')[0]} is missing", hint=help_)
+    if message.startswith("Got unexpected extra argument"):
+        return UsageError(f"too many arguments: {message.partition('(')[2].partition('(')[2].rstrip(')')}", hint=help_)
+    return UsageError(message[:1].lower() + message[1:], hint=help_)
+
+
+def _close(prefix: str, word: str, known: list[str]) -> str | None:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {prefix}{close[0]}?" if close else None
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name)

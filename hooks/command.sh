@@ -1,0 +1,4 @@
+gitckpt() {
+@BODY@
+}
+gitckpt

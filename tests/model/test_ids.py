@@ -1,0 +1,227 @@
+"""Ids of checkpoints and runs, prefixes, object ids and slugs."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitckpt.model import ids
+from gitckpt.model.errors import UsageError
+
+ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
+RUN = "20261121-201500-add-login"
+quick = settings(max_examples=150, deadline=None, database=None)
+
+
+def test_new_ids_are_distinct_canonical_uuids_of_version_4() -> None:
+    made = [ids.new_id() for _ in range(500)]
+    assert len(set(made)) == 500
+    for text in made:
+        parsed = uuid.UUID(text)
+        assert (str(parsed), parsed.version, parsed.variant) == (text, 4, uuid.RFC_4122)
+        assert ids.is_id(text)
+
+
+@quick
+@given(st.uuids(version=4))
+def test_every_uuid4_is_an_id_in_lower_case_only(made: uuid.UUID) -> None:
+    text = str(made)
+    assert ids.is_id(text)
+    assert ids.is_id(text.upper()) == (text.upper() == text)
+
+
+@pytest.mark.parametrize("variant", "89ab")
+def test_every_variant_of_rfc_9562_is_an_id(variant: str) -> None:
+    assert ids.is_id(f"5f0c2c1e-8f0a-4e0b-{variant}d57-3c4b0f3a9f11")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "latest",
+        ID[:-1],
+        ID + "0",
+        ID + "\n",
+        ID.upper(),
+        ID.replace("-", ""),
+        f"{{{ID}}}",
+        f"urn:uuid:{ID}",
+        "5f0c2c1e-8f0a-1e0b-9d57-3c4b0f3a9f11",  # version 1
+        "5f0c2c1e-8f0a-7e0b-9d57-3c4b0f3a9f11",  # version 7
+        "5f0c2c1e-8f0a-4e0b-cd57-3c4b0f3a9f11",  # another variant
+        "5f0c2c1e-8f0a-4e0b-0d57-3c4b0f3a9f11",
+        "gf0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11",  # not hex
+        "٥f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11",  # an Arabic-Indic digit
+        "５f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11",  # a full-width digit
+        "5f0c2c1e_8f0a_4e0b_9d57_3c4b0f3a9f11",
+        "5f0c2c1e8-f0a-4e0b-9d57-3c4b0f3a9f11",  # hyphen moved
+        "5f0c2c1--8f0a-4e0b-9d57-3c4b0f3a9f11",  # hyphens for digits
+        "-f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11",
+        "---------8f0a-4e0b-9d57-3c4b0f3a9f11",
+        "../../../../../../../../../../../etc",
+        "00000000-0000-0000-0000-000000000000",
+    ],
+)
+def test_anything_else_is_no_id(text: str) -> None:
+    assert not ids.is_id(text)
+
+
+@quick
+@given(st.text(alphabet="0123456789abcdef-", min_size=36, max_size=36))
+def test_what_is_taken_for_an_id_is_one_for_the_standard_library(text: str) -> None:
+    try:
+        expected = str(uuid.UUID(text)) == text and uuid.UUID(text).version == 4
+    except ValueError:
+        expected = False
+    assert ids.is_id(text) == expected
+
+
+@quick
+@given(st.uuids(version=4), st.integers(0, 36))
+def test_every_beginning_of_an_id_is_a_prefix_from_four_characters_on(made: uuid.UUID, length: int) -> None:
+    assert ids.is_id_prefix(str(made)[:length]) == (length >= ids.MIN_PREFIX)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "5f0",
+        "5F0C",
+        "main",
+        "HEAD~1",
+        "5f0c*",
+        "5f0c2c1e8",
+        "5f0c2c1e-8f0a-1",  # no version 4
+        "5f0c2c1e-8f0a-4e0b-c",  # no variant of RFC 9562
+        "5f0c2c1e--",
+        "-5f0c",
+        "٥f0c",
+        "5f0c\n",
+        ID + "0",
+    ],
+)
+def test_what_no_id_begins_with_is_no_prefix(text: str) -> None:
+    assert not ids.is_id_prefix(text)
+
+
+def test_an_id_is_shown_by_a_part_that_can_be_looked_up() -> None:
+    assert ids.is_id_prefix(ID[: ids.SHORT])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a" * 40, True),
+        ("0123456789abcdef" * 4, True),
+        ("a" * 39, False),
+        ("a" * 41, False),
+        ("a" * 63, False),
+        ("A" * 40, False),
+        ("a" * 39 + "\n", False),
+        ("g" * 40, False),
+        ("٣" * 40, False),
+        ("", False),
+        ("HEAD", False),
+    ],
+)
+def test_an_oid_has_40_or_64_hex_digits(text: str, expected: bool) -> None:
+    assert ids.is_oid(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("add-login", "add-login"),
+        ("Add login!", "add-login"),
+        ("  --Fix:  the `parser`--  ", "fix-the-parser"),
+        ("über café", "ber-caf"),
+        ("", "run"),
+        ("日本語", "run"),
+        ("---", "run"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("a\nb\0c", "a-b-c"),
+        ("٣x", "x"),
+        ("a" * 80, "a" * 50),
+        ("a" * 49 + " bc", "a" * 49),
+        ("İstanbul", "i-stanbul"),
+    ],
+)
+def test_a_slug_keeps_ascii_letters_and_digits(name: str, expected: str) -> None:
+    assert ids.slug(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("attempt", "expected"),
+    [(1, "20261121-201500-add-login"), (2, "20261121-201500-add-login-2"), (10, "20261121-201500-add-login-10")],
+)
+def test_a_run_id_has_stamp_slug_and_from_the_second_attempt_a_number(attempt: int, expected: str) -> None:
+    assert ids.run_id("20261121-201500", "Add login", attempt) == expected
+
+
+@quick
+@given(st.text(max_size=120), st.integers(1, 10_000))
+def test_whatever_a_run_is_called_its_id_is_a_run_id(name: str, attempt: int) -> None:
+    assert ids.is_run_id(ids.run_id("20261121-201500", name, attempt))
+    assert ids.slug(ids.slug(name)) == ids.slug(name)
+
+
+HOSTILE = [
+    "",
+    ".",
+    "..",
+    "../x",
+    "20261121-201500",
+    "20261121-201500-",
+    "20261121-201500--x",
+    "20261121-201500-x-",
+    "20261121-201500-x--y",
+    "20261121-201500-..",
+    "20261121-201500-a/b",
+    "20261121-201500-a\\b",
+    "20261121-201500-x.lock",
+    "20261121-201500-x\n",
+    "\n20261121-201500-x",
+    "20261121-201500-x\0",
+    "20261121-201500-x y",
+    "20261121-201500-X",
+    "20261121-201500-é",
+    "20261121-201500-x*",
+    "20261121-201500-x~1",
+    "20261121-201500-@{0}",
+    "20261121 201500-x",
+    "2026112-2015000-x",
+    "20261121-20150a-x",
+    "٢٠٢٦١١٢١-٢٠١٥٠٠-x",  # Arabic-Indic digits are digits to str.isdigit
+    "20261121-201500-٣",
+    "２０２６１１２１-201500-x",
+    "²⁰²⁶¹¹²¹-201500-x",
+    "--force-201500-x",
+    "-20261121-201500-x",
+    "20261121-201500-" + "x" * 240,  # longer than a file name may be, with git's ".lock"
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_no_run_id(text: str) -> None:
+    assert not ids.is_run_id(text)
+    with pytest.raises(UsageError) as caught:
+        ids.require_run_id(text)
+    assert (caught.value.message, caught.value.hint) == (f"{text!r} is not a run id", "a run id looks like 20261121-201500-add-login")
+
+
+@quick
+@given(st.one_of(st.text(max_size=60), st.from_regex(r"[0-9]{8}-[0-9]{6}-[\w./\\-]{1,30}\n?")))
+def test_what_passes_for_a_run_id_is_safe_in_refs_and_paths(text: str) -> None:
+    if ids.is_run_id(text):
+        assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+        assert text[0].isdigit()
+        assert len(text) + len(".lock") <= 255
+        assert ids.require_run_id(text) == text
+    else:
+        with pytest.raises(UsageError):
+            ids.require_run_id(text)

@@ -1,0 +1,89 @@
+"""Phase labels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitckpt.model import phase
+from gitckpt.model.errors import UsageError
+
+quick = settings(max_examples=150, deadline=None, database=None)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("research-complete", ("research", "complete")),
+        ("code-review-failed", ("code-review", "failed")),
+        ("research", ("research", "")),
+        ("", ("", "")),
+        ("-complete", ("", "complete")),
+        ("research-", ("research", "")),
+        ("a--b", ("a-", "b")),
+        ("écrire le plan-started", ("écrire le plan", "started")),
+    ],
+)
+def test_a_label_splits_at_its_last_hyphen(label: str, expected: tuple[str, str]) -> None:
+    assert phase.split(label) == expected
+
+
+@pytest.mark.parametrize("status", phase.STATUSES)
+def test_a_label_with_a_status_is_taken_as_it_is(status: str) -> None:
+    assert phase.label(f"code-review-{status}") == f"code-review-{status}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("research", "research-complete"),
+        ("code-review", "code-review-complete"),
+        ("complete", "complete-complete"),
+        ("write the plan", "write the plan-complete"),
+        ("réviser", "réviser-complete"),
+        ("research-Failed", "research-Failed-complete"),
+    ],
+)
+def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> None:
+    assert phase.label(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "-complete",
+        " -failed",
+        "a\nb",
+        "research-complete\n",
+        "a\tb",
+        "a\0b",
+        "a\u2028b",
+        "a\x85b",
+        "a\x7fb",
+        "\x1b[31mred",
+        "\ud800",
+    ],
+)
+def test_a_label_without_a_name_or_with_control_characters_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        phase.label(text)
+    assert (caught.value.message, caught.value.hint) == (
+        f"{text!r} is not a phase",
+        "write NAME or NAME-STATUS on one line; a status is one of complete, failed, started, progress, blocked, skipped, partial",
+    )
+
+
+@quick
+@given(st.text(max_size=30))
+def test_what_label_returns_is_a_label_with_a_name_and_a_known_status(text: str) -> None:
+    try:
+        made = phase.label(text)
+    except UsageError:
+        return
+    name, status = phase.split(made)
+    assert name.strip()
+    assert status in phase.STATUSES
+    assert phase.label(made) == made

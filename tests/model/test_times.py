@@ -1,0 +1,236 @@
+"""Timestamps and ages."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitckpt.model import times
+from gitckpt.model.errors import UsageError
+
+quick = settings(max_examples=200, deadline=None, database=None)
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+FIRST, LAST = -62_135_596_800 * times.MICRO, 253_402_300_800 * times.MICRO - 1
+
+
+def zones() -> st.SearchStrategy[datetime.timezone]:
+    return st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: datetime.timezone(datetime.timedelta(minutes=minutes)))
+
+
+@pytest.mark.parametrize(
+    ("instant", "text", "stamp"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z", "19700101-000000"),
+        (1, "1970-01-01T00:00:00.000001Z", "19700101-000000"),
+        (-1, "1969-12-31T23:59:59.999999Z", "19691231-235959"),
+        (1_795_292_100_123_456, "2026-11-21T20:15:00.123456Z", "20261121-201500"),
+        (951_782_400_000_000, "2000-02-29T00:00:00.000000Z", "20000229-000000"),
+        (FIRST, "0001-01-01T00:00:00.000000Z", "00010101-000000"),
+        (LAST, "9999-12-31T23:59:59.999999Z", "99991231-235959"),
+    ],
+)
+def test_an_instant_is_written_in_utc_with_microseconds(instant: int, text: str, stamp: str) -> None:
+    assert (times.to_text(instant), times.to_stamp(instant), times.from_text(text)) == (text, stamp, instant)
+
+
+@quick
+@given(st.integers(FIRST, LAST))
+def test_every_instant_of_four_digit_years_comes_back(instant: int) -> None:
+    assert times.from_text(times.to_text(instant)) == instant
+
+
+@quick
+@given(st.integers(FIRST, LAST), st.integers(FIRST, LAST))
+def test_timestamps_sort_like_their_instants(one: int, other: int) -> None:
+    assert (times.to_text(one) < times.to_text(other)) == (one < other)
+
+
+@quick
+@given(st.datetimes(min_value=datetime.datetime(2, 1, 1), max_value=datetime.datetime(9998, 12, 31), timezones=zones()))
+def test_a_timestamp_with_any_offset_means_what_datetime_says(moment: datetime.datetime) -> None:
+    assert times.from_text(moment.isoformat()) == (moment - EPOCH) // datetime.timedelta(microseconds=1)
+
+
+NOON = times.from_text("2026-11-21T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "after_noon"),
+    [
+        ("2026-11-21T12:00:00Z", 0),
+        ("2026-11-21t12:00:00z", 0),
+        ("2026-11-21T12:00:00+00:00", 0),
+        ("2026-11-21T12:00:00-00:00", 0),
+        ("2026-11-21T13:30:00+01:30", 0),
+        ("2026-11-21T00:01:00-11:59", 0),
+        ("2026-11-22T11:59:00+23:59", 0),
+        ("2026-11-21T12:00:00.5Z", 500_000),
+        ("2026-11-21T12:00:00.000001Z", 1),
+        ("2026-11-21T12:00:00.0000019Z", 1),
+        ("2026-11-21T12:00:00.123456789123Z", 123_456),
+        ("2026-11-21T13:00:00.25+01:00", 250_000),
+        ("2026-11-21T12:00:00.25" + "0" * 6000 + "Z", 250_000),
+    ],
+)
+def test_z_or_an_offset_and_any_fraction_are_read(text: str, after_noon: int) -> None:
+    assert times.from_text(text) == NOON + after_noon
+
+
+@pytest.mark.parametrize(
+    ("leap", "next_minute"),
+    [
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00Z"),
+        ("2017-01-01T00:59:60+01:00", "2017-01-01T00:00:00Z"),
+        ("2016-12-31T23:59:60.5Z", "2017-01-01T00:00:00.5Z"),
+    ],
+)
+def test_a_leap_second_counts_as_the_next_minute(leap: str, next_minute: str) -> None:
+    assert times.from_text(leap) == times.from_text(next_minute)
+
+
+@pytest.mark.parametrize(("year", "leap"), [(2000, True), (2024, True), (1900, False), (2100, False), (2026, False)])
+def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -> None:
+    text = f"{year}-02-29T00:00:00Z"
+    if leap:
+        assert times.to_text(times.from_text(text)) == f"{year}-02-29T00:00:00.000000Z"
+    else:
+        with pytest.raises(ValueError, match="day is out of range"):
+            times.from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no UTC offset, neither Z nor ±hh:mm: ''"),
+        ("Z", "not an RFC 3339 timestamp: 'Z'"),
+        ("yesterday", "no UTC offset, neither Z nor ±hh:mm: 'yesterday'"),
+        ("2026-11-21", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21'"),
+        ("2026-11-21T12:00:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00'"),
+        ("2026-11-21 12:00:00Z", "not an RFC 3339 timestamp: '2026-11-21 12:00:00Z'"),
+        ("2026-11-21T12:00Z", "not an RFC 3339 timestamp: '2026-11-21T12:00Z'"),
+        ("20261121T120000Z", "not an RFC 3339 timestamp: '20261121T120000Z'"),
+        ("2026-11-21T12:00:00.Z", "not an RFC 3339 timestamp: '2026-11-21T12:00:00.Z'"),
+        ("2026-11-21T12:00:00,5Z", "not an RFC 3339 timestamp: '2026-11-21T12:00:00,5Z'"),
+        ("2026-11-21T12:00:00.5 Z", "not a number: '5 '"),
+        ("2026-11-21T12:00:00.٥Z", "not a number: '٥'"),
+        ("2026-11-21T12:00:00.-5Z", "not a number: '-5'"),
+        ("2026-11-21T12:00:00Z\n", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00Z\\n'"),
+        ("٢٠٢٦-11-21T12:00:00Z", "not a number: '٢٠٢٦'"),
+        ("2026-1١-21T12:00:00Z", "not a number: '1١'"),
+        ("-026-11-21T12:00:00Z", "not a number: '-026'"),
+        ("2026-11-21T+2:00:00Z", "not a number: '+2'"),
+        ("2026-11-21T24:00:00Z", "no such time of day: '2026-11-21T24:00:00Z'"),
+        ("2026-11-21T12:60:00Z", "no such time of day: '2026-11-21T12:60:00Z'"),
+        ("2026-11-21T12:00:61Z", "no such time of day: '2026-11-21T12:00:61Z'"),
+        ("2026-11-21T12:00:00+24:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+24:00'"),
+        ("2026-11-21T12:00:00+01:60", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+01:60'"),
+        ("2026-11-21T12:00:00+0100", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+0100'"),
+        ("2026-11-21T12:00:00+1:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+1:00'"),
+        ("2026-11-21T12:00:00+٠1:00", "not a number: '٠1'"),
+        ("0000-01-01T00:00:00Z", "year 0 is out of range"),
+        ("2026-00-01T00:00:00Z", "month must be in 1..12"),
+        ("2026-13-01T00:00:00Z", "month must be in 1..12"),
+        ("2026-04-31T00:00:00Z", "day is out of range for month"),
+        ("2026-04-00T00:00:00Z", "day is out of range for month"),
+    ],
+)
+def test_what_is_no_rfc_3339_timestamp_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        times.from_text(text)
+    assert str(caught.value) == problem
+
+
+@quick
+@given(st.one_of(st.text(max_size=30), st.text(alphabet="0123456789-:TZ+.٣ ", max_size=30)))
+def test_garbage_raises_nothing_but_value_error(text: str) -> None:
+    try:
+        instant = times.from_text(text)
+    except ValueError:
+        return
+    assert type(instant) is int
+
+
+def test_now_is_an_instant_that_can_be_written() -> None:
+    instant = times.now()
+    assert times.from_text(times.to_text(instant)) == instant
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0s", 0),
+        ("90s", 90),
+        ("30m", 1800),
+        ("12h", 43_200),
+        ("7d", 604_800),
+        ("2w", 1_209_600),
+        ("007d", 604_800),
+        ("9" * 12 + "s", 10**12 - 1),
+    ],
+)
+def test_an_age_is_a_number_and_a_unit(text: str, seconds: int) -> None:
+    assert times.parse_age(text) == seconds * times.MICRO
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "d",
+        "7",
+        "7 d",
+        " 7d",
+        "7d ",
+        "7d\n",
+        "-7d",
+        "+7d",
+        "1.5h",
+        "1_0d",
+        "7D",
+        "7y",
+        "7dd",
+        "1h30m",
+        "٧d",
+        "²d",
+        "seven days",
+        "9" * 5000 + "d",
+    ],
+)
+def test_what_is_no_age_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        times.parse_age(text)
+    assert (caught.value.message, caught.value.hint) == (f"{text!r} is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-5, "now"),
+        (0, "now"),
+        (1, "1s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3599, "59m"),
+        (3600, "1h"),
+        (86_399, "23h"),
+        (86_400, "1d"),
+        (700_000, "8d"),
+        (86_400 * 400, "400d"),
+    ],
+)
+def test_an_age_is_shown_in_its_largest_whole_unit(seconds: int, expected: str) -> None:
+    assert times.age_text(seconds * times.MICRO) == expected
+
+
+def test_less_than_a_second_is_now() -> None:
+    assert times.age_text(times.MICRO - 1) == "now"
+
+
+@quick
+@given(st.integers(times.MICRO, 10**15))
+def test_a_shown_age_is_an_age_that_is_no_longer_than_the_true_one(length: int) -> None:
+    shown = times.parse_age(times.age_text(length))
+    assert shown <= length < 2 * shown
