@@ -56,11 +56,12 @@ def main(argv: Sequence[str]) -> int:
         repository, branch = _here(event)
         _dispatch(repository, branch, event, argv[1:])
     except CkptError as error:
-        _report(repository, event, error.message, error.hint)
+        advice = f"; {error.hint}" if error.hint else ""
+        _report(repository, event, f"no checkpoint was recorded: {error.message}{advice}")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
         import traceback
 
-        _report(repository, event, f"{type(error).__name__}: {error}", None, traceback.format_exc())
+        _report(repository, event, f"no checkpoint was recorded: {type(error).__name__}: {error}", traceback.format_exc())
     return 0
 
 
@@ -70,7 +71,7 @@ def _dispatch(repository: Repository, branch: str | None, event: str, args: Sequ
     elif event == "pre-auto-gc":
         _start_maintenance(repository)
     elif _is_due(repository, event, args):
-        checkpoint_id = _record(repository, branch, "post-merge" if event == "post-merge" else "post-commit")
+        checkpoint_id = _record(repository, branch, event)
         if checkpoint_id.startswith("00") or _a_day_has_passed(repository):
             _start_maintenance(repository)
 
@@ -111,10 +112,21 @@ def _here(event: str) -> tuple[Repository, str | None]:
         raise CkptError(done.complaint.strip().removeprefix("fatal: "))
     object_format, _, rest = os.fsdecode(done.out.removesuffix(b"\n")).partition("\n")
     git_dir, _, head = rest.rpartition("\n") if needs_head else (rest, "", "")
-    return Repository(git_dir, None, object_format), head.removeprefix("refs/heads/") if head != "HEAD" else None
+    if head == "HEAD" and event == "post-rewrite":
+        head = _rebased_branch(git_dir)
+    return Repository(git_dir, None, object_format), head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
 
 
-def _record(repository: Repository, branch: str | None, trigger: str) -> str:
+def _rebased_branch(git_dir: str) -> str:
+    """Returns the branch that a rebase is about to come back to: with the apply backend, HEAD is still detached when its hook runs."""
+    try:
+        with open(os.path.join(git_dir, "rebase-apply", "head-name"), encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return "HEAD"
+
+
+def _record(repository: Repository, branch: str | None, event: str) -> str:
     from gitckpt.git.plumbing import Plumbing
     from gitckpt.git.refs import Refs
     from gitckpt.model import ids, times
@@ -135,27 +147,34 @@ def _record(repository: Repository, branch: str | None, trigger: str) -> str:
         "timestamp": times.to_text(now),
         "git_sha": commit[0],
         "branch": branch and branch.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
-        "trigger": trigger,
+        "trigger": "post-merge" if event == "post-merge" else "post-commit",
         "message": _subject(next(objects.read([commit[0]]))) or None,
         "errors": [],
     }
     if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
-        _join_run(repository, objects, fields)
+        _join_run(repository, objects, fields, event)
     Recorder(repository, objects, refs.update).record(fields, None, now)
     return str(fields["id"])
 
 
-def _join_run(repository: Repository, objects: Objects, fields: dict[str, Any]) -> None:
+def _join_run(repository: Repository, objects: Objects, fields: dict[str, Any], event: str) -> None:
     """Within a run's worktree the checkpoint extends the run, and holds what is not committed yet."""
+    from gitckpt.git.repository import Repository
     from gitckpt.model import codec
-    from gitckpt.store import snapshot, worktrees
+    from gitckpt.store import layout, snapshot, worktrees
 
     owner = worktrees.owner(repository)
     if owner is None or owner.run is None:
         return
-    fields["run"] = owner.run
-    seen_from_worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
-    fields["worktree"] = codec.worktree_fields(snapshot.capture(seen_from_worktree, objects, fields["git_sha"]))
+    if repository.cat_file.info(layout.RUNS + owner.run) is None:
+        _report(repository, event, f"the run {owner.run} is gone, so this checkpoint stands alone")
+    else:
+        fields["run"] = owner.run
+    try:
+        seen_from_worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
+        fields["worktree"] = codec.worktree_fields(snapshot.capture(seen_from_worktree, objects, fields["git_sha"]))
+    except CkptError as error:
+        _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
 
 
 def _subject(found: tuple[str, bytes] | None) -> str:
@@ -169,7 +188,7 @@ def _subject(found: tuple[str, bytes] | None) -> str:
         text = body.decode(encoding, "replace")
     except LookupError:
         text = body.decode("utf-8", "replace")
-    return " ".join(line.strip() for line in text.lstrip("\n").partition("\n\n")[0].splitlines())
+    return " ".join(line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].split("\n"))
 
 
 def _a_day_has_passed(repository: Repository) -> bool:
@@ -200,16 +219,16 @@ def _maintain(repository: Repository) -> None:
             maintenance.maintain(repository)
 
 
-def _report(repository: Repository | None, event: str, message: str, hint: str | None, details: str = "") -> None:
-    advice = f"; {hint}" if hint else ""
+def _report(repository: Repository | None, event: str, sentence: str, details: str = "") -> None:
+    """Says on standard error what went wrong, in one line, and writes it into the log with all details."""
     if event != MAINTAIN:
-        line = f"gitckpt: {event}: no checkpoint was recorded: {message}{advice}"
+        line = f"gitckpt: {event}: {sentence}"
         sys.stderr.write("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + "\n")
     if repository is not None:
         from gitckpt.model import times
 
         try:
             with open(os.path.join(repository.make_private_dir(), "log"), "a", encoding="utf-8", errors="replace") as file:
-                file.write(f"{times.to_text(times.now())} {event}: {message}{advice}\n{details}")
+                file.write(f"{times.to_text(times.now())} {event}: {sentence}\n{details}")
         except (OSError, CkptError) as error:
             sys.stderr.write(f"gitckpt: {event}: nor could the log be written: {error}\n")

@@ -6,11 +6,11 @@ import os
 import shlex
 
 from gitckpt.git import packing
-from gitckpt.model import times
+from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
 from gitckpt.store import installation, layout, settings
 from gitckpt.store.finding import Finding
-from gitckpt.store.index import Query
+from gitckpt.store.index import Problem, Query
 from gitckpt.store.store import Store
 
 STALE_AFTER = 600
@@ -41,13 +41,26 @@ def examine(store: Store, version: tuple[int, ...]) -> list[Finding]:
         *installation.inspect(store.repository, version=version),
         *_settings(store),
         *_locks(store),
-        *(Finding("invalid-checkpoint", problem.ref, problem.sentence, _cure(problem.ref)) for problem in store.problems()),
+        *(_invalid(problem) for problem in store.problems()),
+        *_broken(store),
     ]
 
 
-def _cure(ref: str) -> str:
-    quoted = shlex.quote(ref)
-    return f"look at it: git cat-file -p {quoted}; remove it: git update-ref -d {quoted}"
+def _invalid(problem: Problem) -> Finding:
+    ref = shlex.quote(problem.ref)
+    name = problem.ref.removeprefix(layout.CHECKPOINTS)
+    remove = f"git ckpt remove {name}" if ids.is_id(name) else f"git update-ref -d {ref}"
+    cure = f"look at it: git cat-file -p {ref}; remove it: {remove}"
+    sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
+    return Finding("invalid-checkpoint", problem.ref, sentence, "pip install -U gitckpt" if "a newer gitckpt" in sentence else cure)
+
+
+def _broken(store: Store) -> list[Finding]:
+    """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
+    said = store.repository.git.run("for-each-ref", "--count=1", *layout.OWN).complaint
+    refs = [line.partition("ignoring broken ref ")[2] for line in said.splitlines() if "ignoring broken ref " in line]
+    cure = "git update-ref -d {}"
+    return [Finding("broken-ref", ref, "git cannot read this ref", cure.format(shlex.quote(ref))) for ref in refs]
 
 
 def _settings(store: Store) -> list[Finding]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gitckpt.git.objects import open_objects
 from gitckpt.git.refs import RefMoved, Refs
 from gitckpt.git.repository import Repository, discover, require_git
-from gitckpt.model import codec, ids, times
+from gitckpt.model import codec, document, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, NotFoundError, StateError, UsageError
 from gitckpt.model.policy import Decision, Policy
@@ -121,7 +121,7 @@ class Store:
             The checkpoint, with the state that was handed in.
 
         Raises:
-            UsageError: the phase is empty, or the message has more than one line.
+            UsageError: the phase is empty, the message has more than one line, or another value is not what a document may hold.
             StateError: the state cannot be stored losslessly; the value's path is named.
             NotFoundError: there is no such run.
             BusyError: somebody holds a lock, or other writers kept being faster.
@@ -152,6 +152,7 @@ class Store:
             run=run,
         )
         fields = codec.fields(checkpoint)
+        _require_readable(fields)
         data = None if state is None else dict(state)
         if start is None:
             self._recorder.record(fields, data, instant)
@@ -281,3 +282,11 @@ class Store:
                 continue
             return
         raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")
+
+
+def _require_readable(fields: dict[str, Any]) -> None:
+    """Raises `UsageError` where a reader would refuse a document with these keys."""
+    try:
+        codec.decode_header(document.render(fields | {"run": None}, {}), layout.CHECKPOINTS + fields["id"])
+    except InvalidCheckpoint as error:
+        raise UsageError(f"{error.field}: {error.problem}") from None

@@ -1,0 +1,85 @@
+"""What the tests of the git floor share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gitckpt.git.objects import open_objects
+from gitckpt.git.repository import Repository, discover
+from tests.conftest import Checkout
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects import Objects
+
+
+@pytest.fixture
+def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A git that knows reftables, which every call uses from here on; skips where `GITCKPT_TEST_GIT` names none."""
+    path = os.environ.get("GITCKPT_TEST_GIT")
+    if not path:
+        pytest.skip("GITCKPT_TEST_GIT names no git with reftables")
+    monkeypatch.setenv("GITCKPT_GIT", path)
+    return path
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Repository]]:
+    """Opens repositories, and closes them after the test."""
+    repositories: list[Repository] = []
+
+    def open_one(checkout: Checkout | Path) -> Repository:
+        repositories.append(discover(str(checkout.path if isinstance(checkout, Checkout) else checkout)))
+        return repositories[-1]
+
+    yield open_one
+    for repository in repositories:
+        repository.close()
+
+
+@pytest.fixture
+def repository(main_checkout: Checkout, opened: Callable[..., Repository]) -> Repository:
+    """The repository of `main_checkout`."""
+    return opened(main_checkout)
+
+
+@pytest.fixture(params=["libgit2", "plumbing"])
+def adapter(request: pytest.FixtureRequest) -> str:
+    """The name of an adapter; every test that uses it runs with both."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def objects(repository: Repository, adapter: str) -> Iterator[Objects]:
+    """The objects of `main_checkout`, through either adapter."""
+    made = open_objects(repository, adapter)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Makes every git that is started from here on keep a log; returns how many files they flushed to the disk, once they have ended."""
+    log = tmp_path / "trace"
+    log.touch()
+    monkeypatch.setenv("GIT_TRACE2_EVENT", str(log))
+
+    def count() -> int:
+        total = 0
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            if event.get("category") != "fsync":
+                continue
+            if event["event"] == "counter" and event["name"] == "hardware-flush":
+                total += event["count"]
+            elif event["event"] == "data" and event["key"] == "fsync/hardware-flush":
+                total += int(event["value"])
+        return total
+
+    return count

@@ -1,0 +1,129 @@
+"""The long-lived reader."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from gitckpt.git.catfile import CatFile
+from gitckpt.git.objects import object_id
+from gitckpt.git.repository import Repository
+from gitckpt.model.errors import CkptError
+from tests.conftest import Checkout
+
+
+@pytest.fixture
+def cat_file(repository: Repository) -> Iterator[CatFile]:
+    """A reader of `main_checkout`."""
+    made = CatFile(repository.git)
+    yield made
+    made.close()
+
+
+class TestInfo:
+    def test_of_oids_refs_and_paths(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        commit, tree, blob = (main_checkout.git("rev-parse", name) for name in ("HEAD", "HEAD^{tree}", "HEAD:README"))
+        size = int(main_checkout.git("cat-file", "-s", commit))
+        assert [cat_file.info(name) for name in (commit, "refs/heads/main", "HEAD^{tree}", "HEAD:README", blob)] == [
+            (commit, "commit", size),
+            (commit, "commit", size),
+            (tree, "tree", 34),
+            (blob, "blob", 6),
+            (blob, "blob", 6),
+        ]
+
+    @pytest.mark.parametrize("name", ["1" * 40, "refs/heads/none", "HEAD:none", "", "a b", "x blob 12", "nonsense..", "größe"])
+    def test_of_what_is_missing_is_none(self, main_checkout: Checkout, cat_file: CatFile, name: str) -> None:
+        assert [cat_file.info(name), cat_file.info("HEAD:README")] == [None, (main_checkout.git("rev-parse", "HEAD:README"), "blob", 6)]
+
+    def test_of_an_ambiguous_prefix_is_none(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        seen: dict[str, str] = {}
+        for number in range(10_000):
+            oid = object_id("blob", b"%d" % number, "sha1")
+            if oid[:4] in seen:
+                break
+            seen[oid[:4]] = str(number)
+        oids = [main_checkout.git("hash-object", "-w", "--stdin", data=data) for data in (seen[oid[:4]], str(number))]
+        assert oids[0][:4] == oids[1][:4]
+        assert [cat_file.info(name) for name in (oids[0][:4], *oids)] == [None, *((name, "blob", len(str(number))) for name in oids)]
+
+    @pytest.mark.parametrize("path", ["with  two spaces", " lead", "trail ", "größe 枝", "tab\there", "\udcff", "-dash", ":colon:"])
+    def test_of_a_path_with_any_name(self, main_checkout: Checkout, cat_file: CatFile, path: str) -> None:
+        main_checkout.commit("named", **{path: "named\n"})
+        found = cat_file.info(f"HEAD:{path}")
+        assert found == (main_checkout.git("hash-object", "--stdin", data="named\n"), "blob", 6)
+        assert list(cat_file.contents([f"HEAD:{path}"])) == [(found[0], "blob", b"named\n")]
+
+
+class TestContents:
+    def test_of_thousands_of_long_names_at_once(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        path = "/".join(["directory" * 20] * 5)
+        main_checkout.commit("deep", **{f"{path}/file": "x" * 5000})
+        oid = main_checkout.git("rev-parse", f"HEAD:{path}/file")
+        assert list(cat_file.contents([f"HEAD:{path}/file", f"HEAD:{path}/none"] * 500)) == [(oid, "blob", b"x" * 5000), None] * 500
+
+    def test_of_thousands_of_big_objects_at_once(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data="x" * 50_000)
+        count = 0
+        for found in cat_file.contents([oid] * 1000):
+            assert found == (oid, "blob", b"x" * 50_000)
+            count += 1
+        assert count == 1000
+
+    def test_of_none_is_nothing(self, cat_file: CatFile) -> None:
+        assert list(cat_file.contents([])) == []
+
+    def test_left_in_the_middle_does_not_confuse_what_is_asked_next(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        answers = cat_file.contents(["HEAD:README"] * 10)
+        first = next(answers)
+        nested = cat_file.info("HEAD")
+        rest = list(answers)
+        another = cat_file.contents(["HEAD:README"] * 10)
+        next(another)
+        del another
+        after = cat_file.info("HEAD")
+        assert nested is not None
+        assert [nested, nested[0], rest] == [after, head, [first] * 9]
+
+
+class TestItsEnd:
+    def test_a_reader_that_died_is_reported_once(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        alive = cat_file.info("HEAD")
+        os.kill(cat_file._standby._idle[0].pid, signal.SIGKILL)
+        with pytest.raises(CkptError) as caught:
+            cat_file.info("HEAD")
+        assert (caught.value.message, caught.value.hint) == ("git cat-file ended unexpectedly", "check the repository: git fsck")
+        assert cat_file.info("HEAD") == alive
+
+    def test_a_reader_that_died_before_many_answers_is_reported(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        cat_file.info("HEAD")
+        os.kill(cat_file._standby._idle[0].pid, signal.SIGKILL)
+        with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
+            list(cat_file.contents(["HEAD"] * 1000))
+        assert len(list(cat_file.contents(["HEAD"] * 1000))) == 1000
+
+    def test_a_repository_that_is_gone_is_reported(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        main_checkout.path.rename(main_checkout.path.with_name("moved"))
+        with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
+            cat_file.info("HEAD")
+
+    def test_closed_it_starts_again(self, cat_file: CatFile) -> None:
+        cat_file.close()
+        before = cat_file.info("HEAD")
+        cat_file.close()
+        cat_file.close()
+        assert [before is None, cat_file.info("HEAD") == before] == [False, True]
+
+    def test_a_fork_has_a_reader_of_its_own(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        head = cat_file.info("HEAD")
+        pid = os.fork()
+        if pid == 0:
+            same = all(cat_file.info("HEAD") == head for _ in range(50))
+            cat_file.close()
+            os._exit(0 if same else 1)
+        answers = [cat_file.info("HEAD") for _ in range(50)]
+        assert (os.waitpid(pid, 0)[1], answers) == (0, [head] * 50)

@@ -1,0 +1,388 @@
+"""The contract of the object port, run against both adapters; and which adapter opens what."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gitckpt.git.libgit2 import Libgit2
+from gitckpt.git.objects import object_id, open_objects
+from gitckpt.git.plumbing import Plumbing
+from gitckpt.git.process import GitError, git_executable
+from gitckpt.git.repository import Repository
+from gitckpt.model.errors import RepositoryError
+from tests.conftest import Checkout
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects import Item, Objects
+
+MISSING = "1" * 40
+WHO = b"Ada Tester <ada@example.org> 1700000000 +0000"
+
+
+def object_file(checkout: Checkout, oid: str) -> Path:
+    return checkout.main / ".git" / "objects" / oid[:2] / oid[2:]
+
+
+def read_one(objects: Objects, oid: str) -> tuple[str, bytes] | None:
+    (found,) = objects.read([oid])
+    return found
+
+
+def three_kinds(object_format: str = "sha1") -> dict[str, Item]:
+    """A blob, a tree that holds it and a commit of that, by oid."""
+    blob = ("blob", b"text\n")
+    blob_oid = object_id(*blob, object_format)
+    tree = ("tree", b"100644 file\0" + bytes.fromhex(blob_oid))
+    tree_oid = object_id(*tree, object_format)
+    commit = ("commit", b"tree %s\nauthor %s\ncommitter %s\n\nmessage\n" % (tree_oid.encode(), WHO, WHO))
+    return {blob_oid: blob, tree_oid: tree, object_id(*commit, object_format): commit}
+
+
+class TestHead:
+    def test_on_a_branch_it_is_its_commit_and_short_name(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+        branch = "main" if checkout.path == checkout.main else "side"
+        assert open_objects(opened(checkout), adapter).head() == (checkout.git("rev-parse", "HEAD"), branch)
+
+    def test_moves_with_the_worktree(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+        objects = open_objects(opened(checkout), adapter)
+        objects.head()
+        commit = checkout.commit("second")
+        checkout.git("branch", "other")
+        checkout.git("checkout", "--quiet", "other")
+        assert objects.head() == (commit, "other")
+
+    def test_detached_it_has_no_branch(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+        checkout.git("checkout", "--quiet", "--detach")
+        assert open_objects(opened(checkout), adapter).head() == (checkout.git("rev-parse", "HEAD"), None)
+
+    @pytest.mark.parametrize("branch", ["main", "feature/log-in", "zweig/größe-枝"])
+    def test_unborn_it_has_no_commit(
+        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], adapter: str, branch: str
+    ) -> None:
+        checkout = make_checkout()
+        checkout.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
+        assert open_objects(opened(checkout), adapter).head() == ("", branch)
+
+    def test_an_orphan_branch_is_unborn(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+        checkout.git("checkout", "--quiet", "--orphan", "fresh")
+        assert open_objects(opened(checkout), adapter).head() == ("", "fresh")
+
+    def test_a_branch_may_have_any_name(self, main_checkout: Checkout, objects: Objects) -> None:
+        main_checkout.git("checkout", "--quiet", "-b", "zweig/größe-枝")
+        assert objects.head() == (main_checkout.git("rev-parse", "HEAD"), "zweig/größe-枝")
+
+    def test_packed_branches_are_seen(self, main_checkout: Checkout, objects: Objects) -> None:
+        main_checkout.git("pack-refs", "--all", "--prune")
+        assert objects.head() == (main_checkout.git("rev-parse", "HEAD"), "main")
+
+    def test_of_a_bare_repository(self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str) -> None:
+        main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
+        assert open_objects(opened(tmp_path / "bare"), adapter).head() == (main_checkout.git("rev-parse", "HEAD"), "main")
+
+
+class TestRead:
+    def test_gives_kind_and_content_of_each_kind(self, main_checkout: Checkout, objects: Objects) -> None:
+        main_checkout.git("tag", "--annotate", "--message=a tag", "v1")
+        oids = [main_checkout.git("rev-parse", name) for name in ("HEAD:README", "HEAD^{tree}", "HEAD", "v1")]
+        kinds = ["blob", "tree", "commit", "tag"]
+        contents = [
+            subprocess.run([git_executable(), "cat-file", kind, oid], cwd=main_checkout.path, capture_output=True, check=True).stdout
+            for kind, oid in zip(kinds, oids, strict=True)
+        ]
+        assert list(objects.read(oids)) == list(zip(kinds, contents, strict=True))
+
+    def test_gives_none_for_what_is_missing_and_goes_on(self, main_checkout: Checkout, objects: Objects) -> None:
+        readme = main_checkout.git("rev-parse", "HEAD:README")
+        assert list(objects.read([MISSING, readme, MISSING, readme])) == [None, ("blob", b"hello\n"), None, ("blob", b"hello\n")]
+
+    def test_of_nothing_is_nothing(self, objects: Objects) -> None:
+        assert list(objects.read([])) == []
+
+    @pytest.mark.parametrize("content", [b"", b"\n", b"\0\r\n\xff" * 1000, b"blob 5\n", b"x missing\n"])
+    def test_keeps_every_byte(self, main_checkout: Checkout, objects: Objects, content: bytes) -> None:
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data=content)
+        assert list(objects.read([oid, oid])) == [("blob", content)] * 2
+
+    def test_of_thirty_megabytes(self, main_checkout: Checkout, objects: Objects) -> None:
+        content = os.urandom(1 << 20) * 30
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data=content)
+        assert read_one(objects, oid) == ("blob", content)
+
+    def test_of_thousands(self, main_checkout: Checkout, objects: Objects) -> None:
+        contents = [(b"%d\n" % number) * (number % 90) for number in range(2500)]
+        objects.write([], [("blob", content) for content in contents])
+        oids = [object_id("blob", content, "sha1") for content in contents]
+        asked = [oid for pair in zip(oids, [MISSING] * len(oids), strict=True) for oid in pair]
+        assert list(objects.read(asked)) == [answer for content in contents for answer in (("blob", content), None)]
+
+    def test_may_be_left_in_the_middle(self, main_checkout: Checkout, objects: Objects) -> None:
+        objects.write([], [("blob", b"%d" % number) for number in range(200)])
+        oids = [object_id("blob", b"%d" % number, "sha1") for number in range(200)]
+        for found in objects.read(oids):
+            if found == ("blob", b"3"):
+                break
+        assert read_one(objects, oids[7]) == ("blob", b"7")
+
+    def test_may_be_nested(self, main_checkout: Checkout, objects: Objects) -> None:
+        contents = [b"%d" % number for number in range(200)]
+        objects.write([], [("blob", content) for content in contents])
+        oids = [object_id("blob", content, "sha1") for content in contents]
+        pairs = [(found, read_one(objects, oid)) for oid, found in zip(oids, objects.read(oids), strict=True)]
+        assert pairs == [(("blob", content), ("blob", content)) for content in contents]
+
+    def test_sees_what_another_process_wrote_meanwhile(self, main_checkout: Checkout, objects: Objects) -> None:
+        assert read_one(objects, object_id("blob", b"later", "sha1")) is None
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data=b"later")
+        assert read_one(objects, oid) == ("blob", b"later")
+
+    def test_survives_that_others_repack(self, main_checkout: Checkout, objects: Objects) -> None:
+        commits = [main_checkout.commit(str(number)) for number in range(3)]
+        before = list(objects.read(commits))
+        main_checkout.git("gc", "--quiet", "--prune=now")
+        packed = list(objects.read(commits))
+        main_checkout.commit("last")
+        main_checkout.git("repack", "-a", "-d", "-f", "--quiet")
+        main_checkout.git("repack", "-a", "-d", "-f", "--quiet", "--depth=1")
+        assert [before, packed, list(objects.read(commits))] == [before] * 3
+        assert None not in before
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            pytest.param(lambda data: b"x\x9cgarbage", id="header"),
+            pytest.param(lambda data: data[:-20] + b"\xff" * 20, id="content"),
+            pytest.param(lambda data: b"", id="empty"),
+        ],
+    )
+    def test_gives_none_for_what_is_damaged_and_goes_on(
+        self, main_checkout: Checkout, objects: Objects, damage: Callable[[bytes], bytes]
+    ) -> None:
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(100_000))
+        file = object_file(main_checkout, oid)
+        data = file.read_bytes()
+        file.unlink()
+        file.write_bytes(damage(data))
+        readme = main_checkout.git("rev-parse", "HEAD:README")
+        assert list(objects.read([readme, oid, readme])) == [("blob", b"hello\n"), None, ("blob", b"hello\n")]
+        assert read_one(objects, readme) == ("blob", b"hello\n")
+
+
+class TestWrite:
+    def test_makes_the_objects_that_git_makes(self, main_checkout: Checkout, objects: Objects) -> None:
+        items = three_kinds()
+        objects.write(list(items.values()))
+        hashed = {main_checkout.git("hash-object", "-t", kind, "--stdin", data=data): (kind, data) for kind, data in items.values()}
+        assert hashed == items
+        assert dict(zip(items, objects.read(list(items)), strict=True)) == items
+        assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
+
+    def test_is_seen_by_git_at_once(self, main_checkout: Checkout, objects: Objects) -> None:
+        objects.write([("blob", b"durable")], [("blob", b"derived")])
+        oids = [object_id("blob", data, "sha1") for data in (b"durable", b"derived")]
+        assert [main_checkout.git("cat-file", "blob", oid) for oid in oids] == ["durable", "derived"]
+
+    def test_of_nothing_writes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
+        before = main_checkout.git("count-objects", "-v")
+        objects.write([])
+        objects.write([], [])
+        assert main_checkout.git("count-objects", "-v") == before
+
+    def test_of_what_exists_changes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
+        before = main_checkout.git("count-objects", "-v")
+        objects.write([("blob", b"hello\n")], [("blob", b"hello\n")])
+        assert main_checkout.git("count-objects", "-v") == before
+
+    def test_of_what_exists_in_a_pack_changes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
+        main_checkout.git("gc", "--quiet")
+        before = main_checkout.git("count-objects", "-v")
+        objects.write([("blob", b"hello\n")])
+        assert main_checkout.git("count-objects", "-v") == before
+
+    @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 262_143, 262_144, 30 << 20])
+    def test_of_any_size(self, main_checkout: Checkout, objects: Objects, size: int) -> None:
+        data = (os.urandom(1000) * (size // 1000 + 1))[:size]
+        objects.write([("blob", data)])
+        oid = main_checkout.git("hash-object", "--stdin", data=data)
+        assert [oid, read_one(objects, oid)] == [object_id("blob", data, "sha1"), ("blob", data)]
+
+    def test_goes_to_the_directory_that_all_worktrees_share(
+        self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
+    ) -> None:
+        open_objects(opened(checkout), adapter).write([("blob", b"shared")])
+        assert object_file(checkout, object_id("blob", b"shared", "sha1")).is_file()
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_to_a_directory_that_cannot_be_written_fails(self, main_checkout: Checkout, objects: Objects) -> None:
+        directory = main_checkout.path / ".git" / "objects"
+        directory.chmod(0o500)
+        try:
+            with pytest.raises(GitError):
+                objects.write([("blob", b"unwritable")])
+        finally:
+            directory.chmod(0o700)
+
+    def test_fails_where_a_file_is_in_the_way(self, main_checkout: Checkout, objects: Objects) -> None:
+        oid = object_id("blob", b"in the way", "sha1")
+        object_file(main_checkout, oid).parent.write_bytes(b"")
+        with pytest.raises(GitError):
+            objects.write([("blob", b"in the way")])
+        assert objects.missing([oid]) == [oid]
+
+    def test_plumbing_flushes_each_object(self, repository: Repository, flushes: Callable[[], int]) -> None:
+        Plumbing(repository).write([("blob", b"%d" % number) for number in range(5)])
+        assert flushes() == 5
+
+    def test_plumbing_writes_again_and_again_once_warmed_up(self, main_checkout: Checkout, repository: Repository) -> None:
+        objects = Plumbing(repository)
+        objects.warm_up()
+        repository.cat_file.warm_up()
+        main_checkout.git("gc", "--quiet", "--prune=now")
+        for data in (b"one", b"two"):
+            objects.write([("blob", data)])
+        written = list(objects.read([object_id("blob", data, "sha1") for data in (b"one", b"two")]))
+        objects.close()
+        assert written == [("blob", b"one"), ("blob", b"two")]
+
+    def test_libgit2_flushes_only_durable_objects(self, main_checkout: Checkout, tmp_path: Path) -> None:
+        script = (
+            "import sys\n"
+            "from gitckpt.git.objects import open_objects\n"
+            "from gitckpt.git.repository import discover\n"
+            "objects = open_objects(discover(sys.argv[1]), 'libgit2')\n"
+            "objects.write([('blob', b'durable')], [('blob', b'derived')])\n"
+        )
+        log = flushed_files(script, str(main_checkout.path), tmp_path)
+        durable, derived = (object_id("blob", data, "sha1") for data in (b"durable", b"derived"))
+        assert [durable[:2] in log, derived[:2] in log] == [True, False]
+
+
+def flushed_files(script: str, argument: str, tmp_path: Path) -> set[str]:
+    """Returns the names of the directories that Python flushed files or entries of, while it ran a script; skips without strace."""
+    import re
+    import shutil
+    import sys
+
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    log = tmp_path / "strace"
+    subprocess.run(
+        ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(log), sys.executable, "-c", script, argument],
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    return {directory for path in re.findall(r"sync\(\d+<([^>]*)>\)", log.read_text()) for directory in path.split("/")}
+
+
+class TestMissing:
+    def test_names_what_is_nowhere(self, main_checkout: Checkout, objects: Objects) -> None:
+        readme = main_checkout.git("rev-parse", "HEAD:README")
+        assert objects.missing([MISSING, readme, "2" * 40]) == [MISSING, "2" * 40]
+
+    def test_of_nothing_is_nothing(self, objects: Objects) -> None:
+        assert objects.missing([]) == []
+
+    def test_looks_afresh_for_a_file_that_was_deleted(self, main_checkout: Checkout, objects: Objects) -> None:
+        items = three_kinds()
+        objects.write(list(items.values()))
+        assert [None not in list(objects.read(list(items))), objects.missing(list(items))] == [True, []]
+        for oid in items:
+            object_file(main_checkout, oid).unlink()
+        assert objects.missing(list(items)) == list(items)
+
+    def test_looks_afresh_for_a_pack_that_was_deleted(self, main_checkout: Checkout, objects: Objects) -> None:
+        commit = main_checkout.commit("to be forgotten")
+        main_checkout.git("repack", "-a", "-d", "--quiet")
+        assert [read_one(objects, commit) is None, objects.missing([commit])] == [False, []]
+        main_checkout.git("reset", "--quiet", "--hard", "HEAD~1")
+        main_checkout.git("reflog", "expire", "--expire=now", "--all")
+        main_checkout.git("gc", "--quiet", "--prune=now")
+        assert objects.missing([commit]) == [commit]
+
+    def test_sees_what_another_process_wrote_meanwhile(self, main_checkout: Checkout, objects: Objects) -> None:
+        oid = object_id("blob", b"later", "sha1")
+        assert objects.missing([oid]) == [oid]
+        main_checkout.git("hash-object", "-w", "--stdin", data=b"later")
+        assert objects.missing([oid]) == []
+
+    def test_finds_objects_of_an_alternate(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str
+    ) -> None:
+        main_checkout.git("clone", "--quiet", "--shared", ".", str(tmp_path / "borrower"))
+        objects = open_objects(opened(tmp_path / "borrower"), adapter)
+        commit = main_checkout.git("rev-parse", "HEAD")
+        assert [objects.missing([commit]), read_one(objects, commit) is None] == [[], False]
+
+
+class TestAdapters:
+    def test_auto_is_libgit2_where_it_opens_the_repository(self, repository: Repository) -> None:
+        assert type(open_objects(repository)) is Libgit2
+
+    def check_falls_back(self, repository: Repository, because: str) -> None:
+        assert type(open_objects(repository)) is Plumbing
+        with pytest.raises(RepositoryError) as caught:
+            open_objects(repository, "libgit2")
+        assert because in caught.value.message
+        objects = open_objects(repository)
+        items = three_kinds(repository.object_format)
+        objects.write(list(items.values()))
+        assert dict(zip(items, objects.read(list(items)), strict=True)) == items
+        assert objects.missing([*items, "1" * len(next(iter(items)))]) == ["1" * len(next(iter(items)))]
+
+    def test_auto_is_plumbing_with_sha256(self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]) -> None:
+        checkout = make_checkout("project", "--object-format=sha256")
+        commit = checkout.commit("first")
+        repository = opened(checkout)
+        self.check_falls_back(repository, "unknown object format 'sha256'")
+        assert [len(commit), open_objects(repository).head()] == [64, (commit, "main")]
+
+    def test_auto_is_plumbing_with_reftables(
+        self, newer_git: str, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]
+    ) -> None:
+        checkout = make_checkout("project", "--ref-format=reftable")
+        unborn = open_objects(opened(checkout)).head()
+        commit = checkout.commit("first")
+        repository = opened(checkout)
+        self.check_falls_back(repository, "unsupported extension name extensions.refstorage")
+        assert [unborn, open_objects(repository).head()] == [("", "main"), (commit, "main")]
+
+    def test_auto_is_plumbing_with_the_extension_of_a_partial_clone(self, main_checkout: Checkout, repository: Repository) -> None:
+        main_checkout.git("config", "core.repositoryFormatVersion", "1")
+        main_checkout.git("config", "extensions.partialClone", "origin")
+        self.check_falls_back(repository, "unsupported extension name extensions.partialclone")
+
+    @pytest.mark.parametrize("value", ["group", "all", "0660", "true"])
+    def test_auto_is_plumbing_where_a_group_writes(
+        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], value: str
+    ) -> None:
+        checkout = make_checkout("project", f"--shared={value}")
+        self.check_falls_back(opened(checkout), "libgit2 ignores core.sharedRepository")
+        modes = {oct(path.stat().st_mode & 0o770) for path in (checkout.path / ".git" / "objects").iterdir()}
+        assert modes == {"0o770"}
+
+    def test_auto_is_libgit2_where_sharing_is_said_to_be_off(self, main_checkout: Checkout, opened: Callable[..., Repository]) -> None:
+        main_checkout.git("config", "core.sharedRepository", "umask")
+        assert type(open_objects(opened(main_checkout))) is Libgit2
+
+    def test_a_partial_clone_is_read_without_asking_its_remote_what_is_missing(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str
+    ) -> None:
+        main_checkout.git("config", "uploadpack.allowFilter", "true")
+        url = f"file://{main_checkout.path}"
+        main_checkout.git("clone", "--quiet", "--filter=blob:none", "--no-checkout", url, str(tmp_path / "partial"))
+        objects = open_objects(opened(tmp_path / "partial"), adapter)
+        commit = main_checkout.git("rev-parse", "HEAD")
+        assert [objects.head(), objects.missing([commit, MISSING])] == [(commit, "main"), [MISSING]]
+        assert [read_one(objects, commit) is None, read_one(objects, MISSING)] == [False, None]
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+@pytest.mark.parametrize("data", [b"", b"text\n", bytes(range(256)) * 1000])
+def test_object_id_is_that_of_git(make_checkout: Callable[..., Checkout], object_format: str, data: bytes) -> None:
+    checkout = make_checkout("project", f"--object-format={object_format}")
+    assert object_id("blob", data, object_format) == checkout.git("hash-object", "--stdin", data=data)

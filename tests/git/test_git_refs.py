@@ -1,0 +1,487 @@
+"""Ref transactions: all or nothing, with expected old values, by a long-lived process or one of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git import refs as refs_module
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update, update_once
+from gitckpt.git.repository import Repository, discover
+from gitckpt.model.errors import CkptError
+from tests.conftest import Checkout
+
+ROOT = Path(__file__).parents[2]
+A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
+
+Apply = Callable[[list[Update]], None]
+
+
+class World:
+    """A repository with two blobs to point to.
+
+    Attributes:
+        checkout: its main worktree.
+        repository: the repository.
+        one: a blob.
+        two: another one.
+        apply: applies updates, by `Refs.update` or by `update_once`.
+    """
+
+    def __init__(self, checkout: Checkout, repository: Repository, apply: Apply) -> None:
+        self.checkout = checkout
+        self.repository = repository
+        self.apply = apply
+        self.one, self.two = (checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+
+    def refused(self, *updates: Update) -> CkptError:
+        """Returns the error of a transaction, after a look that it changed nothing and that the next one works."""
+        before = self.checkout.refs()
+        with pytest.raises(CkptError) as caught:
+            self.apply(list(updates))
+        assert self.checkout.refs() == before
+        self.apply([Update("refs/checkpoints/next", self.one, "")])
+        self.apply([Update("refs/checkpoints/next", "", self.one)])
+        assert self.checkout.refs() == before
+        return caught.value
+
+    def lock(self, ref: str) -> Path:
+        path = self.checkout.path / ".git" / f"{ref}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return path
+
+
+@pytest.fixture(params=["Refs.update", "update_once"])
+def world(request: pytest.FixtureRequest, main_checkout: Checkout, repository: Repository) -> Iterator[World]:
+    """A repository whose refs are written in either way."""
+    refs = Refs(repository)
+    apply: Apply = refs.update if request.param == "Refs.update" else lambda updates: update_once(repository, updates)
+    yield World(main_checkout, repository, apply)
+    refs.close()
+
+
+@pytest.fixture
+def refs(repository: Repository) -> Iterator[Refs]:
+    """The refs of `main_checkout`."""
+    made = Refs(repository)
+    yield made
+    made.close()
+
+
+class TestTransaction:
+    def test_creates_updates_and_deletes(self, world: World) -> None:
+        world.apply([Update(A, world.one, ""), Update(B, world.one, ""), Update("refs/ckpt/runs/größe", world.one, "")])
+        world.apply([Update(A, world.two, world.one), Update(B, "", world.one), Update(C, world.two, "")])
+        assert world.checkout.refs("refs/checkpoints", "refs/ckpt") == {A: world.two, C: world.two, "refs/ckpt/runs/größe": world.one}
+
+    def test_of_nothing_changes_nothing(self, world: World) -> None:
+        before = world.checkout.refs()
+        world.apply([])
+        assert world.checkout.refs() == before
+
+    def test_of_thousands(self, world: World) -> None:
+        names = [f"refs/checkpoints/{number:05}" for number in range(3000)]
+        world.apply([Update(name, world.one, "") for name in names])
+        assert world.checkout.refs("refs/checkpoints") == dict.fromkeys(names, world.one)
+        world.apply([Update(name, "", world.one) for name in names])
+        assert world.checkout.refs("refs/checkpoints") == {}
+
+    def test_works_on_packed_refs(self, world: World) -> None:
+        world.apply([Update(A, world.one, ""), Update(B, world.one, "")])
+        world.checkout.git("pack-refs", "--all", "--prune")
+        world.apply([Update(A, world.two, world.one), Update(B, "", world.one)])
+        assert world.checkout.refs("refs/checkpoints") == {A: world.two}
+
+    def test_sees_what_others_wrote_meanwhile(self, world: World) -> None:
+        world.apply([Update(A, world.one, "")])
+        world.checkout.git("update-ref", A, world.two)
+        world.checkout.git("pack-refs", "--all", "--prune")
+        world.apply([Update(A, world.one, world.two)])
+        assert world.checkout.refs(A) == {A: world.one}
+
+    def test_leaves_reflogs_and_worktree_alone(self, world: World) -> None:
+        before = world.checkout.fingerprint()
+        world.apply([Update(A, world.one, "")])
+        world.apply([Update(A, "", world.one)])
+        assert world.checkout.fingerprint() == before
+
+    def test_locks_and_moves_refs_in_the_given_order(self, world: World) -> None:
+        names = [f"refs/checkpoints/{name}" for name in ("m", "z", "a", "q")]
+        script = 'test "$1" = committed && cut -d " " -f 3 >"$GIT_DIR/order"; exit 0'
+        hook = world.checkout.path / ".git" / "hooks" / "reference-transaction"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\n{script}\n")
+        hook.chmod(0o755)
+        world.apply([Update(name, world.one, "") for name in names])
+        assert (world.checkout.path / ".git" / "order").read_text().split() == names
+
+
+class TestRefMoved:
+    def test_where_it_exists_already(self, world: World) -> None:
+        world.checkout.git("update-ref", A, world.one)
+        error = world.refused(Update(B, world.one, ""), Update(A, world.two, ""))
+        assert (type(error), error.message, error.hint) == (
+            RefMoved,
+            f"cannot lock ref '{A}': reference already exists",
+            "somebody else was faster; run the command again",
+        )
+
+    @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+    def test_where_it_has_another_value(self, world: World, packed: bool) -> None:
+        world.checkout.git("update-ref", A, world.one)
+        if packed:
+            world.checkout.git("pack-refs", "--all", "--prune")
+        said = f"cannot lock ref '{A}': is at {world.one} but expected {world.two}"
+        for new in (world.one, ""):
+            error = world.refused(Update(B, world.one, ""), Update(A, new, world.two))
+            assert (type(error), error.message) == (RefMoved, said)
+
+    def test_where_it_has_vanished(self, world: World) -> None:
+        for new in (world.two, ""):
+            error = world.refused(Update(B, world.one, ""), Update(A, new, world.one))
+            assert (type(error), error.message) == (RefMoved, f"cannot lock ref '{A}': unable to resolve reference '{A}'")
+
+    def test_a_deletion_of_what_must_not_exist_deletes_nothing(self, world: World) -> None:
+        world.apply([Update(A, "", "")])
+        world.checkout.git("update-ref", A, world.one)
+        assert type(world.refused(Update(A, "", ""))) is RefMoved
+
+
+class TestRefusal:
+    def kind(self, error: CkptError) -> type[CkptError]:
+        assert isinstance(error, GitError), error
+        assert error.message.startswith("git update-ref failed: fatal: ")
+        return type(error)
+
+    def test_of_an_object_that_is_nowhere(self, world: World) -> None:
+        error = world.refused(Update(B, world.one, ""), Update(A, "1" * 40, ""))
+        assert self.kind(error) is GitError
+        assert f"trying to write ref '{A}' with nonexistent object {'1' * 40}" in error.message
+
+    @pytest.mark.parametrize("name", ["has space", "dot..dot", "new\nline", "end.lock", "tilde~1", "", "\nverify refs/x"])
+    def test_of_an_invalid_name(self, world: World, name: str) -> None:
+        assert self.kind(world.refused(Update(B, world.one, ""), Update(f"refs/checkpoints/{name}", world.one, ""))) is GitError
+
+    def test_of_a_name_inside_another(self, world: World) -> None:
+        world.checkout.git("update-ref", A, world.one)
+        error = world.refused(Update(B, world.one, ""), Update(f"{A}/below", world.one, ""))
+        assert self.kind(error) is GitError
+        assert f"'{A}' exists; cannot create '{A}/below'" in error.message
+
+    def test_of_a_name_above_another(self, world: World) -> None:
+        world.checkout.git("update-ref", f"{A}/below", world.one)
+        assert self.kind(world.refused(Update(B, world.one, ""), Update(A, world.one, ""))) is GitError
+
+    def test_of_names_inside_each_other(self, world: World) -> None:
+        assert self.kind(world.refused(Update(A, world.one, ""), Update(f"{A}/below", world.one, ""))) is GitError
+
+    def test_of_one_ref_twice(self, world: World) -> None:
+        assert self.kind(world.refused(Update(A, world.one, ""), Update(A, world.two, ""))) is GitError
+
+    @pytest.mark.parametrize("new", [True, False], ids=["update", "delete"])
+    def test_of_a_broken_ref_is_not_taken_for_a_faster_writer(self, world: World, new: bool) -> None:
+        broken = world.checkout.path / ".git" / A
+        broken.parent.mkdir(parents=True)
+        broken.touch()
+        with pytest.raises(GitError, match="reference broken"):
+            world.apply([Update(A, world.two if new else "", world.one)])
+        assert broken.read_bytes() == b""
+
+
+class TestLockHeld:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20)
+
+    def test_names_the_lock_of_a_ref_and_leaves_it(self, world: World) -> None:
+        lock = world.lock(A)
+        error = world.refused(Update(B, world.one, ""), Update(A, world.one, ""))
+        assert (type(error), error.message, error.hint) == (
+            LockHeld,
+            f"another process holds {lock}",
+            f"wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with rm '{lock}'",
+        )
+        assert isinstance(error, LockHeld)
+        assert (error.path, lock.exists()) == (str(lock), True)
+
+    def test_names_the_lock_of_the_packed_refs(self, world: World) -> None:
+        world.checkout.git("update-ref", A, world.one)
+        world.checkout.git("pack-refs", "--all", "--prune")
+        lock = world.lock("packed-refs")
+        before = world.checkout.refs()
+        with pytest.raises(LockHeld) as caught:
+            world.apply([Update(A, "", world.one)])
+        assert (caught.value.path, lock.exists(), world.checkout.refs()) == (str(lock), True, before)
+        lock.unlink()
+        world.apply([Update(A, "", world.one)])
+
+    def test_waits_for_the_lock_before_it_gives_up(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20_000)
+        lock = world.lock(A)
+        threading.Timer(0.05, lock.unlink).start()
+        world.apply([Update(A, world.one, "")])
+        assert (world.checkout.refs(A), lock.exists()) == ({A: world.one}, False)
+
+    def test_in_a_linked_worktree_names_the_shared_lock(self, world: World, tmp_path: Path, opened: Callable[..., Repository]) -> None:
+        world.checkout.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
+        lock = world.lock(A)
+        with pytest.raises(LockHeld) as caught:
+            update_once(opened(tmp_path / "linked"), [Update(A, world.one, "")])
+        assert caught.value.path == str(lock)
+
+
+def in_a_fork(task: Callable[[], object]) -> int:
+    """Runs a task in a process forked from this one, and returns its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            task()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class TestProcesses:
+    def test_a_fork_uses_a_writer_of_its_own(self, main_checkout: Checkout, repository: Repository, refs: Refs) -> None:
+        one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+        refs.update([Update(A, one, "")])
+        assert refs.read(A) == one
+
+        def use() -> None:
+            refs.update([Update(B, one, "")])
+            assert refs.read(B) == one
+            refs.close()
+            repository.close()
+
+        codes = [in_a_fork(use), in_a_fork(refs.close)]
+        refs.update([Update(C, one, "")])
+        assert (codes, main_checkout.refs("refs/checkpoints")) == ([0, 0], {A: one, B: one, C: one})
+
+    def test_close_does_not_wait_for_a_fork_that_lives_on(self, main_checkout: Checkout, repository: Repository, refs: Refs) -> None:
+        refs.update([Update(A, main_checkout.git("rev-parse", "HEAD"), "")])
+        refs.read(A)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        os.close(reader)
+        refs.close()
+        repository.close()
+        os.close(writer)
+        assert os.waitpid(pid, 0)[1] == 0
+
+    def test_threads_do_not_get_into_each_others_way(self, main_checkout: Checkout, refs: Refs) -> None:
+        one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+        names = [[f"refs/checkpoints/{thread}-{number}" for number in range(20)] for thread in range(4)]
+        read: list[str | None] = []
+
+        def work(mine: list[str]) -> None:
+            for name in mine:
+                refs.update([Update(name, one, "")])
+                read.append(refs.read(name))
+
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert main_checkout.refs("refs/checkpoints") == dict.fromkeys((name for mine in names for name in mine), one)
+        assert read == [one] * 80
+
+    def test_goes_on_after_the_writer_died(self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch) -> None:
+        one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+        refs.update([Update(A, one, "")])
+        os.kill(refs._standby._idle[0].pid, signal.SIGKILL)
+        with pytest.raises(GitError) as caught:
+            refs.update([Update(B, one, "")])
+        refs.update([Update(C, one, "")])
+        assert (caught.value.code, main_checkout.refs("refs/checkpoints")) == (-signal.SIGKILL, {A: one, C: one})
+
+    def test_control_c_spares_the_long_lived_processes(self, main_checkout: Checkout) -> None:
+        script = (
+            "import os, signal, sys\n"
+            "from gitckpt.git.refs import Refs, Update\n"
+            "from gitckpt.git.repository import discover\n"
+            "repository = discover(sys.argv[1])\n"
+            "refs = Refs(repository)\n"
+            "head = refs.read('refs/heads/main')\n"
+            "refs.update([Update('refs/checkpoints/a', head, '')])\n"
+            "try:\n"
+            "    os.killpg(0, signal.SIGINT)\n"
+            "    signal.pause()\n"
+            "except KeyboardInterrupt:\n"
+            "    pass\n"
+            "refs.update([Update('refs/checkpoints/b', refs.read('refs/checkpoints/a'), '')])\n"
+        )
+        subprocess.run([sys.executable, "-c", script, str(main_checkout.path)], check=True, cwd=ROOT, start_new_session=True)
+        head = main_checkout.git("rev-parse", "HEAD")
+        assert main_checkout.refs("refs/checkpoints") == {A: head, B: head}
+
+    def test_a_writer_that_was_warmed_up_sees_what_others_wrote_since(self, main_checkout: Checkout, refs: Refs) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        refs.warm_up()
+        main_checkout.git("update-ref", A, head)
+        main_checkout.git("pack-refs", "--all", "--prune")
+        with pytest.raises(RefMoved):
+            refs.update([Update(A, head, "")])
+        refs.warm_up()
+        main_checkout.git("update-ref", "-d", A)
+        refs.update([Update(A, head, "")])
+        assert main_checkout.refs(A) == {A: head}
+
+    def test_parallel_writers_lose_nothing(self, main_checkout: Checkout) -> None:
+        one, two = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+        main_checkout.git("update-ref", "refs/ckpt/runs/shared", one)
+        context = multiprocessing.get_context("fork")
+        writers = [context.Process(target=create_and_swap, args=(str(main_checkout.path), number, 50, one, two)) for number in range(3)]
+        for process in writers:
+            process.start()
+        for process in writers:
+            process.join()
+        assert [process.exitcode for process in writers] == [0, 0, 0]
+        assert main_checkout.refs("refs/checkpoints") == {
+            f"refs/checkpoints/{number}-{count}": one for number in range(3) for count in range(50)
+        }
+        # Each of 150 swaps has turned it over exactly once.
+        assert main_checkout.refs("refs/ckpt") == {"refs/ckpt/runs/shared": one}
+        assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def create_and_swap(path: str, number: int, count: int, one: str, two: str) -> None:
+    """Creates refs, each in one transaction with a swap of a ref that other processes swap as well."""
+    repository = discover(path)
+    refs = Refs(repository)
+    for serial in range(count):
+        while True:
+            now = refs.read("refs/ckpt/runs/shared")
+            assert now is not None
+            swap = Update("refs/ckpt/runs/shared", two if now == one else one, now)
+            try:
+                refs.update([Update(f"refs/checkpoints/{number}-{serial}", one, ""), swap])
+            except RefMoved:
+                continue
+            break
+    refs.close()
+    repository.close()
+
+
+class TestDurability:
+    def test_each_ref_is_flushed(self, main_checkout: Checkout, repository: Repository, flushes: Callable[[], int]) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        before = flushes()
+        refs = Refs(repository)
+        refs.update([Update(A, head, ""), Update(B, head, "")])
+        refs.update([Update(C, head, "")])
+        update_once(repository, [Update("refs/checkpoints/d", head, "")])
+        once = flushes() - before
+        writer = refs._standby.take()
+        writer.communicate()
+        assert (once, flushes() - before) == (1, 4)
+
+    def test_of_packed_refs_too(self, main_checkout: Checkout, repository: Repository, flushes: Callable[[], int]) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        main_checkout.git("update-ref", A, head)
+        main_checkout.git("pack-refs", "--all", "--prune")
+        before = flushes()
+        update_once(repository, [Update(A, "", head)])
+        assert flushes() - before == 1
+
+
+class TestRead:
+    def test_gives_the_oid_as_it_is_now(self, main_checkout: Checkout, refs: Refs) -> None:
+        first = main_checkout.git("rev-parse", "HEAD")
+        seen = [refs.read("refs/heads/main"), refs.read(A)]
+        second = main_checkout.commit("second")
+        main_checkout.git("update-ref", A, first)
+        seen += [refs.read("refs/heads/main"), refs.read(A)]
+        main_checkout.git("pack-refs", "--all", "--prune")
+        seen += [refs.read("refs/heads/main"), refs.read(A)]
+        main_checkout.git("update-ref", "-d", A)
+        seen += [refs.read(A)]
+        assert seen == [first, None, second, first, second, first, None]
+
+    def test_gives_the_oid_of_an_object_that_is_missing(self, main_checkout: Checkout, refs: Refs) -> None:
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data="gone")
+        main_checkout.git("update-ref", A, oid)
+        (main_checkout.path / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
+        assert [refs.read(A), refs.read(B)] == [oid, None]
+
+    def test_of_a_long_lived_reader_survives_many_ambiguous_names(self, main_checkout: Checkout, refs: Refs) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        name = "refs/heads/" + "long" * 50
+        main_checkout.git("update-ref", name, head)
+        main_checkout.git("update-ref", f"refs/heads/{name}", head)
+        assert {refs.read(name) for _ in range(400)} == {head}
+
+
+class TestList:
+    def test_gives_a_line_for_each_ref_by_name(self, main_checkout: Checkout, refs: Refs) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        refs.update([Update(B, head, ""), Update(A, head, ""), Update("refs/checkpoints-not/x", head, "")])
+        assert refs.list("refs/checkpoints") == f"{head} {A}\n{head} {B}\n".encode()
+        assert refs.list("refs/checkpoints/a*", "refs/checkpoints-not", fields="%(refname) %(objecttype)") == (
+            b"refs/checkpoints-not/x commit\nrefs/checkpoints/a commit\n"
+        )
+        assert refs.list("refs/nothing") == b""
+
+
+class TestReftable:
+    @pytest.fixture
+    def tabled(self, newer_git: str, make_checkout: Callable[..., Checkout]) -> Checkout:
+        checkout = make_checkout("tabled", "--ref-format=reftable")
+        checkout.commit("first")
+        return checkout
+
+    def test_the_contract_holds(self, tabled: Checkout, opened: Callable[..., Repository]) -> None:
+        one, two = (tabled.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+        repository = opened(tabled)
+        refs = Refs(repository)
+        refs.update([Update(A, one, ""), Update(B, one, "")])
+        refs.update([Update(A, two, one), Update(B, "", one)])
+        for moved in (Update(A, one, ""), Update(A, one, one), Update(B, two, one), Update(B, "", one)):
+            with pytest.raises(RefMoved):
+                refs.update([Update(C, one, ""), moved])
+            with pytest.raises(RefMoved):
+                update_once(repository, [Update(C, one, ""), moved])
+        for refused in (Update(f"{A}/below", one, ""), Update(C, "1" * 40, ""), Update("refs/x..y", one, "")):
+            with pytest.raises(GitError):
+                refs.update([Update(C, one, ""), refused])
+        assert (tabled.refs("refs/checkpoints"), refs.read(A), refs.read(B)) == ({A: two}, two, None)
+        refs.close()
+
+    def test_a_lock_is_named(self, tabled: Checkout, opened: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20)
+        lock = tabled.path / ".git" / "reftable" / "tables.list.lock"
+        lock.touch()
+        with pytest.raises(LockHeld) as caught:
+            update_once(opened(tabled), [Update(A, tabled.git("rev-parse", "HEAD"), "")])
+        assert (caught.value.path, lock.exists(), tabled.refs("refs/checkpoints")) == (str(lock), True, {})
+
+    def test_a_lock_is_waited_for(self, tabled: Checkout, opened: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20_000)
+        lock = tabled.path / ".git" / "reftable" / "tables.list.lock"
+        lock.touch()
+        threading.Timer(0.3, lock.unlink).start()
+        head = tabled.git("rev-parse", "HEAD")
+        update_once(opened(tabled), [Update(A, head, "")])
+        assert tabled.refs("refs/checkpoints") == {A: head}
+
+    def test_updates_are_flushed(self, tabled: Checkout, opened: Callable[..., Repository], flushes: Callable[[], int]) -> None:
+        head = tabled.git("rev-parse", "HEAD")
+        before = flushes()
+        update_once(opened(tabled), [Update(A, head, "")])
+        assert flushes() > before

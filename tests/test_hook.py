@@ -1,0 +1,371 @@
+"""The installed hooks, fired by git itself: what they record, when they hold still, and that they never fail anybody's commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gitckpt import hook
+from gitckpt.git.repository import discover, require_git
+from gitckpt.model import times
+from gitckpt.store import installation, layout
+from gitckpt.store.index import Entry
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+
+HEAVY = {"pygit2", "typer", "tomlkit", "rich", "click", "typing", "dataclasses", "re", "enum", "subprocess", "pathlib", "json", "datetime"}
+
+
+@pytest.fixture
+def hooked(checkout: Checkout) -> Checkout:
+    """A worktree (main, then linked) of a repository with our hooks; the daily expiry has run already."""
+    _install(checkout)
+    return checkout
+
+
+def _install(checkout: Checkout) -> None:
+    repository = discover(str(checkout.path))
+    installation.install(repository, version=require_git())
+    (Path(repository.make_private_dir()) / hook.STAMP).touch()
+
+
+def _recorded(checkout: Checkout) -> list[Entry]:
+    """Returns what is recorded, oldest first."""
+    with Store.open(checkout.path, adapter="plumbing") as store:
+        return list(reversed(store.list()))
+
+
+def _summary(checkout: Checkout) -> list[tuple[str, str | None, str | None]]:
+    return [(entry.trigger, entry.branch, entry.message) for entry in _recorded(checkout)]
+
+
+def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Checkout) -> None:
+    commit = hooked.commit("add a parser\n\nIt parses.")
+    branch = hooked.git("symbolic-ref", "--short", "HEAD")
+    (entry,) = _recorded(hooked)
+    document = hooked.git("cat-file", "blob", layout.CHECKPOINTS + entry.id)
+    assert document == (
+        f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\ntimestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
+        f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n[state]'
+    )
+    assert hooked.refs("refs/checkpoints", "refs/ckpt") == {
+        layout.CHECKPOINTS + entry.id: entry.oid,
+        layout.COMMITS + entry.id: commit,
+    }
+    notes = hooked.git("log", "-1", "--notes=checkpoints", "--format=%N")
+    assert notes.strip() == f"{entry.id} commit-complete {entry.timestamp}"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["one line", "two\nlines in the subject\n\nbody", "\n\n  leading blank lines", "ünïcödé \N{SNOWMAN}", 'tab\tand \\ backslash "quote"'],
+)
+def test_the_message_is_the_subject_as_git_prints_it(main_checkout: Checkout, message: str) -> None:
+    _install(main_checkout)
+    main_checkout.commit(message)
+    assert [entry.message for entry in _recorded(main_checkout)] == [main_checkout.git("log", "-1", "--format=%s")]
+
+
+def test_a_message_in_another_encoding_is_decoded(main_checkout: Checkout) -> None:
+    _install(main_checkout)
+    main_checkout.git(
+        "-c", "i18n.commitEncoding=ISO-8859-1", "commit", "--allow-empty", "--quiet", "-F", "-", data="caf\xe9".encode("latin-1")
+    )
+    assert [entry.message for entry in _recorded(main_checkout)] == ["café"]
+
+
+def test_a_detached_head_has_no_branch(hooked: Checkout) -> None:
+    hooked.git("checkout", "--quiet", "--detach")
+    hooked.commit("adrift")
+    assert _summary(hooked) == [("post-commit", None, "adrift")]
+
+
+def test_an_amend_records_the_new_commit_and_carries_the_links_over(hooked: Checkout) -> None:
+    hooked.commit("draft")
+    hooked.git("commit", "--quiet", "--amend", "-m", "final")
+    entries = _recorded(hooked)
+    assert [entry.message for entry in entries] == ["draft", "final"]
+    lines = hooked.git("notes", "--ref=checkpoints", "show", "HEAD").split("\n")
+    assert sorted(line.split(" ")[0] for line in lines if line) == sorted(entry.id for entry in entries)
+
+
+def _three_commits_beside(checkout: Checkout) -> str:
+    """Makes a branch `topic` with three commits, and one more on the branch we stand on; returns that branch."""
+    base = checkout.git("symbolic-ref", "--short", "HEAD")
+    checkout.git("checkout", "--quiet", "-b", "topic")
+    for number in (1, 2, 3):
+        checkout.commit(f"topic {number}", **{f"topic-{number}": "x"})
+    checkout.git("checkout", "--quiet", base)
+    checkout.commit("base moves on", other="y")
+    return base
+
+
+@pytest.mark.parametrize("backend", ["--merge", "--apply"])
+def test_a_rebase_records_once_at_its_end(checkout: Checkout, backend: str) -> None:
+    base = _three_commits_beside(checkout)
+    checkout.git("checkout", "--quiet", "topic")
+    _install(checkout)
+    checkout.git("rebase", "--quiet", backend, base)
+    assert _summary(checkout) == [("post-commit", "topic", "topic 3")]
+    assert _recorded(checkout)[0].git_sha == checkout.git("rev-parse", "topic")
+
+
+def test_a_rebase_that_stops_records_nothing_until_it_goes_on(checkout: Checkout) -> None:
+    base = checkout.git("symbolic-ref", "--short", "HEAD")
+    checkout.git("checkout", "--quiet", "-b", "topic")
+    checkout.commit("theirs", README="topic\n")
+    checkout.git("checkout", "--quiet", base)
+    checkout.commit("ours", README="base\n")
+    checkout.git("checkout", "--quiet", "topic")
+    _install(checkout)
+    checkout.git("rebase", "--quiet", base, ok=(1,))
+    checkout.write("README", "both\n")
+    checkout.git("add", "README")
+    assert _summary(checkout) == []
+    checkout.git("rebase", "--continue", env={"GIT_EDITOR": "true"})
+    assert _summary(checkout) == [("post-commit", "topic", "theirs")]
+
+
+def test_am_records_once_at_its_end(checkout: Checkout) -> None:
+    base = _three_commits_beside(checkout)
+    patches = checkout.git("format-patch", "--stdout", "topic~3..topic")
+    _install(checkout)
+    checkout.git("am", "--quiet", data=patches)
+    assert _summary(checkout) == [("post-commit", base, "topic 3")]
+
+
+def test_a_bisect_records_nothing(hooked: Checkout) -> None:
+    hooked.commit("one")
+    before = len(_recorded(hooked))
+    hooked.git("bisect", "start")
+    hooked.commit("while looking")
+    assert len(_recorded(hooked)) == before
+
+
+def test_merges_record_by_the_hook_that_git_fires(checkout: Checkout) -> None:
+    base = _three_commits_beside(checkout)
+    _install(checkout)
+    checkout.git("merge", "--quiet", "--no-edit", "topic")
+    assert _summary(checkout) == [("post-merge", base, f"Merge branch 'topic'{'' if base in ('main', 'master') else f' into {base}'}")]
+    checkout.git("checkout", "--quiet", "-b", "behind", "HEAD~1")
+    checkout.git("merge", "--quiet", "--ff-only", base)
+    assert [trigger for trigger, _, _ in _summary(checkout)] == ["post-merge", "post-merge"]
+
+
+def test_a_squash_merge_records_nothing_until_it_is_committed(checkout: Checkout) -> None:
+    base = _three_commits_beside(checkout)
+    _install(checkout)
+    checkout.git("merge", "--quiet", "--squash", "topic")
+    assert _summary(checkout) == []
+    checkout.git("commit", "--quiet", "-m", "squashed")
+    assert _summary(checkout) == [("post-commit", base, "squashed")]
+
+
+def test_cherry_pick_and_revert_record(checkout: Checkout) -> None:
+    base = _three_commits_beside(checkout)
+    _install(checkout)
+    checkout.git("cherry-pick", "topic")
+    checkout.git("revert", "--no-edit", "HEAD")
+    assert _summary(checkout) == [("post-commit", base, "topic 3"), ("post-commit", base, 'Revert "topic 3"')]
+
+
+def test_skipping_is_possible(hooked: Checkout) -> None:
+    hooked.git("commit", "--quiet", "--allow-empty", "-m", "silent", env={"GITCKPT_SKIP": "1"})
+    assert _summary(hooked) == []
+
+
+def test_every_worktree_of_an_initialised_repository_records(main_checkout: Checkout, tmp_path: Path) -> None:
+    _install(main_checkout)
+    main_checkout.git("worktree", "add", "--quiet", "-b", "later", str(tmp_path / "later"))
+    Checkout(tmp_path / "later", main_checkout.path).commit("from the side")
+    main_checkout.commit("from the middle")
+    assert _summary(main_checkout) == [("post-commit", "later", "from the side"), ("post-commit", "main", "from the middle")]
+
+
+@pytest.mark.parametrize("name", ["with space", 'it\'s "quoted"', "new\nline", "trailing\n", "ünïcödé", "$HOME `id`", b"not-utf-8-\xff"])
+def test_any_path_will_do(tmp_path: Path, name: str | bytes) -> None:
+    path = tmp_path / os.fsdecode(name)
+    subprocess.run(["git", "init", "--quiet", path], check=True)
+    checkout = Checkout(path)
+    checkout.commit("first", README="hello\n")
+    _install(checkout)
+    checkout.commit("second")
+    checkout.git("worktree", "add", "--quiet", "-b", "side", os.fsdecode(name))
+    Checkout(path / os.fsdecode(name), path).commit("third")
+    assert [entry.message for entry in _recorded(checkout)] == ["second", "third"]
+
+
+def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checkout) -> None:
+    from gitckpt.store import resumption
+
+    with Store.open(main_checkout.path, adapter="plumbing") as store:
+        first = store.record("plan-complete", {"step": 1, "nothing": None}, start="add login", worktree=store.capture())
+        opened = resumption.resume(store, first)
+    _install(main_checkout)
+    worktree = Checkout(Path(opened.path), main_checkout.path)
+    worktree.write("unfinished", "work\n")
+    worktree.write("done", "work\n")
+    worktree.git("add", "done")
+    worktree.git("commit", "--quiet", "-m", "a step")
+    with Store.open(main_checkout.path, adapter="plumbing") as store:
+        newest = store.run_head(str(first.run))
+    assert (newest.sequence, newest.parent, newest.trigger, newest.message) == (2, first.id, "post-commit", "a step")
+    assert newest.state == {"step": 1, "nothing": None}
+    assert newest.worktree is not None
+    files = main_checkout.git("ls-tree", "--name-only", f"{newest.worktree.tree}:files")
+    assert files.split("\n") == ["README", "done", "unfinished"]
+
+
+def _stderr_of_commit(checkout: Checkout) -> str:
+    command = ["git", "commit", "--quiet", "--allow-empty", "-m", "must not fail"]
+    done = subprocess.run(command, cwd=checkout.path, capture_output=True, check=False, text=True)
+    assert done.returncode == 0
+    return done.stderr
+
+
+def _log(checkout: Checkout) -> str:
+    return (Path(discover(str(checkout.path)).private_dir) / "log").read_text()
+
+
+def test_a_held_lock_is_one_line_on_stderr_and_in_the_log(hooked: Checkout) -> None:
+    hooked.commit("the note's ref exists now")
+    common = Path(discover(str(hooked.path)).common_dir)
+    held = common / "refs" / "checkpoints"
+    for ref in hooked.refs("refs/checkpoints"):
+        hooked.git("update-ref", "-d", ref)
+    if held.is_dir():
+        held.rmdir()
+    held.write_text("in the way\n")
+    said = _stderr_of_commit(hooked)
+    assert said.startswith("gitckpt: post-commit: no checkpoint was recorded: git update-ref failed: ")
+    assert said.count("\n") == 1
+    assert "post-commit: no checkpoint was recorded: git update-ref failed: " in _log(hooked)
+
+
+def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("nobody\nforesaw \033[31mthis")
+
+    monkeypatch.setattr(hook, "_dispatch", broken)
+    monkeypatch.chdir(main_checkout.path)
+    assert hook.main(["post-commit"]) == 0
+    out, err = capfd.readouterr()
+    assert (out, err) == (
+        "",
+        "gitckpt: post-commit: no checkpoint was recorded: ZeroDivisionError: nobody\\x0aforesaw \\x1b[31mthis\n",
+    )
+    assert "Traceback (most recent call last)" in _log(main_checkout)
+
+
+def test_a_missing_private_directory_cannot_fail_a_commit(hooked: Checkout) -> None:
+    private = Path(discover(str(hooked.path)).private_dir)
+    for file in private.iterdir():
+        file.unlink()
+    private.rmdir()
+    private.write_text("a file where a directory should be\n")
+    said = _stderr_of_commit(hooked)
+    assert said.startswith("gitckpt: post-commit: no checkpoint was recorded: cannot write to ")
+
+
+def test_an_unknown_event_says_which_there_are(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(main_checkout.path)
+    assert hook.main(["pre-lunch"]) == 0
+    assert capfd.readouterr().err == (
+        "gitckpt: pre-lunch: no checkpoint was recorded: no such event: 'pre-lunch'; "
+        "the events are post-commit, post-merge, post-applypatch, post-rewrite, pre-auto-gc\n"
+    )
+
+
+def _old_checkpoints(checkout: Checkout, count: int) -> None:
+    """Records so many checkpoints of hooks, a year ago."""
+    year_ago = times.now() - 365 * 86400 * times.MICRO
+    with Store(discover(str(checkout.path)), adapter="plumbing", clock=lambda: year_ago) as store:
+        for _ in range(count):
+            store.record("commit-complete", trigger="post-commit")
+
+
+def _wait_until(condition: object) -> None:
+    assert callable(condition)
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail("what was started in the background did not happen")
+
+
+@pytest.mark.parametrize("event", ["post-commit", "pre-auto-gc"])
+def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) -> None:
+    main_checkout.git("config", "ckpt.keepLast", "3")
+    _install(main_checkout)
+    _old_checkpoints(main_checkout, 6)
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / hook.STAMP
+    if event == "post-commit":
+        os.utime(stamp, (0, 0))
+        main_checkout.commit("a day later")
+    else:
+        main_checkout.git("repack", "--quiet")
+        main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "for a second pack", env={"GITCKPT_SKIP": "1"})
+        main_checkout.git("repack", "--quiet")
+        main_checkout.git("-c", "gc.auto=6700", "-c", "gc.autoPackLimit=1", "gc", "--auto", "--quiet")
+    _wait_until(lambda: len(main_checkout.refs("refs/checkpoints")) == 3)
+    assert stamp.stat().st_mtime > 0
+
+
+def test_expiry_starts_once_a_day(main_checkout: Checkout) -> None:
+    _install(main_checkout)
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / hook.STAMP
+    an_hour_ago = time.time() - 3600
+    os.utime(stamp, (an_hour_ago, an_hour_ago))
+    main_checkout.commit("soon after")
+    recorded = _recorded(main_checkout)
+    assert stamp.stat().st_mtime == pytest.approx(an_hour_ago) or recorded[0].id.startswith("00")
+
+
+def test_nothing_heavy_is_imported(main_checkout: Checkout) -> None:
+    package_dir = str(Path(hook.__file__).parent.parent)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; main(sys.argv[1:]); "
+        "print('\\n'.join(sorted(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, package_dir, "post-commit"],
+        cwd=main_checkout.path,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    loaded = set(done.stdout.split("\n"))
+    assert done.stderr == ""
+    assert "gitckpt.store.recorder" in loaded
+    assert loaded & HEAVY == set()
+    assert len(_recorded(main_checkout)) == 1
+
+
+def test_a_sha256_repository_records_as_well(make_checkout: object) -> None:
+    assert callable(make_checkout)
+    checkout: Checkout = make_checkout("long-oids", "--object-format=sha256")
+    checkout.commit("first", README="hello\n")
+    _install(checkout)
+    commit = checkout.commit("second")
+    assert [(entry.git_sha, len(entry.oid)) for entry in _recorded(checkout)] == [(commit, 64)]
+
+
+def test_a_new_git_calls_us_from_its_configuration(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = os.environ.get("GITCKPT_TEST_GIT")
+    if not newer:
+        pytest.skip("GITCKPT_TEST_GIT names no newer git")
+    monkeypatch.setenv("GITCKPT_GIT", newer)
+    _install(main_checkout)
+    main_checkout.commit("by config")
+    main_checkout.git("commit", "--quiet", "--amend", "-m", "by config, amended")
+    assert _summary(main_checkout) == [("post-commit", "main", "by config"), ("post-commit", "main", "by config, amended")]
+    assert not (main_checkout.path / ".git" / "hooks" / "post-commit").exists()
