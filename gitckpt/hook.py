@@ -10,14 +10,13 @@ import os
 import sys
 
 from gitckpt.git.process import Child, detach, environment, git_executable
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-    from gitckpt.git.objects import Objects
     from gitckpt.git.repository import Repository
 
 EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
@@ -26,6 +25,7 @@ STAMP = "maintained"
 """A file in the private directory: its time is when expiry last started."""
 
 DAY = 86400
+_PHASE = "commit-complete"
 _DEFERRING = ("rebase", "am", "bisect")
 _BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; run(sys.argv[1:])"
 
@@ -118,7 +118,7 @@ def _here(event: str) -> tuple[Repository, str | None]:
 
 
 def _rebased_branch(git_dir: str) -> str:
-    """Returns the branch that a rebase is about to come back to: with the apply backend, HEAD is still detached when its hook runs."""
+    """Returns the branch that a rebase with the apply backend is about to come back to, which git notes down only where it had stopped."""
     try:
         with open(os.path.join(git_dir, "rebase-apply", "head-name"), encoding="utf-8", errors="surrogateescape") as file:
             return file.read().strip()
@@ -139,42 +139,54 @@ def _record(repository: Repository, branch: str | None, event: str) -> str:
     commit = repository.cat_file.info("HEAD")
     if commit is None:
         raise CkptError("HEAD points to no commit")
+    message = _subject(next(objects.read([commit[0]]))) or None
+    if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
+        extended = _extend_run(repository, message, event)
+        if extended is not None:
+            return extended
     now = times.now()
     fields: dict[str, Any] = {
         "version": 1,
         "id": ids.new_id(),
-        "phase": "commit-complete",
+        "phase": _PHASE,
         "timestamp": times.to_text(now),
         "git_sha": commit[0],
         "branch": branch and branch.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
-        "trigger": "post-merge" if event == "post-merge" else "post-commit",
-        "message": _subject(next(objects.read([commit[0]]))) or None,
+        "trigger": _trigger(event),
+        "message": message,
         "errors": [],
     }
-    if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
-        _join_run(repository, objects, fields, event)
     Recorder(repository, objects, refs.update).record(fields, None, now)
     return str(fields["id"])
 
 
-def _join_run(repository: Repository, objects: Objects, fields: dict[str, Any], event: str) -> None:
-    """Within a run's worktree the checkpoint extends the run, and holds what is not committed yet."""
+def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:
+    """Records a checkpoint that extends the run whose worktree this is, and holds what is not committed yet.
+
+    Returns:
+        Its id; None where this is no run's worktree, or its run is gone.
+    """
     from gitckpt.git.repository import Repository
-    from gitckpt.model import codec
-    from gitckpt.store import layout, snapshot, worktrees
+    from gitckpt.store import layout, worktrees
+    from gitckpt.store.store import Store
 
     owner = worktrees.owner(repository)
     if owner is None or owner.run is None:
-        return
+        return None
     if repository.cat_file.info(layout.RUNS + owner.run) is None:
         _report(repository, event, f"the run {owner.run} is gone, so this checkpoint stands alone")
-    else:
-        fields["run"] = owner.run
-    try:
-        seen_from_worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
-        fields["worktree"] = codec.worktree_fields(snapshot.capture(seen_from_worktree, objects, fields["git_sha"]))
-    except CkptError as error:
-        _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
+        return None
+    here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
+    with Store(here, adapter="plumbing") as store:
+        try:
+            return store.save(_PHASE, run=owner.run, message=message, trigger=_trigger(event)).id
+        except WorktreeError as error:
+            _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
+            return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event)).id
+
+
+def _trigger(event: str) -> str:
+    return event if event == "post-merge" else "post-commit"
 
 
 def _subject(found: tuple[str, bytes] | None) -> str:
@@ -188,7 +200,7 @@ def _subject(found: tuple[str, bytes] | None) -> str:
         text = body.decode(encoding, "replace")
     except LookupError:
         text = body.decode("utf-8", "replace")
-    return " ".join(line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].split("\n"))
+    return " ".join(line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].rstrip("\n").split("\n"))
 
 
 def _a_day_has_passed(repository: Repository) -> bool:

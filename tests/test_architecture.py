@@ -64,8 +64,8 @@ STARTING_MODULES = words("subprocess _posixsubprocess multiprocessing pty pexpec
 VAGUE_NAMES = words("util utils helper helpers common misc shared tools")
 MAX_LINES = 400
 
-LAZY_CYCLES = {frozenset(("gitckpt.git.objects", "gitckpt.git.plumbing"))}
-"""Cycles that exist only because of an import inside a function, and are known: `open_objects` chooses between the adapters of its port."""
+LAZY_CYCLES: set[frozenset[str]] = set()
+"""Cycles that exist only because of an import inside a function, and are known; there are none."""
 
 
 @dataclass(frozen=True)

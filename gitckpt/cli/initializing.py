@@ -9,7 +9,7 @@ import typer
 
 from gitckpt.cli import terminal
 from gitckpt.git.repository import discover, require_git
-from gitckpt.model.errors import BlockedError
+from gitckpt.model.errors import CkptError
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -86,7 +86,7 @@ def demo(
     from gitckpt.cli.demo import run_demo
 
     if not run_demo(directory):
-        raise BlockedError("the demo did not prove what it should", hint="read its last lines")
+        raise CkptError("the demo did not prove what it should", hint="read its last lines")
 
 
 def _settings_file(repository: Repository) -> str | None:

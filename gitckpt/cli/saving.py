@@ -35,9 +35,10 @@ def save(
     data = _state(state) if state is not None else None
     line = " ".join(message.split()) if message is not None else None
     with open_store() as store:
-        files = None if no_worktree else store.capture()
         owner = worktrees.owner(store.repository)
-        checkpoint = store.record(label, data, worktree=files, run=owner.run if owner else None, message=line)
+        record = store.record if no_worktree else store.save
+        checkpoint = record(label, data, run=owner.run if owner else None, message=line)
+        files = checkpoint.worktree
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")

@@ -70,11 +70,6 @@ class Libgit2:
         except (pygit2.GitError, OSError) as error:
             raise GitError(["write"], 1, str(error)) from None
 
-    def missing(self, oids: Sequence[str]) -> list[str]:
-        """See `Objects.missing`."""
-        odb = pygit2.Odb(self._directory)  # a handle of its own: the other one has a cache, and keeps deleted packs open
-        return [oid for oid in oids if not odb.exists(oid)]
-
     def close(self) -> None:
         """See `Objects.close`."""
         self._repo.free()

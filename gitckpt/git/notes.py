@@ -7,7 +7,7 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.objects import object_id
+from gitckpt.git.hashing import object_id
 from gitckpt.git.tree import DIRECTORY, FILE, decode_tree, encode_tree
 
 TYPE_CHECKING = False

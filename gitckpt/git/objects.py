@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 
     Item = tuple[str, bytes]
 
-    class Hash(Protocol):
-        """A digest in the making."""
-
-        def digest(self) -> bytes:
-            """Returns the digest."""
-
-        def hexdigest(self) -> str:
-            """Returns the digest in hexadecimal digits."""
-
     class Objects(Protocol):
         """What an adapter does."""
 
@@ -44,32 +35,8 @@ if TYPE_CHECKING:
                 GitError: they could not be written.
             """
 
-        def missing(self, oids: Sequence[str]) -> list[str]:
-            """Returns those oids that are in no pack and no file, looked at afresh."""
-
         def close(self) -> None:
             """Lets go of processes and files."""
-
-
-def object_id(kind: str, data: bytes, object_format: str) -> str:
-    """Returns the oid of an object: the hash of `<kind> <size>NUL<content>` in the repository's format."""
-    return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()
-
-
-def object_hash(object_format: str, data: bytes) -> Hash:
-    """Returns the hash that a repository of this format ("sha1" or "sha256") uses."""
-    # The C modules behind hashlib: importing hashlib itself loads OpenSSL, 3 ms that the hook does not have.
-    try:
-        if object_format == "sha1":
-            from _sha1 import sha1 as digest
-        else:
-            from _sha256 import sha256 as digest
-    except ImportError:
-        import hashlib
-
-        digest = getattr(hashlib, object_format)
-    made: Hash = digest(data)
-    return made
 
 
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:

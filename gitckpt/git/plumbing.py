@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from gitckpt.git.objects import object_hash
+from gitckpt.git.hashing import object_hash
 from gitckpt.git.process import GitError, Standby
 from gitckpt.git.repository import DURABLE
 
@@ -50,13 +50,6 @@ class Plumbing:
                 raise GitError(["unpack-objects"], done.code, done.complaint)
         elif derived:
             self._repository.git.run("unpack-objects", "-q", data=pack)
-
-    def missing(self, oids: Sequence[str]) -> list[str]:
-        """See `Objects.missing`."""
-        # A process of its own: the long-lived one goes on reading packs that were deleted meanwhile.
-        wanted = "".join(f"{oid}\n" for oid in oids).encode("ascii")
-        found = self._repository.git.run("cat-file", "--batch-check", data=wanted, env={"GIT_NO_LAZY_FETCH": "1"}).out.splitlines()
-        return [oid for oid, said in zip(oids, found, strict=True) if said.endswith(b" missing")]
 
     def warm_up(self) -> None:
         """Starts the process that writes now, so that it stands by when it is needed."""

@@ -164,4 +164,5 @@ def _transaction(updates: Iterable[Update]) -> bytes:
 def _update_ref_options() -> tuple[str, ...]:
     names = ("core.filesRefLockTimeout", "core.packedRefsTimeout", "reftable.lockTimeout")
     timeouts = [option for name in names for option in ("-c", f"{name}={LOCK_TIMEOUT_MS * (2 if 'packed' in name else 1)}")]
-    return (*DURABLE, *timeouts, "update-ref", "--stdin", "-z")
+    # No reflogs: one of the notes would keep every old tree of theirs alive.
+    return (*DURABLE, *timeouts, "-c", "core.logAllRefUpdates=false", "update-ref", "--stdin", "-z")

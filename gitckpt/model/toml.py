@@ -179,9 +179,14 @@ def _escaped(text: str, path: Path, *, multiline: bool = True) -> str:
             f"holds a lone surrogate (U+{ord(text[error.start]):04X}), which UTF-8 cannot encode",
             hint="decode file names and program output with errors='replace', or store them as bytes",
         ) from None
-    if multiline and len(text) >= _MULTILINE_FROM and "\n" in text:
+    if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _resembles_header(text):
         return f'"""\n{text.translate(_ESCAPES_MULTILINE)}"""'
     return f'"{text.translate(_ESCAPES)}"'
+
+
+def _resembles_header(text: str) -> bool:
+    """Tells whether a line begins as a table's header does: a reader who wants no state finds its end by the headers."""
+    return "[" in text and any(line.lstrip(" \t").startswith("[") for line in text.split("\n"))
 
 
 def _date_or_time(value: Any, path: Path) -> str | None:

@@ -59,8 +59,8 @@ def _broken(store: Store) -> list[Finding]:
     """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
     said = store.repository.git.run("for-each-ref", "--count=1", *layout.OWN).complaint
     refs = [line.partition("ignoring broken ref ")[2] for line in said.splitlines() if "ignoring broken ref " in line]
-    cure = "git update-ref -d {}"
-    return [Finding("broken-ref", ref, "git cannot read this ref", cure.format(shlex.quote(ref))) for ref in refs]
+    paths = [shlex.quote(os.path.join(store.repository.common_dir, ref)) for ref in refs]
+    return [Finding("broken-ref", ref, "git cannot read this ref", f"rm {path}") for ref, path in zip(refs, paths, strict=True)]
 
 
 def _settings(store: Store) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gitckpt.git import packing
 from gitckpt.git.repository import Repository, require_git
-from gitckpt.store import layout, settings
+from gitckpt.store import layout, settings, sweeper
 from gitckpt.store.store import Store
 
 PACK_FROM = 1000
@@ -23,6 +23,7 @@ def maintain(repository: Repository) -> None:
     version = require_git()
     with Store(repository, adapter="plumbing") as store:
         store.expire(settings.read(repository).policy)
+        sweeper.sweep(repository, store.refs)
     pack_if_many(repository, version)
 
 

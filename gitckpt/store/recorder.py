@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import time
 
+from gitckpt.git.hashing import object_id
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects import object_id
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document
 from gitckpt.model.errors import NotFoundError

@@ -110,6 +110,8 @@ def _text(path: str) -> str:
 def _file(path: str) -> dict[str, dict[str, object]]:
     try:
         document = toml.loads(_text(path))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", hint=f"correct it: {path}") from None
     for name, table in document.items():

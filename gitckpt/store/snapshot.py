@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gitckpt.git.objects import object_id
+from gitckpt.git.hashing import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.tree import DIRECTORY, FILE, Entries, encode_tree

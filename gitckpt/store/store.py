@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.git.objects import open_objects
-from gitckpt.git.refs import RefMoved, Refs
+from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover, require_git
 from gitckpt.model import codec, document, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
@@ -23,6 +23,9 @@ from gitckpt.store.remover import Remover
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
+
+
+_CAPTURES = 3
 
 
 class Store:
@@ -50,6 +53,7 @@ class Store:
         self.clock = clock
         self._new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
+        self._caught_up: set[str] = set()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
@@ -135,6 +139,8 @@ class Store:
             ids.require_run_id(run)
         if state is not None and not isinstance(state, Mapping):
             raise StateError("", f"a state is a map of names to values, not {state!r:.60}")
+        if run is not None:
+            self._catch_up(run)
         commit, branch = self.objects.head()
         instant = self.clock()
         checkpoint = Checkpoint(
@@ -159,6 +165,29 @@ class Store:
         else:
             self._start_run(fields, data, instant, start)
         return replace(checkpoint, state=data or {}, run=fields["run"], parent=fields.get("parent"), sequence=fields.get("sequence"))
+
+    def save(
+        self,
+        phase: str,
+        state: Mapping[str, Any] | None = None,
+        *,
+        run: str | None = None,
+        message: str | None = None,
+        trigger: str = MANUAL,
+    ) -> Checkpoint:
+        """Captures the files and records a checkpoint with them: `capture` and `record` in one, safe against a `gc --prune=now` in between.
+
+        Args, returns and errors: as these two.
+
+        Raises:
+            BusyError: objects of the snapshot vanished each time.
+        """
+        for _ in range(_CAPTURES):
+            checkpoint = self.record(phase, state, worktree=self.capture(), run=run, message=message, trigger=trigger)
+            if self._is_whole(checkpoint):
+                return checkpoint
+            self.remove([checkpoint.id])
+        raise BusyError("somebody prunes objects as fast as they are written", hint="wait for git gc to end, then run the command again")
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Returns a checkpoint with its state.
@@ -267,6 +296,27 @@ class Store:
         self._recorder.write_links(self.clock())
         notes = self._recorder.notes
         return expiry.expire(self.index, notes, self._remover(), policy, now=self.clock(), dry_run=dry_run)
+
+    def _catch_up(self, run: str) -> None:
+        """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
+        if run in self._caught_up:
+            return
+        ref = layout.RUNS + run
+        newest = self.index.select(Query(run=run, limit=1))
+        old = self.refs.read(ref)
+        if newest and newest[0].oid != old:
+            head = layout.run_head(next(self.objects.read([old])), ref) if old else None
+            if head is None or (head.sequence or 0) < (newest[0].sequence or 0):
+                self.refs.update([Update(ref, newest[0].oid, old or "")])
+        self._caught_up.add(run)
+
+    def _is_whole(self, checkpoint: Checkpoint) -> bool:
+        """Tells whether all objects of a snapshot are there: until its ref is written, a `gc --prune=now` can take them."""
+        tree = checkpoint.worktree.tree if checkpoint.worktree else None
+        if tree is None:
+            return True
+        known = ["--not", checkpoint.git_sha] if checkpoint.git_sha else []
+        return self.repository.git.run("rev-list", "--objects", "--quiet", tree, *known, ok=(0, 128)).code == 0
 
     def _remover(self) -> Remover:
         return Remover(self.repository, self.objects, self.refs, self._recorder.notes, self.index)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gitckpt.git.hashing import object_id
 from gitckpt.git.libgit2 import Libgit2
-from gitckpt.git.objects import object_id, open_objects
+from gitckpt.git.objects import open_objects
 from gitckpt.git.plumbing import Plumbing
 from gitckpt.git.process import GitError, git_executable
 from gitckpt.git.repository import Repository
@@ -232,7 +233,6 @@ class TestWrite:
         object_file(main_checkout, oid).parent.write_bytes(b"")
         with pytest.raises(GitError):
             objects.write([("blob", b"in the way")])
-        assert objects.missing([oid]) == [oid]
 
     def test_plumbing_flushes_each_object(self, repository: Repository, flushes: Callable[[], int]) -> None:
         Plumbing(repository).write([("blob", b"%d" % number) for number in range(5)])
@@ -279,47 +279,15 @@ def flushed_files(script: str, argument: str, tmp_path: Path) -> set[str]:
     return {directory for path in re.findall(r"sync\(\d+<([^>]*)>\)", log.read_text()) for directory in path.split("/")}
 
 
-class TestMissing:
-    def test_names_what_is_nowhere(self, main_checkout: Checkout, objects: Objects) -> None:
-        readme = main_checkout.git("rev-parse", "HEAD:README")
-        assert objects.missing([MISSING, readme, "2" * 40]) == [MISSING, "2" * 40]
-
-    def test_of_nothing_is_nothing(self, objects: Objects) -> None:
-        assert objects.missing([]) == []
-
-    def test_looks_afresh_for_a_file_that_was_deleted(self, main_checkout: Checkout, objects: Objects) -> None:
-        items = three_kinds()
-        objects.write(list(items.values()))
-        assert [None not in list(objects.read(list(items))), objects.missing(list(items))] == [True, []]
-        for oid in items:
-            object_file(main_checkout, oid).unlink()
-        assert objects.missing(list(items)) == list(items)
-
-    def test_looks_afresh_for_a_pack_that_was_deleted(self, main_checkout: Checkout, objects: Objects) -> None:
-        commit = main_checkout.commit("to be forgotten")
-        main_checkout.git("repack", "-a", "-d", "--quiet")
-        assert [read_one(objects, commit) is None, objects.missing([commit])] == [False, []]
-        main_checkout.git("reset", "--quiet", "--hard", "HEAD~1")
-        main_checkout.git("reflog", "expire", "--expire=now", "--all")
-        main_checkout.git("gc", "--quiet", "--prune=now")
-        assert objects.missing([commit]) == [commit]
-
-    def test_sees_what_another_process_wrote_meanwhile(self, main_checkout: Checkout, objects: Objects) -> None:
-        oid = object_id("blob", b"later", "sha1")
-        assert objects.missing([oid]) == [oid]
-        main_checkout.git("hash-object", "-w", "--stdin", data=b"later")
-        assert objects.missing([oid]) == []
-
+class TestAdapters:
     def test_finds_objects_of_an_alternate(
         self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str
     ) -> None:
         main_checkout.git("clone", "--quiet", "--shared", ".", str(tmp_path / "borrower"))
         objects = open_objects(opened(tmp_path / "borrower"), adapter)
         commit = main_checkout.git("rev-parse", "HEAD")
-        assert [objects.missing([commit]), read_one(objects, commit) is None] == [[], False]
+        assert read_one(objects, commit) is not None
 
-
-class TestAdapters:
     def test_auto_is_libgit2_where_it_opens_the_repository(self, repository: Repository) -> None:
         assert type(open_objects(repository)) is Libgit2
 
@@ -332,7 +300,6 @@ class TestAdapters:
         items = three_kinds(repository.object_format)
         objects.write(list(items.values()))
         assert dict(zip(items, objects.read(list(items)), strict=True)) == items
-        assert objects.missing([*items, "1" * len(next(iter(items)))]) == ["1" * len(next(iter(items)))]
 
     def test_auto_is_plumbing_with_sha256(self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]) -> None:
         checkout = make_checkout("project", "--object-format=sha256")
@@ -377,7 +344,7 @@ class TestAdapters:
         main_checkout.git("clone", "--quiet", "--filter=blob:none", "--no-checkout", url, str(tmp_path / "partial"))
         objects = open_objects(opened(tmp_path / "partial"), adapter)
         commit = main_checkout.git("rev-parse", "HEAD")
-        assert [objects.head(), objects.missing([commit, MISSING])] == [(commit, "main"), [MISSING]]
+        assert objects.head() == (commit, "main")
         assert [read_one(objects, commit) is None, read_one(objects, MISSING)] == [False, None]
 
 

@@ -1,0 +1,74 @@
+"""What a kill or a power cut leaves between two refs of one checkpoint, and how it is mended."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from gitckpt.git.repository import discover
+from gitckpt.store import layout, sweeper
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock
+
+
+def _store(checkout: Checkout) -> Store:
+    return Store(discover(str(checkout.path)), adapter="plumbing", clock=Clock())
+
+
+def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: Checkout) -> None:
+    with _store(main_checkout) as store:
+        first = store.record("one-complete", {"n": 1}, start="work")
+        run = str(first.run)
+        second = store.record("two-complete", {"n": 2}, run=run)
+    ref = layout.RUNS + run
+    main_checkout.git("update-ref", ref, main_checkout.git("rev-parse", layout.CHECKPOINTS + first.id))
+    with _store(main_checkout) as store:
+        third = store.record("three-complete", run=run)
+        assert (third.sequence, third.parent, store.read(third.id).state) == (3, second.id, {"n": 2})
+        assert [entry.sequence for entry in store.list()] == [3, 2, 1]
+
+
+def test_a_run_head_that_is_missing_is_made_anew(main_checkout: Checkout) -> None:
+    with _store(main_checkout) as store:
+        first = store.record("one-complete", start="work")
+    main_checkout.git("update-ref", "-d", f"{layout.RUNS}{first.run}")
+    with _store(main_checkout) as store:
+        assert store.record("two-complete", run=first.run).parent == first.id
+
+
+def _leave_behind(checkout: Checkout, store: Store) -> tuple[str, str]:
+    """Makes a checkpoint with all its refs, and deletes the one that makes it count; returns the two that are left."""
+    checkout.write("new", "work\n")
+    saved = store.save("half-complete")
+    checkout.git("update-ref", "-d", layout.CHECKPOINTS + saved.id)
+    return layout.TREES + saved.id, layout.COMMITS + saved.id
+
+
+def _age(checkout: Checkout, refs: tuple[str, ...]) -> None:
+    long_ago = time.time() - 2 * sweeper.GRACE
+    for ref in refs:
+        os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
+
+
+def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
+    with _store(checkout) as store:
+        whole = store.record("whole-complete")
+        left = _leave_behind(checkout, store)
+        assert sweeper.sweep(store.repository, store.refs) == []
+        _age(checkout, (*left, layout.COMMITS + whole.id))
+        assert sweeper.sweep(store.repository, store.refs) == sorted(left)
+    assert sorted(checkout.refs("refs/checkpoints", "refs/ckpt")) == [layout.CHECKPOINTS + whole.id, layout.COMMITS + whole.id]
+
+
+def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Checkout) -> None:
+    from gitckpt.git.lock import Lock
+    from gitckpt.store.recorder import LOCK_FILE
+
+    with _store(main_checkout) as store:
+        left = _leave_behind(main_checkout, store)
+        _age(main_checkout, left)
+        with Lock(os.path.join(store.repository.private_dir, LOCK_FILE), 0) as held:
+            assert held
+            assert sweeper.sweep(store.repository, store.refs) == []
+        assert sweeper.sweep(store.repository, store.refs) == sorted(left)
