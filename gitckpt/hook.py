@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gitckpt.git.process import Child, detach, environment, git_executable
+from gitckpt.git.process import detach, environment
 from gitckpt.model.errors import CkptError, WorktreeError
 
 TYPE_CHECKING = False
@@ -53,8 +53,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if event not in (*EVENTS, MAINTAIN):
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
-        repository, branch = _here(event)
-        _dispatch(repository, branch, event, argv[1:])
+        repository = _here()
+        _dispatch(repository, event, argv[1:])
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
         _report(repository, event, f"no checkpoint was recorded: {error.message}{advice}")
@@ -65,13 +65,13 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _dispatch(repository: Repository, branch: str | None, event: str, args: Sequence[str]) -> None:
+def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
     if event == MAINTAIN:
         _maintain(repository)
     elif event == "pre-auto-gc":
         _start_maintenance(repository)
     elif _is_due(repository, event, args):
-        checkpoint_id = _record(repository, branch, event)
+        checkpoint_id = _record(repository, event)
         if checkpoint_id.startswith("00") or _a_day_has_passed(repository):
             _start_maintenance(repository)
 
@@ -98,47 +98,59 @@ def _is_last_patch(git_dir: str) -> bool:
     return numbers[0] >= numbers[1]
 
 
-def _here(event: str) -> tuple[Repository, str | None]:
-    """Returns the repository that git runs the hook for (`GIT_DIR` is respected), and the branch where the event is one of a commit."""
-    needs_head = event.startswith("post-")
-    ask = [git_executable(), "rev-parse", "--show-object-format", "--path-format=absolute", "--git-dir"]
-    asked = Child([*ask, *(["--symbolic-full-name", "HEAD"] if needs_head else [])], environment(keep_local=True))
-    # These imports take as long as the answer.
-    from gitckpt.git.repository import Repository
-    from gitckpt.store import recorder  # noqa: F401
+def _here() -> Repository:
+    """Returns the repository that git runs the hook for.
 
-    done = asked.communicate()
-    if done.code != 0:
-        raise CkptError(done.complaint.strip().removeprefix("fatal: "))
-    object_format, _, rest = os.fsdecode(done.out.removesuffix(b"\n")).partition("\n")
-    git_dir, _, head = rest.rpartition("\n") if needs_head else (rest, "", "")
-    if head == "HEAD" and event == "post-rewrite":
-        head = _rebased_branch(git_dir)
-    return Repository(git_dir, None, object_format), head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
+    Git starts hooks at the top of the worktree, or in a bare repository, and sets `GIT_DIR` where that does not say it all (githooks(5)).
+    """
+    from gitckpt.git.repository import Repository, discover
+
+    git_dir = os.environ.get("GIT_DIR", ".git")
+    if os.path.isfile(git_dir):
+        with open(git_dir, "rb") as file:
+            git_dir = os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
+    if os.path.isfile(os.path.join(git_dir, "HEAD")):
+        return Repository(os.path.abspath(git_dir), None)
+    return discover()
+
+
+def _branch(repository: Repository, event: str) -> str | None:
+    """Returns the branch that HEAD points to; None when detached."""
+    path = os.path.join(repository.git_dir, "HEAD")
+    with open(path, encoding="utf-8", errors="replace") as file:
+        head = file.read().removesuffix("\n").removeprefix("ref: ")
+    if head == "refs/heads/.invalid" or os.path.islink(path):  # kept in a reftable, or as git did it long ago
+        done = repository.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+        head = done.out.decode("utf-8", "replace").removesuffix("\n")
+    if event == "post-rewrite" and not head.startswith("refs/"):
+        head = _rebased_branch(repository.git_dir)
+    return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
 
 
 def _rebased_branch(git_dir: str) -> str:
     """Returns the branch that a rebase with the apply backend is about to come back to, which git notes down only where it had stopped."""
     try:
-        with open(os.path.join(git_dir, "rebase-apply", "head-name"), encoding="utf-8", errors="surrogateescape") as file:
+        with open(os.path.join(git_dir, "rebase-apply", "head-name"), encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except FileNotFoundError:
-        return "HEAD"
+        return ""
 
 
-def _record(repository: Repository, branch: str | None, event: str) -> str:
+def _record(repository: Repository, event: str) -> str:
     from gitckpt.git.plumbing import Plumbing
     from gitckpt.git.refs import Refs
-    from gitckpt.model import ids, times
-    from gitckpt.store import layout
-    from gitckpt.store.recorder import Recorder
 
     objects, refs = Plumbing(repository), Refs(repository)
     for process in (repository.cat_file, objects, refs):
         process.warm_up()  # they start side by side, while we go on
+    from gitckpt.model import ids, times
+    from gitckpt.store import layout
+    from gitckpt.store.recorder import Recorder
+
     commit = repository.cat_file.info("HEAD")
     if commit is None:
         raise CkptError("HEAD points to no commit")
+    repository.object_format = "sha256" if len(commit[0]) == 64 else "sha1"
     message = _subject(next(objects.read([commit[0]]))) or None
     if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
         extended = _extend_run(repository, message, event)
@@ -151,7 +163,7 @@ def _record(repository: Repository, branch: str | None, event: str) -> str:
         "phase": _PHASE,
         "timestamp": times.to_text(now),
         "git_sha": commit[0],
-        "branch": branch and branch.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "branch": _branch(repository, event),
         "trigger": _trigger(event),
         "message": message,
         "errors": [],
@@ -223,12 +235,12 @@ def _start_maintenance(repository: Repository) -> None:
 
 def _maintain(repository: Repository) -> None:
     from gitckpt.git.lock import Lock
+    from gitckpt.git.repository import discover
     from gitckpt.store import maintenance
 
-    lock = Lock(os.path.join(repository.make_private_dir(), "maintenance.lock"), 0)
-    with lock as alone:
+    with Lock(os.path.join(repository.make_private_dir(), "maintenance.lock"), 0) as alone:
         if alone:
-            maintenance.maintain(repository)
+            maintenance.maintain(discover())
 
 
 def _report(repository: Repository | None, event: str, sentence: str, details: str = "") -> None:

@@ -370,3 +370,16 @@ def test_a_new_git_calls_us_from_its_configuration(main_checkout: Checkout, monk
     main_checkout.git("commit", "--quiet", "--amend", "-m", "by config, amended")
     assert _summary(main_checkout) == [("post-commit", "main", "by config"), ("post-commit", "main", "by config, amended")]
     assert not (main_checkout.path / ".git" / "hooks" / "post-commit").exists()
+
+
+def test_expiry_works_with_long_oids(make_checkout: object) -> None:
+    assert callable(make_checkout)
+    checkout: Checkout = make_checkout("long-oids", "--object-format=sha256")
+    checkout.commit("first", README="hello\n")
+    checkout.git("config", "ckpt.keepLast", "1")
+    _install(checkout)
+    _old_checkpoints(checkout, 3)
+    os.utime(Path(discover(str(checkout.path)).private_dir) / hook.STAMP, (0, 0))
+    checkout.commit("a day later")
+    _wait_until(lambda: len(checkout.refs("refs/checkpoints")) == 1)
+    checkout.git("fsck", "--strict")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SPLIT_ABOVE = 256
 """A tree with more notes than this is split by the first two digits of the commit, as git does."""
 
-_MESSAGE = b"Checkpoints of commits (derived; git ckpt verify --repair makes them anew)\n"
+_MESSAGE = b"Checkpoints of commits (derived)\n"
 
 
 class Notes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git import config
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.process import Child, Completed, GitError, environment, git_executable, run
 from gitckpt.model.errors import RepositoryError
@@ -156,6 +155,8 @@ def discover(path: str = ".") -> Repository:
 
 def main_worktree(repository: Repository) -> str | None:
     """Returns the top of the repository's main worktree; None where it has none, or git does not know where it is."""
+    from gitckpt.git import config
+
     settings = config.read(repository, r"^core\.(bare|worktree)$")
     if "core.worktree" in settings:
         return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
