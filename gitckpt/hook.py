@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
-MAINTAIN = "maintain"
+MAINTAIN, PACK = "maintain", "pack"
 STAMP = "maintained"
 """A file in the private directory: its time is when expiry last started."""
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     event = argv[0] if argv else ""
     repository = None
     try:
-        if event not in (*EVENTS, MAINTAIN):
+        if event not in (*EVENTS, MAINTAIN, PACK):
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
         repository = _here()
         _dispatch(repository, event, argv[1:])
@@ -66,14 +66,16 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
-    if event == MAINTAIN:
-        _maintain(repository)
+    if event in (MAINTAIN, PACK):
+        _work_alone(repository, event)
     elif event == "pre-auto-gc":
         _start_maintenance(repository)
     elif _is_due(repository, event, args):
         checkpoint_id = _record(repository, event)
-        if checkpoint_id.startswith("00") or _a_day_has_passed(repository):
+        if _a_day_has_passed(repository):
             _start_maintenance(repository)
+        elif checkpoint_id.startswith("00"):  # one in 256: looking each time would take time, too
+            _detach(repository, PACK)
 
 
 def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
@@ -225,34 +227,39 @@ def _a_day_has_passed(repository: Repository) -> bool:
 
 
 def _start_maintenance(repository: Repository) -> None:
-    """Starts expiry and packing in a process of its own, which nobody waits for."""
+    """Starts expiry, and what else is due once a day."""
     with open(os.path.join(repository.make_private_dir(), STAMP), "wb"):
         pass
+    _detach(repository, MAINTAIN)
+
+
+def _detach(repository: Repository, task: str) -> None:
+    """Starts a task in a process of its own, which nobody waits for."""
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = environment({"GIT_DIR": repository.git_dir})
-    detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, MAINTAIN], env)
+    detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
-def _maintain(repository: Repository) -> None:
+def _work_alone(repository: Repository, task: str) -> None:
+    """Does a task of the background, unless another process is at one."""
     from gitckpt.git.lock import Lock
     from gitckpt.git.repository import discover
     from gitckpt.store import maintenance
 
     with Lock(os.path.join(repository.make_private_dir(), "maintenance.lock"), 0) as alone:
         if alone:
-            maintenance.maintain(discover())
+            (maintenance.maintain if task == MAINTAIN else maintenance.pack)(discover())
 
 
 def _report(repository: Repository | None, event: str, sentence: str, details: str = "") -> None:
     """Says on standard error what went wrong, in one line, and writes it into the log with all details."""
-    if event != MAINTAIN:
+    if event not in (MAINTAIN, PACK):
         line = f"gitckpt: {event}: {sentence}"
         sys.stderr.write("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + "\n")
     if repository is not None:
-        from gitckpt.model import times
+        from gitckpt.store import log
 
         try:
-            with open(os.path.join(repository.make_private_dir(), "log"), "a", encoding="utf-8", errors="replace") as file:
-                file.write(f"{times.to_text(times.now())} {event}: {sentence}\n{details}")
-        except (OSError, CkptError) as error:
+            log.append(repository, f"{event}: {sentence}\n{details}")
+        except CkptError as error:
             sys.stderr.write(f"gitckpt: {event}: nor could the log be written: {error}\n")

@@ -26,7 +26,6 @@ def expire(
 
     Each is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
     """
-    from gitckpt.git.repository import require_git
     from gitckpt.store import maintenance, settings
 
     with open_store() as store:
@@ -40,7 +39,7 @@ def expire(
         if keep_last is not None:
             policy = dataclasses.replace(policy, keep_last=keep_last)
         decided = store.expire(policy, dry_run=dry_run)
-        maintenance.pack_if_many(store.repository, require_git())
+        maintenance.pack(store.repository)
     gone = [(entry, decision) for entry, decision in decided if decision.expires]
     rows = []
     for entry, decision in decided if dry_run else gone:

@@ -11,20 +11,7 @@ from typer.core import TyperCommand
 from gitckpt.model.errors import UsageError
 
 _GLOBAL = ("-q", "--quiet", "-C", "--version")
-_SYNONYMS = dict(
-    [
-        *(
-            ("ls", "list"),
-            ("log", "list"),
-            ("status", "list"),
-            ("rm", "remove"),
-            ("delete", "remove"),
-            ("gc", "expire"),
-            ("prune", "expire"),
-        ),
-        *(("restore", "resume"), ("checkout", "resume"), ("create", "save"), ("install", "init"), ("uninstall", "uninit")),
-    ]
-)
+_ALSO_CALLED = {"list": "ls log status", "remove": "rm delete", "expire": "gc prune", "resume": "restore checkout", "save": "create"}
 
 
 class Command(TyperCommand):
@@ -81,9 +68,10 @@ def wrong_usage(error: Any, words: Sequence[str], commands: list[str]) -> UsageE
     help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
-    unknown = message.partition("No such command '")[2].partition("'")[0]
-    if unknown:
-        return UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", _SYNONYMS.get(unknown, unknown), commands) or help_)
+    if message.startswith("No such command"):
+        unknown = words[command_of(words)]
+        meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
+        return UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", meant, commands) or help_)
     if message.startswith("No such option"):
         if command and option in _GLOBAL:
             return UsageError(f"{option} goes before the command", hint=f"git ckpt {option} {'DIR ' * (option == '-C')}{command}")

@@ -72,7 +72,7 @@ def list_(
         elif len(found) > len(entries) and number is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if problems:
-        more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         terminal.warn(f"not a valid checkpoint: {terminal.harmless(problems[0].sentence)}{more}; see: git ckpt doctor")
 
 

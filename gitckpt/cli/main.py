@@ -114,6 +114,7 @@ def run(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except CkptError as error:
+        error.hint = error.hint or _cure(error.message)
         return terminal.fail(error)
     except shown_error as error:
         return _wrong_usage(error, words, list(command.commands))
@@ -128,10 +129,19 @@ def run(argv: list[str] | None = None) -> int:
         if error.errno not in _NOT_OURS:
             return _bug(error, argv)
         _discard_output()
-        what = f"{error.filename}: " if error.filename else ""
-        return terminal.fail(CkptError(f"{what}{error.strerror}"))
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        return terminal.fail(CkptError(message, hint=_cure(message)))
     except Exception as error:  # noqa: BLE001 - the end of the line: what nobody foresaw
         return _bug(error, argv)
+
+
+def _cure(message: str) -> str | None:
+    """Returns what helps against what the system refused, in our words or git's."""
+    if os.strerror(errno.ENOSPC) in message:
+        return "make room on the disk, and run the command again"
+    if "ermission denied" in message or "insufficient permission" in message or os.strerror(errno.EROFS) in message:
+        return "make it writable for you, and run the command again"
+    return None
 
 
 def _prepare_streams() -> None:
@@ -169,16 +179,14 @@ def _bug(error: Exception, argv: list[str]) -> int:
     import traceback
 
     from gitckpt.git.repository import discover
-    from gitckpt.model import times
+    from gitckpt.store import log
 
     text = "".join(traceback.format_exception(error))
     hint = None
     try:
-        path = os.path.join(discover().make_private_dir(), "log")
-        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{times.to_text(times.now())} gitckpt {__version__}: git ckpt {' '.join(argv)}\n{text}")
+        path = log.append(discover(), f"gitckpt {__version__}: git ckpt {' '.join(argv)}\n{text}")
         hint = f"report it with what {path} ends with"
-    except (CkptError, OSError):
+    except CkptError:
         sys.stderr.write(terminal.harmless_lines(text))
     line = " ".join(str(error).split())
     terminal.fail(CkptError(f"this is a bug in gitckpt: {type(error).__name__}: {line}", hint=hint))

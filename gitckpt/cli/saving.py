@@ -29,7 +29,7 @@ def save(
 ) -> None:
     """Record a checkpoint now: files, state and commit. Prints its id."""
     from gitckpt.model import phase as phases
-    from gitckpt.store import maintenance, worktrees
+    from gitckpt.store import worktrees
 
     label = phases.label(phase)
     data = _state(state) if state is not None else None
@@ -47,7 +47,6 @@ def save(
         what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
-        maintenance.pack_if_due(store.repository, checkpoint.id)
 
 
 def _state(source: str) -> dict[str, Any]:

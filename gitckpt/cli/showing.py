@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
+_LABEL = 12
 _KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
@@ -46,9 +47,9 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
     from gitckpt.model import toml
 
     for name, value in _facts(checkpoint):
-        terminal.out(f"{terminal.heading(f'{name}:'):<{12 + len(terminal.heading(''))}} {terminal.harmless(value)}")
+        _print_line(name, value)
     for error in checkpoint.errors:
-        terminal.out(f"{terminal.heading('error:')}  {terminal.harmless(error)}")
+        _print_line("error", error)
     _print_files(store, checkpoint)
     if checkpoint.state:
         terminal.out()
@@ -59,6 +60,10 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
             terminal.out(f"    {terminal.harmless(line)}".rstrip())
         for pointer, kind in types.items():
             terminal.out(f"    # {terminal.harmless(pointer)} is {_KINDS[kind]}")
+
+
+def _print_line(name: str, value: str) -> None:
+    terminal.out(f"{terminal.heading(f'{name}:')}{' ' * (_LABEL - len(name))}{terminal.harmless(value)}")
 
 
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -97,13 +102,13 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 
     files = checkpoint.worktree
     if files is None:
-        terminal.out(f"{terminal.heading('files:')}       not captured: the commit stands for them")
+        _print_line("files", "not captured: the commit stands for them")
         return
     if not files.dirty:
-        terminal.out(f"{terminal.heading('files:')}       as committed")
+        _print_line("files", "as committed")
     else:
         under_way = f", {files.operation} in progress" if files.operation else ""
-        terminal.out(f"{terminal.heading('files:')}       differ from the commit{under_way}")
+        _print_line("files", f"differ from the commit{under_way}")
         try:
             base = comparing.commit_tree(store.repository, checkpoint.git_sha)
             here = comparing.files_of(store, checkpoint)

@@ -6,12 +6,13 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 from gitckpt.model.errors import AmbiguousError, CkptError
 
 _BOLD, _DIM, _RED, _YELLOW, _RESET = "\033[1m", "\033[2m", "\033[31m", "\033[33m", "\033[0m"
 _GAP = "  "
-_NARROWEST = 10
+_NARROWEST = 8
 
 
 class Settings:
@@ -77,17 +78,17 @@ def remark(line: str) -> None:
 
 def warn(line: str) -> None:
     """Warns on standard error, whatever `--quiet` says."""
-    sys.stderr.write(f"{_styled('warning:', _YELLOW, sys.stderr.isatty())} {line}\n")
+    sys.stderr.write(f"{_styled('warning:', _YELLOW, has_colour(sys.stderr))} {line}\n")
 
 
 def fail(error: CkptError) -> int:
     """Prints an error with its candidates and hint; returns its exit code."""
-    sys.stderr.write(f"{_styled('error:', _RED, sys.stderr.isatty())} {harmless(error.message)}\n")
+    sys.stderr.write(f"{_styled('error:', _RED, has_colour(sys.stderr))} {harmless(error.message)}\n")
     if isinstance(error, AmbiguousError):
         for candidate in error.candidates:
             sys.stderr.write(f"  {harmless(candidate)}\n")
     if error.hint:
-        sys.stderr.write(f"{_styled('hint:', _BOLD, sys.stderr.isatty())} {harmless(error.hint)}\n")
+        sys.stderr.write(f"{_styled('hint:', _BOLD, has_colour(sys.stderr))} {harmless(error.hint)}\n")
     return error.exit_code
 
 
@@ -96,9 +97,9 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def has_colour() -> bool:
-    """Tells whether results may be coloured (https://no-color.org)."""
-    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def has_colour(stream: TextIO | None = None) -> bool:
+    """Tells whether a stream, by default that of the results, may be coloured (https://no-color.org)."""
+    return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def heading(text: str) -> str:
@@ -127,7 +128,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         widths[widths.index(max(widths))] -= 1
         excess -= 1
     for number, row in enumerate(whole):
-        line = _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        line = _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True))
+        line = _fit(line, sum(widths) + len(_GAP) * (len(used) - 1) - max(excess, 0)).rstrip()
         out(heading(line) if number == 0 else line)
 
 
@@ -149,4 +151,4 @@ def _width(text: str) -> int:
 
 
 def _styled(text: str, style: str, wanted: bool) -> str:
-    return f"{style}{text}{_RESET}" if wanted and not os.environ.get("NO_COLOR") else text
+    return f"{style}{text}{_RESET}" if wanted else text

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
+PACK_FROM = 1000
+"""So many loose checkpoint refs are packed together."""
+
 _INCLUDE_SINCE = (2, 42)
 
 # The loose refs are deleted once they are packed, so the packed ones must be on the disk by then.
@@ -30,6 +33,11 @@ def count_loose(repository: Repository) -> int:
             return sum(not entry.name.endswith(".lock") and entry.is_file(follow_symlinks=False) for entry in entries)
     except (FileNotFoundError, NotADirectoryError):
         return 0
+
+
+def pack_if_many(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
+    """Packs as `pack` does, where `PACK_FROM` checkpoints or more have loose refs."""
+    return count_loose(repository) >= PACK_FROM and pack(repository, namespaces, version)
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:

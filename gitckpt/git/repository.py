@@ -19,6 +19,9 @@ DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fs
 """Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
 
 
+_versions: dict[str, tuple[int, ...]] = {}
+
+
 class Git:
     """Calls git in one repository, whatever the caller's environment says.
 
@@ -181,10 +184,15 @@ def common_dir(git_dir: str) -> str:
 def require_git() -> tuple[int, ...]:
     """Returns the version of git.
 
+    It is asked once for each executable.
+
     Raises:
         RepositoryError: it is older than `MINIMUM`.
     """
-    said = run([git_executable(), "version"]).out.decode("utf-8", "replace").strip()
+    executable = git_executable()
+    if executable in _versions:
+        return _versions[executable]
+    said = run([executable, "version"]).out.decode("utf-8", "replace").strip()
     numbers = []
     for part in said.removeprefix("git version ").split("."):
         if not part.isdigit():
@@ -194,6 +202,7 @@ def require_git() -> tuple[int, ...]:
     if version < MINIMUM:
         wanted = ".".join(map(str, MINIMUM))
         raise RepositoryError(f"{said} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
+    _versions[executable] = version
     return version
 
 

@@ -1,4 +1,7 @@
-"""What is due now and then: expiry by the policy, and packing of the store's own refs."""
+"""What is due now and then: expiry by the policy, leftovers, and packing of the store's own refs.
+
+Uses no package but Python's own, as the hook starts it without any.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,9 @@ from gitckpt.git.repository import Repository, require_git
 from gitckpt.store import layout, settings, sweeper
 from gitckpt.store.store import Store
 
-PACK_FROM = 1000
-"""So many loose checkpoint refs are packed together."""
-
 
 def maintain(repository: Repository) -> None:
-    """Expires checkpoints and packs refs. Uses no package but Python's own, as the hook starts it without any.
+    """Expires checkpoints, sweeps leftovers, and packs refs where many are loose.
 
     Args:
         repository: seen from any of its worktrees.
@@ -20,28 +20,20 @@ def maintain(repository: Repository) -> None:
     Raises:
         CkptError: what went wrong; each checkpoint is whole or gone.
     """
-    version = require_git()
+    require_git()
     with Store(repository, adapter="plumbing") as store:
         store.expire(settings.read(repository).policy)
         sweeper.sweep(repository, store.refs)
-    pack_if_many(repository, version)
+    pack(repository)
 
 
-def pack_if_many(repository: Repository, version: tuple[int, ...]) -> bool:
-    """Packs the store's refs where many are loose; the user's own refs stay as they are.
+def pack(repository: Repository) -> None:
+    """Packs the store's refs where many are loose; the user's own stay as they are.
 
     Args:
-        repository: where.
-        version: of git.
+        repository: seen from any of its worktrees.
 
-    Returns:
-        Whether they were packed.
+    Raises:
+        GitError: git refused for another reason than a lock.
     """
-    if packing.count_loose(repository) < PACK_FROM:
-        return False
-    return packing.pack(repository, layout.OWN, version)
-
-
-def pack_if_due(repository: Repository, checkpoint_id: str) -> bool:
-    """Packs as `pack_if_many` does, but looks only after one checkpoint in 256, chosen by its id: counting takes time, too."""
-    return checkpoint_id.startswith("00") and pack_if_many(repository, require_git())
+    packing.pack_if_many(repository, layout.OWN, require_git())

@@ -12,9 +12,10 @@ import time
 from gitckpt.git.hashing import object_id
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
+from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document
-from gitckpt.model.errors import NotFoundError
+from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.store import layout
 
 TYPE_CHECKING = False
@@ -34,6 +35,10 @@ _LINK_TRIES = 20
 
 LINK_INTERVAL = 1.0
 """Links go out with their checkpoint; in a burst only this often, in seconds. Those put off follow with a later one."""
+
+
+class FilesPruned(BusyError):
+    """The files were captured, and their objects taken by a `git gc --prune=now` before a ref held them; nothing was recorded."""
 
 
 class Recorder:
@@ -70,6 +75,7 @@ class Recorder:
             NotFoundError: `run` does not exist.
             RefMoved: `run` exists already, though it should start here; or other writers were faster for `PATIENCE` seconds.
             LockHeld: a lock file stayed in the way.
+            FilesPruned: the snapshot is gone.
             GitError: the objects or refs could not be written.
         """
         deadline = time.monotonic() + PATIENCE
@@ -148,12 +154,28 @@ class Recorder:
             if with_links:
                 derived = self._link(links, updates, instant)
         self._objects.write([("blob", data)], derived)
-        self._update(updates)
+        try:
+            self._update(updates)
+        except GitError:
+            gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
+            if not gone:
+                raise
+            self._require_tree(fields, gone)
+            self._objects.write([("blob", data)], derived)  # a `gc --prune=now` took them before their refs were there
+            self._update(updates)
         if fields["git_sha"]:
             self._pending_links = {} if with_links else links
         if self._repository.cat_file.info(blob) is None:  # a `gc --prune=now` ran between the object and its ref
             self._objects.write([("blob", data)], derived)
         return blob
+
+    @staticmethod
+    def _require_tree(fields: dict[str, Any], gone: list[str]) -> None:
+        if (fields.get("worktree") or {}).get("tree") in gone:
+            raise FilesPruned(
+                "the captured files vanished before they could be recorded: somebody ran git gc --prune=now",
+                hint="wait for it to end, then run the command again",
+            ) from None
 
     def _link(self, links: dict[str, list[str]], updates: list[Update], instant: int) -> list[tuple[str, bytes]]:
         """Appends the update of the notes ref, and returns the objects it needs."""

@@ -95,13 +95,22 @@ def _private_index(repository: Repository) -> Iterator[str]:
     """Yields the path of a copy of the user's index, with its time stamp: git compares files with it to find racy entries."""
     path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(os.path.join(repository.git_dir, "index"), path)
+        _copy(os.path.join(repository.git_dir, "index"), path)
         yield path
     finally:
         for leftover in (path, f"{path}.lock", f"{path}.stage", f"{path}.stage.lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
+
+
+def _copy(index: str, path: str) -> None:
+    """Copies an index with its time stamp, if there is one."""
+    try:
+        shutil.copy2(index, path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise WorktreeError(f"cannot copy the index to {path}: {error.strerror}") from None
 
 
 def _git(repository: Repository, index: str, *args: str, data: bytes = b"", ok: tuple[int, ...] = (0,)) -> bytes:
@@ -143,7 +152,7 @@ def _differs(repository: Repository, index: str, base: str) -> bool:
 def _index_parts(repository: Repository, index: str, said: _Index) -> Mapping[int, str]:
     """Returns a tree for each stage of the index that has entries."""
     staging = f"{index}.stage"
-    shutil.copy2(index, staging) if os.path.exists(index) else None
+    _copy(index, staging)
     unmerged = sorted({path for entries in said.stages.values() for _, _, path in entries})
     zero = "0" * len(object_id("blob", b"", repository.object_format))
     _index_info(repository, staging, [b"0 %s 0\t%s" % (zero.encode(), path) for path in unmerged])

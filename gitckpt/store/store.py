@@ -9,16 +9,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from gitckpt.git import packing
 from gitckpt.git.objects import open_objects
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover, require_git
 from gitckpt.model import codec, document, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
-from gitckpt.model.errors import BusyError, InvalidCheckpoint, NotFoundError, StateError, UsageError
+from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, StateError, UsageError
 from gitckpt.model.policy import Decision, Policy
-from gitckpt.store import expiry, finder, layout, snapshot
+from gitckpt.store import expiry, finder, layout, log, snapshot
 from gitckpt.store.index import Entry, Index, Problem, Query
-from gitckpt.store.recorder import Recorder
+from gitckpt.store.recorder import FilesPruned, Recorder
 from gitckpt.store.remover import Remover
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _CAPTURES = 3
+_ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
 
 
 class Store:
@@ -164,6 +166,10 @@ class Store:
             self._recorder.record(fields, data, instant)
         else:
             self._start_run(fields, data, instant, start)
+        if data == {}:
+            log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
+        if checkpoint.id.startswith(_ONE_IN_256):
+            self._pack()
         return replace(checkpoint, state=data or {}, run=fields["run"], parent=fields.get("parent"), sequence=fields.get("sequence"))
 
     def save(
@@ -183,7 +189,10 @@ class Store:
             BusyError: objects of the snapshot vanished each time.
         """
         for _ in range(_CAPTURES):
-            checkpoint = self.record(phase, state, worktree=self.capture(), run=run, message=message, trigger=trigger)
+            try:
+                checkpoint = self.record(phase, state, worktree=self.capture(), run=run, message=message, trigger=trigger)
+            except FilesPruned:
+                continue
             if self._is_whole(checkpoint):
                 return checkpoint
             self.remove([checkpoint.id])
@@ -297,6 +306,13 @@ class Store:
         notes = self._recorder.notes
         return expiry.expire(self.index, notes, self._remover(), policy, now=self.clock(), dry_run=dry_run)
 
+    def _pack(self) -> None:
+        """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""
+        try:
+            packing.pack_if_many(self.repository, layout.OWN, require_git())
+        except CkptError as error:
+            log.append(self.repository, f"refs were not packed: {error.message}")
+
     def _catch_up(self, run: str) -> None:
         """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
         if run in self._caught_up:
@@ -307,7 +323,8 @@ class Store:
         if newest and newest[0].oid != old:
             head = layout.run_head(next(self.objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (newest[0].sequence or 0):
-                self.refs.update([Update(ref, newest[0].oid, old or "")])
+                with contextlib.suppress(RefMoved):  # by another process, which has seen the same
+                    self.refs.update([Update(ref, newest[0].oid, old or "")])
         self._caught_up.add(run)
 
     def _is_whole(self, checkpoint: Checkpoint) -> bool:

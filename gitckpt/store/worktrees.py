@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import GitError
-from gitckpt.git.repository import Repository, discover, main_worktree
+from gitckpt.git.repository import Repository, main_worktree
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import RepositoryError, WorktreeError
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store import layout, restorer, snapshot
 
 if TYPE_CHECKING:
@@ -65,18 +65,18 @@ def open_worktree(repository: Repository, objects: Objects, checkpoint: Checkpoi
             captured. Nothing that was there before is changed.
     """
     wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
+    root, name = os.path.split(path)
+    _sweep(repository, root)
     if os.path.lexists(path):
         return _existing(repository, path, wanted)
     _require_objects(repository, checkpoint)
-    root, name = os.path.split(path)
     _make_root(root)
-    _sweep(repository, root)
     stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
     with Lock(f"{stage}.lock", 0):
         try:
             staged = os.path.join(stage, name)
             _add(repository, staged, checkpoint)
-            _fill(staged, objects, checkpoint, wanted)
+            _fill(repository, staged, objects, checkpoint, wanted)
             moved = _move(repository, staged, path)
         finally:
             _discard(repository, stage)
@@ -117,7 +117,7 @@ def default_root(repository: Repository, configured: str | None) -> str:
 def _existing(repository: Repository, path: str, wanted: Owner) -> Opened:
     """Returns the worktree at a path as it stands, if it is the one that is wanted."""
     found = _owner_at(repository, path)
-    if found is not None and (found.run == wanted.run if wanted.run else found.checkpoint == wanted.checkpoint):
+    if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
         repository.git.run("worktree", "repair", path)  # a kill may have kept the one that made it from doing so
         return Opened(path, made=False)
     if found is None and _registered_by_us(repository, path):
@@ -131,8 +131,10 @@ def _existing(repository: Repository, path: str, wanted: Owner) -> Opened:
     )
 
 
-def _fill(staged: str, objects: Objects, checkpoint: Checkpoint, wanted: Owner) -> None:
-    made = discover(staged)
+def _fill(repository: Repository, staged: str, objects: Objects, checkpoint: Checkpoint, wanted: Owner) -> None:
+    made = _seen_from(repository, staged)
+    if made is None:
+        raise WorktreeError(f"git made no worktree at {staged}", hint="look at the repository: git ckpt doctor")
     try:
         _bring_back(made, objects, checkpoint)
         _write_owner(made, wanted)
@@ -156,7 +158,8 @@ def _move(repository: Repository, staged: str, path: str) -> bool:
 
 def _sweep(repository: Repository, root: str) -> None:
     """Removes what killed processes left half made; whoever still works on one holds its lock."""
-    for name in {name.removesuffix(".lock") for name in os.listdir(root) if name.startswith(_STAGE)}:
+    there = os.listdir(root) if os.path.isdir(root) else []
+    for name in {name.removesuffix(".lock") for name in there if name.startswith(_STAGE)}:
         stage = os.path.join(root, name)
         with Lock(f"{stage}.lock", 0) as is_left:
             if is_left:
@@ -168,23 +171,44 @@ def _discard(repository: Repository, stage: str) -> None:
     real = os.path.realpath(stage) + os.sep
     administration = os.path.join(repository.common_dir, "worktrees")
     for name in os.listdir(administration) if os.path.isdir(administration) else ():
-        with contextlib.suppress(OSError), open(os.path.join(administration, name, "gitdir"), "rb") as file:
-            if os.path.realpath(os.fsdecode(file.read().removesuffix(b"\n"))).startswith(real):
-                shutil.rmtree(os.path.join(administration, name))
+        git_dir = os.path.join(administration, name)
+        place = os.path.dirname(_content(os.path.join(git_dir, "gitdir")))
+        if not os.path.realpath(place).startswith(real):
+            continue
+        final = os.path.join(os.path.dirname(stage), os.path.basename(place))
+        there = _seen_from(repository, final)
+        if there is not None and os.path.realpath(there.git_dir) == os.path.realpath(git_dir):
+            # A kill came between its move and what follows it.
+            repository.git.run("worktree", "repair", final)
+        else:
+            shutil.rmtree(git_dir, ignore_errors=True)
     shutil.rmtree(stage, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{stage}.lock")
 
 
+def _content(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read().removesuffix(b"\n"))
+    except OSError:
+        return ""
+
+
 def _owner_at(repository: Repository, path: str) -> Owner | None:
     """Returns whose the directory is, if it is a worktree of this repository that gitckpt made."""
-    if not os.path.isdir(path) or not os.path.lexists(os.path.join(path, ".git")):
+    there = _seen_from(repository, path)
+    return owner(there) if there is not None else None
+
+
+def _seen_from(repository: Repository, path: str) -> Repository | None:
+    """Returns the repository as seen from one of its linked worktrees, whatever `GIT_DIR` says; None where there is none at the path."""
+    named = _content(os.path.join(path, ".git")).removeprefix("gitdir: ")
+    git_dir = os.path.normpath(os.path.join(path, named))
+    place = os.path.join(repository.common_dir, "worktrees")
+    if not named or os.path.realpath(os.path.dirname(git_dir)) != os.path.realpath(place) or not os.path.isdir(git_dir):
         return None
-    try:
-        there = discover(path)
-    except RepositoryError:
-        return None
-    return owner(there) if there.common_dir == repository.common_dir and there.git_dir != repository.common_dir else None
+    return Repository(git_dir, path, repository.object_format)
 
 
 def _write_owner(repository: Repository, owner: Owner) -> None:

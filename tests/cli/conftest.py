@@ -1,0 +1,147 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pytest
+
+from gitckpt.cli.main import run
+from tests.conftest import Checkout
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Ckpt(Protocol):
+    """Runs `git ckpt` in this process."""
+
+    def __call__(self, *args: str, at: Checkout | Path | None = None, stdin: str | bytes | None = None) -> Outcome: ...
+
+
+class Spawn(Protocol):
+    """Runs `git ckpt` in a process of its own."""
+
+    def __call__(
+        self,
+        *args: str,
+        at: Checkout | Path,
+        stdin: str | bytes = b"",
+        env: dict[str, str] | None = None,
+        argv: list[str] | None = None,
+        preexec: Callable[[], None] | None = None,
+    ) -> Outcome: ...
+
+
+def top(at: Checkout | Path) -> Path:
+    return at.path if isinstance(at, Checkout) else at
+
+
+def normal(text: str, *places: Checkout | Path) -> str:
+    """Returns text with the paths of places as TOP (then TOP2 …), and with ID, TIME, OID and SHORT for what differs from run to run."""
+    for number, place in enumerate(places):
+        text = text.replace(str(top(place)), f"TOP{number + 1 if number else ''}")
+    text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b", "ID", text)
+    text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "TIME", text)
+    text = re.sub(r"\b([0-9a-f]{64}|[0-9a-f]{40})\b", "OID", text)
+    text = re.sub(r"\b\d{8}-\d{6}-", "STAMP-", text)
+    return re.sub(r"(?<![\w/.-])[0-9a-f]{8}(?:[0-9a-f]{2})?\b", "SHORT", text)
+
+
+@pytest.fixture
+def ckpt(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ckpt:
+    def call(*args: str, at: Checkout | Path | None = None, stdin: str | bytes | None = None) -> Outcome:
+        if at is not None:
+            monkeypatch.chdir(top(at))
+        if stdin is not None:
+            data = stdin.encode() if isinstance(stdin, str) else stdin
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        capfd.readouterr()
+        code = run(list(args))
+        return Outcome(code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def spawn() -> Spawn:
+    def call(
+        *args: str,
+        at: Checkout | Path,
+        stdin: str | bytes = b"",
+        env: dict[str, str] | None = None,
+        argv: list[str] | None = None,
+        preexec: Callable[[], None] | None = None,
+    ) -> Outcome:
+        done = subprocess.run(
+            [*(argv or [sys.executable, "-m", "gitckpt"]), *args],
+            cwd=top(at),
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(PROJECT)} | (env or {}),
+            preexec_fn=preexec,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "surrogateescape"))
+
+    return call
+
+
+@pytest.fixture
+def save(ckpt: Ckpt) -> Callable[..., str]:
+    """Saves a checkpoint and returns its id."""
+
+    def call(at: Checkout | Path, *args: str, stdin: str | None = None) -> str:
+        done = ckpt("save", *args, at=at, stdin=stdin)
+        assert done.code == 0, done.err
+        return done.out.strip()
+
+    return call
+
+
+@pytest.fixture
+def git_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Puts a `git-ckpt` on PATH, so that `git ckpt` works; returns its path."""
+    directory = tmp_path / "bin dir"
+    directory.mkdir()
+    script = directory / "git-ckpt"
+    script.write_text(f"#!/bin/sh\nPYTHONPATH='{PROJECT}' exec '{sys.executable}' -m gitckpt \"$@\"\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
+    return script
+
+
+def store_text(checkout: Checkout, ref: str, text: str | bytes) -> str:
+    """Points a ref to a blob that holds a text; returns its oid."""
+    oid = checkout.git("hash-object", "-w", "--stdin", data=text)
+    checkout.git("update-ref", ref, oid)
+    return oid
+
+
+def document(**fields: Any) -> str:
+    """Returns a valid document, with some keys replaced or added (None leaves one out); values are TOML already."""
+    whole = {
+        "version": "1",
+        "id": '"11111111-1111-4111-8111-111111111111"',
+        "phase": '"research-complete"',
+        "timestamp": '"2026-11-21T20:15:00.123456Z"',
+        "git_sha": '""',
+        "trigger": '"manual"',
+        "errors": "[]",
+        **fields,
+    }
+    return "".join(f"{key} = {value}\n" for key, value in whole.items() if value is not None) + "\n[state]\n"

@@ -1,0 +1,482 @@
+"""What cannot work: each says why, what to do, ends with its exit code, and changes nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git import refs
+from gitckpt.git.process import git_executable
+from tests.cli.conftest import Ckpt, Outcome, Spawn, document, normal, store_text
+from tests.conftest import Checkout
+
+Save = Callable[..., str]
+NAME = "11111111-1111-4111-8111-111111111111"
+REF = f"refs/checkpoints/{NAME}"
+LIST = "see which there are: git ckpt list"
+NEEDS_REPOSITORY = (
+    *(["init"], ["uninit"], ["save"], ["list"], ["show"], ["diff", "latest"], ["resume"], ["remove", "abcd"], ["expire"], ["doctor"]),
+    ["list", "--json"],
+)
+
+
+@pytest.mark.parametrize("args", NEEDS_REPOSITORY)
+def test_outside_a_repository_is_10(ckpt: Ckpt, tmp_path: Path, args: list[str]) -> None:
+    expected = f"error: not in a git repository: {tmp_path}\nhint: go to one, or make one: git init\n"
+    assert ckpt(*args, at=tmp_path) == Outcome(10, "", expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("args", NEEDS_REPOSITORY)
+def test_a_repository_of_somebody_else_is_10_with_gits_own_cure(
+    ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, args: list[str]
+) -> None:
+    before = main_checkout.fingerprint()
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    done = ckpt(*args, at=main_checkout)
+    monkeypatch.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
+    where = main_checkout.path
+    assert done == Outcome(
+        10,
+        "",
+        f"error: git refuses the repository at {where}: detected dubious ownership in repository at '{where}'\n"
+        f"hint: git config --global --add safe.directory {where}\n",
+    )
+    assert main_checkout.fingerprint() == before
+
+
+@pytest.mark.parametrize("args", NEEDS_REPOSITORY)
+def test_too_old_a_git_is_10(ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]) -> None:
+    before = main_checkout.fingerprint()
+    fake = tmp_path / "old git"
+    real = shutil.which(git_executable())
+    fake.write_text(f'#!/bin/sh\nfor each; do [ "$each" = version ] && {{ echo git version 2.20.1; exit; }}; done\nexec "{real}" "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("GITCKPT_GIT", str(fake))
+    done = ckpt(*args, at=main_checkout)
+    monkeypatch.delenv("GITCKPT_GIT")
+    if args == ["uninit"]:
+        assert done == Outcome(0, "not initialised; nothing changed\n", "")
+    else:
+        expected = "error: git version 2.20.1 is too old\nhint: install git 2.39 or newer, or name one in GITCKPT_GIT\n"
+        assert done == Outcome(10, "", expected)
+    assert main_checkout.fingerprint() == before
+
+
+def test_a_git_that_is_not_there_is_1(ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITCKPT_GIT", "/nowhere/git")
+    expected = "error: cannot start /nowhere/git: No such file or directory\nhint: install /nowhere/git, or put it on PATH\n"
+    assert ckpt("list", at=main_checkout) == Outcome(1, "", expected)
+
+
+@pytest.mark.parametrize("command", [["show"], ["diff"], ["resume"], ["remove"]])
+@pytest.mark.parametrize(
+    ("text", "code", "error", "hint"),
+    [
+        ("", 2, "the id is empty", LIST),
+        (" ", 2, "the id is empty", LIST),
+        ("nothing", 12, "no checkpoint, run or commit goes by 'nothing'", LIST),
+        ("ab", 12, "no checkpoint, run or commit goes by 'ab'", f"give at least 4 characters of an id, or {LIST}"),
+        ("latets", 12, "no checkpoint, run or commit goes by 'latets'", "did you mean latest?"),
+        ("a\x1b[31mb", 12, r"no checkpoint, run or commit goes by 'a\x1b[31mb'", LIST),
+        ("HEAD", 12, "no checkpoint is linked to commit SHORT (HEAD)", LIST),
+        ("HEAD~7", 12, "no checkpoint, run or commit goes by 'HEAD~7'", LIST),
+        ("--end-of-options", 2, None, None),
+    ],
+)
+def test_an_id_that_means_nothing(
+    ckpt: Ckpt, checkout: Checkout, command: list[str], text: str, code: int, error: str | None, hint: str | None
+) -> None:
+    store_text(checkout, REF, document())
+    before = checkout.fingerprint()
+    done = ckpt(*command, text, at=checkout)
+    assert (done.code, done.out) == (code, "")
+    if error is not None:
+        assert normal(done.err) == f"error: {error}\nhint: {hint}\n"
+    assert checkout.fingerprint() == before
+
+
+@pytest.mark.parametrize("command", [["show"], ["diff"], ["resume"], ["remove"]])
+def test_an_ambiguous_id_is_12_and_lists_the_candidates(ckpt: Ckpt, checkout: Checkout, command: list[str]) -> None:
+    other = f"11112222{NAME[8:]}"
+    store_text(checkout, REF, document())
+    store_text(checkout, f"refs/checkpoints/{other}", document(id=f'"{other}"'))
+    before = checkout.fingerprint()
+    expected = f"error: '1111' begins 2 checkpoint ids\n  {NAME}\n  {other}\nhint: give more characters of it\n"
+    assert ckpt(*command, "1111", at=checkout) == Outcome(12, "", expected)
+    assert checkout.fingerprint() == before
+    assert ckpt("show", "11111", at=checkout).code == 0
+
+
+def test_nothing_there_yet_is_12(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    for command in ("show", "resume"):
+        assert ckpt(command, at=main_checkout) == Outcome(12, "", "error: there are no checkpoints yet\nhint: make one: git ckpt save\n")
+
+
+BAD_REFS = {
+    "a commit": ("HEAD", "points to a commit, not to a blob", None),
+    "a tree": ("HEAD^{tree}", "points to a tree, not to a blob", None),
+    "a missing object": ("1234567890123456789012345678901234567890", "its object OID is missing", "look at the repository: git fsck"),
+    "not UTF-8": (b"a = \xff\n", "not UTF-8 (byte 4)", None),
+    "a binary": (b"\0\1\2", "not TOML: Invalid statement (at line 1, column 1)", None),
+    "a newer version": (
+        document(version="2", state='"of tomorrow"').removesuffix("\n[state]\n").encode(),
+        "version: written by a newer gitckpt (document version 2)",
+        "upgrade gitckpt: pip install -U gitckpt",
+    ),
+    "a wrong version": (document(version='"1"').encode(), "version: must be an integer, not '1'", None),
+    "another id": (document(id='"22222222-2222-4222-8222-222222222222"').encode(), None, None),
+    "no phase": (document(phase=None).encode(), "phase: missing", None),
+    "an evil time": (document(timestamp='"a\\u001b[31m\\nb"').encode(), None, None),
+}
+
+
+@pytest.mark.parametrize("case", BAD_REFS)
+@pytest.mark.parametrize("command", [["show"], ["show", "--json"], ["show", "--state"], ["diff"], ["resume"]])
+def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(ckpt: Ckpt, checkout: Checkout, case: str, command: list[str]) -> None:
+    target, problem, hint = BAD_REFS[case]
+    if isinstance(target, bytes):
+        store_text(checkout, REF, target)
+    elif target.startswith("HEAD"):
+        checkout.git("update-ref", REF, target)
+    else:
+        (checkout.main / ".git" / REF).parent.mkdir()
+        (checkout.main / ".git" / REF).write_text(f"{target}\n")
+    before = checkout.fingerprint()
+    done = ckpt(*command, NAME, at=checkout)
+    assert (done.code, done.out) == (13, "")
+    assert done.err.startswith(f"error: {REF}: ")
+    assert "\x1b" not in done.err
+    if problem is not None:
+        assert normal(done.err) == f"error: refs/checkpoints/ID: {problem}\n" + (f"hint: {hint}\n" if hint else "")
+    listed = ckpt("list", at=checkout)
+    assert (listed.code, listed.out, listed.err.count("\n")) == (0, "", 2 if "no checkpoints yet" in listed.err else 1)
+    assert f"warning: not a valid checkpoint: {REF}: " in listed.err
+    assert checkout.fingerprint() == before
+    assert ckpt("remove", NAME, at=checkout) == Outcome(0, f"{NAME}\n", "")
+    assert checkout.refs(REF) == {}
+
+
+def forget(checkout: Checkout, oid: str) -> None:
+    """Deletes a loose object."""
+    (checkout.main / ".git/objects" / oid[:2] / oid[2:]).unlink()
+
+
+@pytest.fixture
+def commit_gone(main_checkout: Checkout, save: Save) -> tuple[Checkout, str, str]:
+    """A repository with a checkpoint whose commit is missing; its id and that commit."""
+    gone = main_checkout.commit("gone", README="gone\n")
+    main_checkout.write("README", "dirty\n")
+    made = save(main_checkout)
+    main_checkout.git("reset", "--quiet", "--hard", "HEAD~1")
+    main_checkout.git("update-ref", "-d", f"refs/ckpt/commits/{made}")
+    forget(main_checkout, gone)
+    return main_checkout, made, gone
+
+
+def test_a_missing_commit_is_14(ckpt: Ckpt, commit_gone: tuple[Checkout, str, str]) -> None:
+    checkout, made, gone = commit_gone
+    before = checkout.fingerprint()
+    assert ckpt("resume", made, at=checkout) == Outcome(
+        14,
+        "",
+        f"error: commit {gone} of checkpoint {made} is missing\nhint: fetch it from where it still is, or see what is wrong: git fsck\n",
+    )
+    done = ckpt("show", made, at=checkout)
+    assert done.code == 0
+    assert done.out.splitlines()[-1] == "files:       differ from the commit"
+    assert done.err == f"warning: {gone}^{{tree}} is missing: git ckpt resume cannot bring them back\n"
+    assert ckpt("list", at=checkout).out.split("\t")[6] == "-"
+    assert checkout.fingerprint() == before
+    assert not (checkout.path / ".ckpt").exists()
+
+
+def test_files_that_are_missing_are_14(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+    main_checkout.write("README", "dirty\n")
+    made = save(main_checkout)
+    tree = main_checkout.git("rev-parse", f"refs/ckpt/trees/{made}")
+    main_checkout.git("update-ref", "-d", f"refs/ckpt/trees/{made}")
+    forget(main_checkout, tree)
+    before = main_checkout.fingerprint()
+    assert ckpt("resume", made, at=main_checkout) == Outcome(
+        14, "", f"error: the files {tree} of checkpoint {made} are missing\nhint: see what is wrong: git fsck\n"
+    )
+    missing = Outcome(14, "", f"error: {tree}:files is missing\nhint: see what is wrong: git fsck\n")
+    assert ckpt("diff", made, at=main_checkout) == missing
+    assert main_checkout.fingerprint() == before
+
+
+@pytest.mark.parametrize("what", ["a directory", "an empty directory", "a file", "a dangling link", "a repository", "a foreign worktree"])
+def test_a_place_that_is_taken_is_14_and_stays_as_it_is(
+    ckpt: Ckpt, checkout: Checkout, save: Save, tmp_path: Path, what: str, make_checkout: Callable[..., Checkout]
+) -> None:
+    made = save(checkout)
+    place = tmp_path / "place"
+    if what == "a file":
+        place.write_text("mine")
+    elif what == "a dangling link":
+        place.symlink_to("nowhere")
+    elif what == "a repository":
+        make_checkout("place").commit("theirs", mine="mine")
+    elif what == "a foreign worktree":
+        checkout.git("worktree", "add", "--quiet", "--detach", str(place))
+    else:
+        place.mkdir()
+        if what == "a directory":
+            (place / "mine").write_text("mine")
+    before = checkout.fingerprint()
+    there = sorted(place.rglob("*"))
+    done = ckpt("resume", made, "--into", str(place), at=checkout)
+    assert done == Outcome(
+        14,
+        "",
+        f"error: {place} exists and is not the worktree of {made}\n"
+        "hint: move it out of the way, or choose another place: git ckpt resume --into DIR\n",
+    )
+    assert checkout.fingerprint() == before
+    assert sorted(place.rglob("*")) == there
+
+
+@pytest.mark.parametrize("name", [REF, "refs/notes/checkpoints"])
+def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
+    ckpt: Ckpt, checkout: Checkout, save: Save, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    store_text(checkout, REF, document())
+    save(checkout)
+    monkeypatch.setattr(refs, "LOCK_TIMEOUT_MS", 20)
+    lock = checkout.main / ".git" / f"{name}.lock"
+    lock.write_text("")
+    before = checkout.fingerprint()
+    args = ["remove", NAME] if name == REF else ["remove", "latest"]
+    assert ckpt(*args, at=checkout) == Outcome(
+        11,
+        "",
+        f"error: another process holds {lock}\n"
+        f"hint: wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with rm '{lock}'\n",
+    )
+    assert lock.exists()
+    assert checkout.fingerprint() == before
+    lock.unlink()
+    assert ckpt(*args, at=checkout).code == 0
+
+
+def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+    save(main_checkout)
+    lock = main_checkout.path / ".git/refs/checkpoints/it's.lock"
+    lock.write_text("")
+    os.utime(lock, (1_000_000_000, 1_000_000_000))
+    done = ckpt("doctor", at=main_checkout)
+    assert done.code == 1
+    *_, finding, cure = done.out.splitlines()
+    start = f"stale-lock: {lock}: is "
+    assert finding.startswith(start)
+    assert finding.removeprefix(start).partition(" ")[2] == "old: most likely a crash left it behind"
+    quoted = "'" + str(lock).replace("'", "'\"'\"'") + "'"
+    assert cure == f"    cure: make sure that no git runs here, then: rm {quoted}"
+    assert lock.exists()
+
+
+STATES: list[tuple[str, bytes | None, int, str]] = [
+    ("s.json", None, 2, "cannot read s.json: No such file or directory"),
+    ("s.json", b"{", 2, "s.json is not JSON: "),
+    ("s.json", b"", 2, "s.json is not JSON: "),
+    ("s.json", b"\xff\xfe\xff", 2, "s.json is not JSON: "),
+    ("s.json", b'{"a": ' + b"[" * 100_000, 2, "s.json is not JSON: "),
+    ("s.json", b"[1]", 2, "s.json holds list, not a map"),
+    ("s.json", b'"text"', 2, "s.json holds str, not a map"),
+    ("s.json", b"null", 2, "s.json holds NoneType, not a map"),
+    ("s.toml", b"a = ", 2, "s.toml is not TOML: "),
+    ("s.toml", b'a = "\xff"', 2, "s.toml is not TOML: "),
+    ("s.json", b'{"a": {"b/c": ["\\ud800"]}}', 13, "/a/b~1c/0: holds a lone surrogate (U+D800), which UTF-8 cannot encode"),
+    ("s.json", b'{"\\udfff": 1}', 13, "/\\udfff: holds a lone surrogate (U+DFFF), which UTF-8 cannot encode"),
+    ("s.json", b'{"a": ' * 250 + b"1" + b"}" * 250, 13, "/a"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "code", "error"), STATES, ids=range(len(STATES)))
+@pytest.mark.parametrize("from_stdin", [False, True])
+def test_a_state_that_is_none(
+    ckpt: Ckpt, checkout: Checkout, name: str, data: bytes | None, code: int, error: str, from_stdin: bool, tmp_path: Path
+) -> None:
+    if from_stdin and (data is None or name.endswith("toml")):
+        pytest.skip("standard input is there, and JSON")
+    if data is not None:
+        checkout.write(name, data)
+    before = checkout.fingerprint()
+    done = ckpt("save", "--state", "-" if from_stdin else name, at=checkout, stdin=data)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith("error: " + (error.replace(name, "standard input") if from_stdin else error))
+    assert checkout.fingerprint() == before
+
+
+SETTINGS = [
+    ("[retention]\nolder = 1\n", "{}: unknown key retention.older", "known keys: older_than, keep_last, rewritten_older_than"),
+    ("[retension]\n", "{}: unknown table or key 'retension'", "known tables: retention"),
+    ("retention = 3\n", "{}: retention must be a table", "write [retention] above its keys"),
+    ("[retention]\nolder_than = 30\n", '{}: retention.older_than: must be an age such as "30d", not 30', None),
+    (
+        '[retention]\nolder_than = "soon"\n',
+        "{}: retention.older_than: 'soon' is not an age",
+        "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+    ),
+    ('[retention]\nkeep_last = "x"\n', "{}: retention.keep_last: must be a whole number, not 'x'", None),
+    ("[retention]\nkeep_last = -1\n", "{}: retention.keep_last: must be a whole number, not -1", None),
+    ("[retention\n", "{} is not TOML: ", "correct it: {}"),
+    ("\x1b[31m", "{} is not TOML: ", "correct it: {}"),
+]
+
+
+@pytest.mark.parametrize(("text", "error", "hint"), SETTINGS, ids=range(len(SETTINGS)))
+@pytest.mark.parametrize("command", ["expire", "resume", "init"])
+def test_settings_that_cannot_be_understood_are_2_with_file_key_and_cure(
+    ckpt: Ckpt, checkout: Checkout, save: Save, text: str, error: str, hint: str | None, command: str
+) -> None:
+    save(checkout)
+    path = checkout.write("gitckpt.toml", text)
+    before = checkout.fingerprint()
+    hooks = sorted((checkout.main / ".git").glob("hooks/*"))
+    done = ckpt(command, at=checkout)
+    assert (done.code, done.out) == (2, "")
+    assert "\x1b" not in done.err
+    first, *rest = done.err.splitlines()
+    assert first.startswith(f"error: {error.format(path)}")
+    assert rest == ([f"hint: {hint.format(path)}"] if hint else [])
+    assert checkout.fingerprint() == before
+    assert sorted((checkout.main / ".git").glob("hooks/*")) == hooks
+    told = ckpt("doctor", at=checkout).out
+    assert f"settings-invalid: gitckpt.toml: {error.format(path)}" in told
+    assert ckpt("list", at=checkout).code == 0
+
+
+def test_a_setting_of_git_is_named_too(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    main_checkout.git("config", "ckpt.keepLast", "many")
+    expected = "error: git config ckpt.keeplast: must be a whole number, not 'many'\n"
+    assert ckpt("expire", at=main_checkout) == Outcome(2, "", expected)
+
+
+def without_root_s_rights() -> None:
+    """Lets the process that is about to start be refused what any other user would be refused."""
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.fixture
+def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureRequest) -> Iterator[Checkout]:
+    """A repository whose `.git` cannot be written to; without its private directory where the parameter says so."""
+    main_checkout.write("README", "dirty\n")
+    save(main_checkout)
+    git_dir = main_checkout.path / ".git"
+    if request.param:
+        shutil.rmtree(git_dir / "ckpt")
+    everything = [git_dir, *git_dir.rglob("*")]
+    modes = [(path, path.stat().st_mode) for path in everything]
+    for path, mode in modes:
+        path.chmod(mode & ~0o222)
+    probe = subprocess.run(["touch", str(git_dir / "probe")], preexec_fn=without_root_s_rights, capture_output=True, check=False)
+    if probe.returncode == 0:
+        pytest.skip("this user may write to read-only directories, and that right cannot be given up here")
+    yield main_checkout
+    for path, mode in modes:
+        path.chmod(mode)
+
+
+@pytest.mark.parametrize("read_only", [False, True], indirect=True)
+@pytest.mark.parametrize("args", [["save"], ["save", "--no-worktree"], ["remove", "latest"], ["init"], ["resume"]])
+def test_a_repository_that_cannot_be_written_to(spawn: Spawn, read_only: Checkout, args: list[str]) -> None:
+    before = read_only.fingerprint()
+    done = spawn(*args, at=read_only, preexec=without_root_s_rights)
+    assert done.code in (1, 10, 14)
+    assert done.out == ""
+    error, hint = done.err.splitlines()
+    assert error.startswith("error: ")
+    assert "ermission denied" in error or "insufficient permission" in error
+    assert "writable" in hint
+    after = read_only.fingerprint()
+    after["files"] = {name: each for name, each in after["files"].items() if not name.startswith(".ckpt")}  # type: ignore[attr-defined]
+    assert after == before
+
+
+@pytest.mark.parametrize("read_only", [False, True], indirect=True)
+def test_reading_needs_no_right_to_write(spawn: Spawn, read_only: Checkout) -> None:
+    for args in (["list"], ["show"], ["list", "--json"], ["show", "--raw"]):
+        done = spawn(*args, at=read_only, preexec=without_root_s_rights)
+        assert (done.code, done.err) == (0, ""), args
+        assert done.out, args
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Checkout]:
+    """A repository on a disk of one megabyte, with a checkpoint; it fills up when `fill` is called."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no disk of its own can be mounted here")
+    try:
+        subprocess.run([git_executable(), "init", "--quiet", str(disk / "r")], check=True)
+        checkout = Checkout(disk / "r")
+        checkout.commit("first", README="hello\n")
+        yield checkout
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_full_disk_leaves_everything_whole(ckpt: Ckpt, full_disk: Checkout, save: Save) -> None:
+    made = save(full_disk)
+    before = full_disk.fingerprint()
+    fill = full_disk.path.parent / "fill"
+    with fill.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+        except OSError:
+            pass
+    for args in (["save"], ["save", "--no-worktree"], ["init"], ["resume"], ["remove", made]):
+        done = ckpt(*args, at=full_disk)
+        assert done.code in (1, 10, 14), args
+        assert done.out == "", args
+        assert done.err.startswith("error: "), args
+        if args != ["init"]:  # of its configuration git says only that it could not write it
+            assert "No space left on device" in done.err, args
+            assert "\nhint: " in done.err, args
+        assert full_disk.fingerprint() == before, args
+    assert ckpt("list", at=full_disk).out.startswith(made)
+    fill.unlink()
+    full_disk.git("fsck", "--strict")
+    assert ckpt("save", at=full_disk).code == 0
+
+
+EVIL = "\x1b[31m\x07"
+SHOWN = r"\x1b[31m\x07"
+
+
+def test_escape_sequences_from_anywhere_are_shown_not_sent(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a message, a state, a path, a phase, an error, an agent, a ref and its content: with git's own diff the only exception."""
+    main_checkout.write(f"dir/{EVIL}", "text\n")
+    save(main_checkout, "-m", f"m{EVIL}", "--state", "-", stdin='{"k\\u001b[31m\\u0007": "v\\u009b31m"}')
+    escaped = '"x\\u001b[31m\\u0007"'
+    fields = {"phase": escaped, "agent": escaped, "errors": f"[{escaped}]", "branch": escaped, "message": escaped}
+    store_text(main_checkout, REF, document(**fields) + f"k = {escaped}\n")
+    store_text(main_checkout, "refs/checkpoints/\u202eevil\u009b", "x\x1b[31m")
+    store_text(main_checkout, f"refs/checkpoints/2{NAME[1:]}", document(id=f'"2{NAME[1:]}"', timestamp=escaped))
+    for args in (
+        *(["list"], ["show", "latest"], ["show", NAME], ["show", f"2{NAME[1:]}"], ["diff", "latest", NAME, "--state"], ["doctor"]),
+        *(["resume", NAME], ["expire", "--dry-run", "--all"], ["remove", EVIL], ["list", "--run", EVIL], ["save", "--state", EVIL]),
+        *(["list", "--json"], ["show", NAME, "--json"]),
+    ):
+        done = ckpt(*args, at=main_checkout)
+        assert done.code != 3, (args, done.err)
+        both = done.out + done.err
+        assert not {c for c in both if not c.isprintable()} - {"\n", "\t"}, args
+    page = ckpt("show", "latest", at=main_checkout).out
+    assert f"message:     m{SHOWN}\n" in page
+    assert r'    "k\u001B[31m\u0007" = "v\u009B31m"' in page
+    assert f"error:       x{SHOWN}\n" in ckpt("show", NAME, at=main_checkout).out or ckpt("show", NAME, at=main_checkout).code == 13
+    assert r"refs/checkpoints/\u{202e}evil" in ckpt("doctor", at=main_checkout).out

@@ -1,0 +1,264 @@
+"""`git ckpt save`, `show` and `diff`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
+from tests.conftest import Checkout
+
+Save = Callable[..., str]
+
+
+def test_save_prints_the_id_and_tells_a_person_what_it_holds(ckpt: Ckpt, checkout: Checkout) -> None:
+    clean = ckpt("save", at=checkout)
+    assert (clean.code, normal(clean.out), normal(clean.err)) == (
+        0,
+        "ID\n",
+        "saved manual-complete with a clean worktree on commit SHORT\n",
+    )
+    checkout.write("README", "changed\n")
+    dirty = ckpt("save", "--phase", "research", at=checkout)
+    assert normal(dirty.err) == "saved research-complete with uncommitted changes on commit SHORT\n"
+    without = ckpt("save", "--phase", "research-failed", "--no-worktree", at=checkout)
+    assert normal(without.err) == "saved research-failed with no files on commit SHORT\n"
+    assert set(checkout.refs("refs/checkpoints")) == {f"refs/checkpoints/{done.out.strip()}" for done in (clean, dirty, without)}
+    assert set(checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{dirty.out.strip()}"}
+
+
+def test_save_leaves_index_head_and_files_as_they_are(ckpt: Ckpt, checkout: Checkout) -> None:
+    checkout.write("README", "staged\n")
+    checkout.git("add", "README")
+    checkout.write("README", "changed\n")
+    checkout.write("new", "new\n")
+    before = checkout.fingerprint()
+    status = checkout.git("status", "--porcelain=v2")
+    assert ckpt("save", at=checkout).code == 0
+    after = checkout.fingerprint()
+    assert {key: value for key, value in after.items() if key != "refs"} == {key: value for key, value in before.items() if key != "refs"}
+    assert checkout.git("status", "--porcelain=v2") == status
+
+
+def test_a_message_of_several_lines_becomes_one(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+    save(main_checkout, "-m", "one\n  two\tthree ")
+    assert json.loads(ckpt("show", "--json", at=main_checkout).out)["message"] == "one two three"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("state.json", '{"a": {"b": [1, null, 1.5, true, "x"]}, "big": 123456789012345678901234567890}'), ("state.toml", "a.b = [1, 2]\n")],
+)
+def test_a_state_comes_back_from_a_file(ckpt: Ckpt, checkout: Checkout, name: str, text: str) -> None:
+    (checkout.path.parent / name).write_text(text)
+    assert ckpt("save", "--state", f"../{name}", at=checkout).code == 0
+    done = ckpt("show", "--state", at=checkout)
+    expected = json.loads(text) if name.endswith("json") else {"a": {"b": [1, 2]}}
+    assert (done.code, json.loads(done.out), done.err) == (0, expected, "")
+
+
+def test_an_integer_of_ten_thousand_digits_comes_back(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+    text = '{"n": ' + "7" * 10_000 + "}"
+    save(main_checkout, "--state", "-", stdin=text)
+    assert json.loads(ckpt("show", "--state", at=main_checkout).out) == json.loads(text)
+    assert json.loads(ckpt("show", "--json", at=main_checkout).out)["state"] == json.loads(text)
+
+
+def test_show_is_a_page_for_a_person(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    checkout.write("README", "hello\nworld\n")
+    checkout.write("notes/todo.md", "later\n")
+    save(
+        checkout, "-m", "half way", "--phase", "research", "--state", "-", stdin='{"step": 3, "owner": null, "plan": {"next": ["a", null]}}'
+    )
+    done = ckpt("show", at=checkout)
+    assert (done.code, done.err) == (0, "")
+    assert normal(done.out) == (
+        "checkpoint:  ID\n"
+        "phase:       research-complete\n"
+        "time:        TIME\n"
+        "commit:      OID\n"
+        f"branch:      {checkout.git('branch', '--show-current')}\n"
+        "trigger:     manual\n"
+        "message:     half way\n"
+        "files:       differ from the commit\n"
+        "     README        | 1 +\n"
+        "     notes/todo.md | 1 +\n"
+        "     2 files changed, 2 insertions(+)\n"
+        "\n"
+        "state:\n"
+        "    step = 3\n"
+        '    owner = "null"\n'
+        "\n"
+        "    [state.plan]\n"
+        '    next = ["a", "null"]\n'
+        "    # /owner is null\n"
+        "    # /plan/next/1 is null\n"
+    )
+
+
+def test_show_of_clean_and_uncaptured_files(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+    save(main_checkout)
+    assert ckpt("show", at=main_checkout).out.splitlines()[-1] == "files:       as committed"
+    save(main_checkout, "--no-worktree")
+    assert ckpt("show", at=main_checkout).out.splitlines()[-1] == "files:       not captured: the commit stands for them"
+
+
+def test_show_of_progress_errors_and_keys_of_a_later_version(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    text = document(errors='["first", "second"]', agent='"planner"', colour='"blue"').replace(
+        "\n[state]",
+        '\n[progress]\ncurrent_phase = 2\ntotal_phases = 5\ncurrent_task = "design"\ntasks_completed = 5\ntasks_total = 35\n[state]',
+    )
+    store_text(main_checkout, "refs/checkpoints/11111111-1111-4111-8111-111111111111", text)
+    done = ckpt("show", "1111", at=main_checkout)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[3:] == [
+        "commit:      none yet",
+        "branch:      detached",
+        "trigger:     manual",
+        "agent:       planner",
+        "progress:    phase 2 of 5, 5 of 35 tasks, design",
+        "error:       first",
+        "error:       second",
+        "files:       not captured: the commit stands for them",
+    ]
+    assert json.loads(ckpt("show", "1111", "--json", at=main_checkout).out)["colour"] == "blue"
+
+
+def test_raw_is_the_blob_byte_for_byte(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    made = save(checkout, "--state", "-", stdin='{"a": "ünï"}')
+    done = ckpt("show", made, "--raw", at=checkout)
+    assert done == Outcome(0, checkout.git("cat-file", "blob", f"refs/checkpoints/{made}") + "\n", "")
+
+
+def test_ways_to_name_a_checkpoint(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    first = save(checkout)
+    checkout.commit("second")
+    second = save(checkout)
+    for name, meant in (
+        (first, first),
+        (first[:13], first),
+        (first.upper(), first),
+        ("latest", second),
+        ("HEAD~1", first),
+        ("HEAD", second),
+    ):
+        assert json.loads(ckpt("show", name, "--json", at=checkout).out)["id"] == meant, name
+    assert json.loads(ckpt("show", "--json", at=checkout).out)["id"] == second
+
+
+def test_diff_of_files_is_gits_own(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    one = save(checkout)
+    checkout.write("README", "goodbye\n")
+    checkout.write("sub/new file", "new\n")
+    two = save(checkout)
+    trees = f"refs/ckpt/commits/{one}^{{tree}}", f"refs/ckpt/trees/{two}:files"
+    assert ckpt("diff", one, two, at=checkout) == Outcome(0, checkout.git("diff", *trees) + "\n", "")
+    assert ckpt("diff", "--stat", one, two, at=checkout) == Outcome(0, checkout.git("diff", "--stat", *trees) + "\n", "")
+    assert ckpt("diff", one, at=checkout) == Outcome(0, checkout.git("diff", *trees) + "\n", "")
+    assert ckpt("diff", two, at=checkout) == Outcome(0, "", "")
+    only = checkout.git("diff", *trees, "--", "sub") + "\n"
+    assert ckpt("diff", one, two, "--", "sub", at=checkout) == Outcome(0, only, "")
+    assert ckpt("diff", one, "--", "new file", at=checkout.path / "sub") == Outcome(0, only, "")
+
+
+def test_diff_of_states_is_readable(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    text = "\n".join(f"line {i} of a long text" for i in range(8))
+    old = {"gone": 1, "kept": [1, 2], "n": None, "s": "a", "deep": {"x": {"y": True}}, "text": text}
+    new = {
+        "kept": [1, 3, {"k": None}],
+        "n": "null",
+        "s": "b\x1b[31m",
+        "deep": {"x": {"y": False}},
+        "text": text.replace("line 4", "LINE 4"),
+    }
+    one = save(checkout, "--state", "-", stdin=json.dumps(old))
+    two = save(checkout, "--state", "-", stdin=json.dumps(new))
+    expected = (
+        f"state {one[:8]}..{two[:8]}\n"
+        "~ /kept/1: 2 -> 3\n"
+        '+ /kept/2 = {"k": null}\n'
+        '~ /n: null -> "null"\n'
+        '~ /s: "a" -> "b\\u001b[31m"\n'
+        "~ /deep/x/y: true -> false\n"
+        "~ /text:\n"
+        "    @@ -3,5 +3,5 @@\n"
+        "     line 2 of a long text\n"
+        "     line 3 of a long text\n"
+        "    -line 4 of a long text\n"
+        "    +LINE 4 of a long text\n"
+        "     line 5 of a long text\n"
+        "     line 6 of a long text\n"
+        "- /gone = 1\n"
+    )
+    assert ckpt("diff", one, two, at=checkout) == Outcome(0, expected, "")
+    assert ckpt("diff", "--state", one, two, at=checkout) == Outcome(0, expected, "")
+    assert ckpt("diff", "--state", one, one, at=checkout) == Outcome(0, "", "")
+    assert ckpt("diff", "--stat", one, two, at=checkout) == Outcome(0, "", "")
+
+
+def test_diff_shows_what_json_lacks(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    for digit, state in (("1", "v = 1979-05-27\n"), ("2", 'v = "AAE="\n')):
+        name = "11111111-1111-4111-8111-111111111111".replace("1", digit, 8)
+        text = document(id=f'"{name}"', types='{ "/v" = "bytes" }' if digit == "2" else None) + state
+        store_text(main_checkout, f"refs/checkpoints/{name}", text)
+    assert ckpt("diff", "1111", "2222", at=main_checkout) == Outcome(0, "state 11111111..22222222\n~ /v: 1979-05-27 -> base64 AAE=\n", "")
+
+
+def test_a_path_without_dashes_is_pointed_out(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+    save(main_checkout)
+    assert ckpt("diff", "latest", "README", at=main_checkout) == Outcome(
+        12,
+        "",
+        "error: no checkpoint, run or commit goes by 'README'\nhint: put paths behind two dashes: git ckpt diff ID -- PATH\n",
+    )
+
+
+def test_remove_prints_what_is_gone(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    checkout.write("README", "dirty\n")
+    one, two, three = (save(checkout) for _ in range(3))
+    assert ckpt("remove", one[:12], three, one, at=checkout) == Outcome(0, f"{one}\n{three}\n", "")
+    assert list(checkout.refs("refs/checkpoints", "refs/ckpt")) == [
+        f"refs/checkpoints/{two}",
+        f"refs/ckpt/commits/{two}",
+        f"refs/ckpt/trees/{two}",
+    ]
+    before = checkout.fingerprint()
+    done = ckpt("remove", two, one, at=checkout)
+    assert (done.code, done.out) == (12, "")
+    assert checkout.fingerprint() == before
+
+
+def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path, save: Save) -> None:
+    assert git_ckpt.exists()
+    checkout.git("ckpt", "-q", "init", "--hooks", "files")
+    for number in range(3):
+        checkout.commit(f"commit {number}")
+    manual = save(checkout)
+    hooks = [line.split("\t")[0] for line in ckpt("list", at=checkout).out.splitlines()[1:]]
+    assert len(hooks) == 3
+    assert ckpt("expire", at=checkout) == Outcome(0, "", "0 of 4 checkpoints expired\n")
+    before = checkout.fingerprint()
+    dry = ckpt("expire", "--keep-last", "1", "--older-than", "0s", "--dry-run", at=checkout)
+    assert dry == Outcome(
+        0,
+        f"stays\t{manual}\tmanual-complete\tmade by manual, not by a hook\n"
+        f"stays\t{hooks[0]}\tcommit-complete\tamong the newest 1\n"
+        + "".join(f"expires\t{id_}\tcommit-complete\t{_age(dry.out, id_)} old, limit 0s\n" for id_ in hooks[1:]),
+        "2 of 4 checkpoints would expire\n",
+    )
+    assert checkout.fingerprint() == before
+    done = ckpt("expire", "--keep-last", "1", "--older-than", "0s", at=checkout)
+    assert (done.code, done.err) == (0, "2 of 4 checkpoints expired\n")
+    assert [line.split("\t")[:2] for line in done.out.splitlines()] == [["expired", id_] for id_ in hooks[1:]]
+    assert set(checkout.refs("refs/checkpoints")) == {f"refs/checkpoints/{id_}" for id_ in (manual, hooks[0])}
+    everything = ckpt("expire", "--all", at=checkout)
+    assert (everything.code, everything.err) == (0, "2 of 2 checkpoints expired\n")
+    assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+
+def _age(text: str, id_: str) -> str:
+    """Returns the age that a line gives; the clock is the real one."""
+    return text.partition(f"{id_}\tcommit-complete\t")[2].partition(" old")[0]

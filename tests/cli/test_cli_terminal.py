@@ -1,0 +1,159 @@
+"""What a person sees on a terminal, through a real one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from unicodedata import east_asian_width
+
+import pytest
+
+from gitckpt.store.store import Store
+from tests.cli.conftest import PROJECT, Spawn, document, normal, store_text
+from tests.conftest import Checkout
+
+BOLD, RESET = "\x1b[1m", "\x1b[0m"
+
+
+def on_terminal(*args: str, at: Checkout, columns: int = 80, env: dict[str, str] | None = None) -> tuple[int, str]:
+    """Returns exit code and everything that `git ckpt` writes to a terminal: both streams, as they come."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "TERM")}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gitckpt", *args],
+        cwd=at.path,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=clean | {"PYTHONPATH": str(PROJECT), "TERM": "xterm"} | (env or {}),
+    )
+    os.close(follower)
+    said = b""
+    while True:
+        try:
+            chunk = os.read(leader, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not chunk:
+            break
+        said += chunk
+    os.close(leader)
+    return child.wait(), said.decode().replace("\r\n", "\n")
+
+
+def columns_of(line: str) -> int:
+    return sum(2 if east_asian_width(c) in "WF" else 1 for c in line)
+
+
+@pytest.fixture
+def busy(main_checkout: Checkout) -> Checkout:
+    """A repository with a run, a long message and a checkpoint without files."""
+    with Store.open(main_checkout.path) as store:
+        first = store.record("research-complete", {"step": 1}, start="add login")
+        main_checkout.write("README", "changed\n")
+        store.record("build-failed", {}, run=first.run, worktree=store.capture(), message="a message that is " + "very " * 20 + "long")
+    main_checkout.write("README", "changed again\n")
+    return main_checkout
+
+
+def test_list_is_a_table(busy: Checkout) -> None:
+    code, said = on_terminal("list", at=busy, columns=140)
+    head, *rows = said.splitlines()
+    assert code == 0
+    assert head == f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    BRANCH  FILES  MESSAGE{RESET}"
+    first, second = (re.sub(r"  (now|\d+s) ", "  AGE ", normal(row)) for row in rows)
+    assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…", first)
+    assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
+    assert len(rows[0]) == 140
+
+
+@pytest.mark.parametrize("columns", [100, 80, 60, 30])
+def test_no_line_is_wider_than_the_terminal(busy: Checkout, columns: int) -> None:
+    busy.git("checkout", "--quiet", "-b", "a-branch-with-a-name-that-goes-on-and-on/日本語のとても長い名前")
+    with Store.open(busy.path) as store:
+        store.record("plan-complete", {}, message="日本語" * 40)
+    code, said = on_terminal("list", at=busy, columns=columns, env={"NO_COLOR": "1"})
+    lines = said.splitlines()
+    assert code == 0
+    assert len(lines) == 4
+    assert max(map(columns_of, lines)) <= columns
+    assert all("…" in line for line in lines[1:])
+    assert [line[:8] for line in lines[1:]] == [name.rpartition("/")[2][:8] for name in _newest_first(busy)]
+
+
+def _newest_first(checkout: Checkout) -> list[str]:
+    with Store.open(checkout.path) as store:
+        return [entry.id for entry in store.list()]
+
+
+def test_columns_stay_aligned_whatever_the_script(busy: Checkout) -> None:
+    busy.git("checkout", "--quiet", "-b", "日本")
+    with Store.open(busy.path) as store:
+        store.record("plan-complete", {}, message="x")
+    _, said = on_terminal("list", at=busy, columns=200, env={"NO_COLOR": "1"})
+    head, newest, *_ = said.splitlines()
+    assert columns_of(newest[: newest.index("日本")]) == head.index("BRANCH")
+    assert columns_of(newest[: newest.rindex("x")]) == head.index("MESSAGE")
+
+
+def test_a_column_without_anything_is_left_out(main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path) as store:
+        store.record("plan-complete", {})
+    _, said = on_terminal("list", at=main_checkout, env={"NO_COLOR": "1"})
+    assert said.splitlines()[0].split() == ["ID", "AGE", "PHASE", "COMMIT", "BRANCH"]
+
+
+@pytest.mark.parametrize("args", [["list"], ["show"], ["doctor"], ["diff", "HEAD"], ["nonsense"], ["show", "nothing"]])
+def test_colour_only_on_a_terminal_that_wants_it(busy: Checkout, spawn: Spawn, args: list[str]) -> None:
+    code, coloured = on_terminal(*args, at=busy)
+    assert "\x1b[" in coloured
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert on_terminal(*args, at=busy, env=env)[0] == code
+        assert "\x1b" not in on_terminal(*args, at=busy, env=env)[1], env
+    piped = spawn(*args, at=busy, env={"NO_COLOR": "", "TERM": "xterm"})
+    assert piped.code == code
+    assert "\x1b" not in piped.out + piped.err
+
+
+def test_an_empty_no_color_counts_as_not_set(busy: Checkout) -> None:
+    assert BOLD in on_terminal("list", at=busy, env={"NO_COLOR": ""})[1]
+
+
+def test_a_stored_document_is_harmless_on_a_terminal(main_checkout: Checkout, spawn: Spawn) -> None:
+    name = "11111111-1111-4111-8111-111111111111"
+    text = document(message='"\u009b31m"') + "k = 1\n"
+    store_text(main_checkout, f"refs/checkpoints/{name}", text)
+    _, said = on_terminal("show", name, "--raw", at=main_checkout)
+    assert said == text.replace("\u009b", "\\x9b")
+    assert spawn("show", name, "--raw", at=main_checkout).out == text
+
+
+def test_a_path_with_escape_sequences_is_harmless_on_a_terminal_and_exact_in_a_pipe(
+    main_checkout: Checkout, tmp_path: Path, spawn: Spawn
+) -> None:
+    with Store.open(main_checkout.path) as store:
+        store.record("plan-complete", {})
+    place = os.fsdecode(os.fsencode(tmp_path / "a\x1b[31m\n") + b"\xff")
+    _, said = on_terminal("--quiet", "resume", "--into", place, at=main_checkout)
+    assert said == f"{tmp_path}/a\\x1b[31m\\n\\u{{dcff}}\n"
+    assert spawn("--quiet", "resume", "--into", place, at=main_checkout) == (0, f"{place}\n", "")
+
+
+def test_expire_is_a_table(busy: Checkout) -> None:
+    code, said = on_terminal("expire", "--dry-run", at=busy, columns=120, env={"NO_COLOR": "1"})
+    assert code == 0
+    assert normal(said) == (
+        "WHAT   ID        PHASE              WHY\n"
+        "stays  SHORT  build-failed       belongs to the unfinished run STAMP-add-login\n"
+        "stays  SHORT  research-complete  belongs to the unfinished run STAMP-add-login\n"
+        "0 of 2 checkpoints would expire\n"
+    )

@@ -1,0 +1,161 @@
+"""What the tests of the store share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.git.process import git_executable
+from gitckpt.git.repository import discover
+from gitckpt.model import codec
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock, Ids
+
+MakeStore = Callable[..., Store]
+ROOT = Path(__file__).parents[2]
+
+
+def nth(number: int) -> str:
+    """Returns the id that the fixture `ids` gives out at its so-manieth call."""
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+@pytest.fixture(params=["libgit2", "plumbing"])
+def adapter(request: pytest.FixtureRequest) -> str:
+    """The name of an adapter; every test that uses it runs with both."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
+    """Opens stores with the test's clock and ids, and closes them after the test: `make_store(checkout, adapter="plumbing")`."""
+    stores: list[Store] = []
+
+    def make(place: Checkout | Path | str, adapter: str = "plumbing") -> Store:
+        path = place.path if isinstance(place, Checkout) else place
+        stores.append(Store(discover(os.fspath(path)), adapter=adapter, clock=clock, new_id=ids))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(make_store: MakeStore, checkout: Checkout, adapter: str) -> Store:
+    """The store of `checkout`, in a main and in a linked worktree, through either adapter."""
+    return make_store(checkout, adapter)
+
+
+@pytest.fixture
+def plain(make_store: MakeStore, main_checkout: Checkout) -> Store:
+    """The store of `main_checkout`, through plumbing: where neither worktree nor adapter makes a difference."""
+    return make_store(main_checkout)
+
+
+@pytest.fixture
+def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A git that knows reftables, which every call uses from here on; skips where `GITCKPT_TEST_GIT` names none."""
+    path = os.environ.get("GITCKPT_TEST_GIT")
+    if not path:
+        pytest.skip("GITCKPT_TEST_GIT names no git with reftables")
+    monkeypatch.setenv("GITCKPT_GIT", path)
+    return path
+
+
+Denied = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def denied() -> Denied:
+    """Runs a script in a Python that may not write below a directory: `denied(directory, script, *args)`. Skips where root cannot be stopped."""
+
+    def run(directory: Path, script: str, *args: str) -> subprocess.CompletedProcess[str]:
+        prefix: list[str] = []
+        if os.getuid() == 0:
+            if shutil.which("setpriv") is None:
+                pytest.skip("modes do not stop root, and there is no setpriv to give up its rights")
+            prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        modes = {path: path.stat().st_mode for path in [directory, *directory.rglob("*")] if not path.is_symlink()}
+        try:
+            for path, mode in modes.items():
+                path.chmod(mode & ~0o222)
+            return subprocess.run([*prefix, sys.executable, "-c", script, *args], cwd=ROOT, capture_output=True, text=True, check=False)
+        finally:
+            for path, mode in modes.items():
+                path.chmod(mode)
+
+    return run
+
+
+def notes(checkout: Checkout) -> dict[str, list[str]]:
+    """Returns the ids that the note of each commit lists, as git itself reads the notes."""
+    found: dict[str, list[str]] = {}
+    for line in checkout.git("notes", "--ref=checkpoints", "list").splitlines():
+        note, commit = line.split(" ")
+        found[commit] = [entry.split(" ")[0] for entry in checkout.git("cat-file", "blob", note).splitlines()]
+    return found
+
+
+def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
+    """Returns every checkpoint by id, after a look with git alone that each is whole: document, commit, files, objects."""
+    refs = checkout.refs()
+    found: dict[str, Checkpoint] = {}
+    for ref, oid in refs.items():
+        if ref.startswith("refs/checkpoints/"):
+            found[ref.rpartition("/")[2]] = codec.decode(blob(checkout, oid), ref)
+    for name, checkpoint in found.items():
+        tree = checkpoint.worktree.tree if checkpoint.worktree else None
+        kept = (refs.get(f"refs/ckpt/commits/{name}", ""), refs.get(f"refs/ckpt/trees/{name}"))
+        assert kept == (checkpoint.git_sha, tree), f"{name} is not whole"
+    said = checkout.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs")
+    assert said == "", said
+    return found
+
+
+def require_runs(checkout: Checkout, found: dict[str, Checkpoint]) -> dict[str, list[str]]:
+    """Returns the ids of each run by sequence, after a look that it has no gap and that each names the one before as its parent."""
+    runs: dict[str, list[Checkpoint]] = {}
+    for checkpoint in found.values():
+        if checkpoint.run:
+            runs.setdefault(checkpoint.run, []).append(checkpoint)
+    for chain in runs.values():
+        chain.sort(key=lambda checkpoint: checkpoint.sequence or 0)
+        assert [checkpoint.sequence for checkpoint in chain] == list(range(1, len(chain) + 1))
+        assert [checkpoint.parent for checkpoint in chain] == [None, *(checkpoint.id for checkpoint in chain[:-1])]
+    return {run: [checkpoint.id for checkpoint in chain] for run, chain in runs.items()}
+
+
+def blob(checkout: Checkout, oid: str) -> bytes:
+    """Returns the content of a blob."""
+    return subprocess.run([git_executable(), "cat-file", "blob", oid], cwd=checkout.path, capture_output=True, check=True).stdout
+
+
+def view(path: Path | str) -> dict[str, Any]:
+    """Returns what a person and git see of a worktree: status, index, flags, and the files with mode and content."""
+    top = Path(path)
+    here = Checkout(top)
+    files = {}
+    for file in sorted(top.rglob("*"), key=os.fsencode):
+        parts = file.relative_to(top).parts
+        if parts[0] in (".git", ".ckpt") or (file.is_dir() and not file.is_symlink()):
+            continue
+        content = os.fsencode(os.readlink(file)) if file.is_symlink() else file.read_bytes()
+        files[os.fsencode("/".join(parts))] = (file.is_symlink(), bool(file.lstat().st_mode & 0o100), content)
+    # git counts unchanged entries as such by their time stamps, which differ between worktrees
+    here.git("update-index", "-q", "--refresh", ok=(0, 1))
+    return {
+        "status": here.git("status", "--porcelain=v2", "--untracked-files=all", "-z"),
+        "index": here.git("ls-files", "--stage", "-v", "-z"),
+        "staged": here.git("diff", "--cached", "--raw", "--no-abbrev", "-z"),
+        "files": files,
+    }

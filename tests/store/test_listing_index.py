@@ -1,0 +1,403 @@
+"""Listing: filters and order, refs that are no checkpoints, and an index that may be lost, damaged or stale without anybody noticing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model import times
+from gitckpt.store import index as index_module
+from gitckpt.store.index import Entry, Problem, Query
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock, Ids
+from tests.store.conftest import Denied, MakeStore, nth
+
+
+def listed(store: Store, query: Query = Query()) -> list[int]:  # noqa: B008 - immutable
+    """Returns the numbers of the checkpoints that are listed."""
+    return [int(entry.id[:8], 16) for entry in store.list(query)]
+
+
+class TestFilters:
+    @pytest.fixture
+    def commits(self, store: Store, checkout: Checkout) -> list[str]:
+        """Seven checkpoints on two commits: 1 to 3 in a run, 4 to 6 outside, 7 in another run; returns the commits."""
+        first = checkout.git("rev-parse", "HEAD")
+        run = store.record("plan-started", {}, start="one").run
+        store.record("plan-complete", {}, run=run)
+        store.record("code-review-failed", {}, run=run)
+        store.record("plan-complete", {})
+        second = checkout.commit("second")
+        store.record("odd", {}, trigger="step", agent="a:b", message="hello")
+        store.record("plan", {})
+        store.record("plan-complete", {}, start="two", worktree=store.capture())
+        return [first, second]
+
+    def test_each(self, store: Store, commits: list[str]) -> None:
+        since = store.read(nth(5)).time
+        expected = {
+            Query(): [7, 6, 5, 4, 3, 2, 1],
+            Query(run="20270115-080001-one"): [3, 2, 1],
+            Query(run="20270115-080001-none"): [],
+            Query(git_sha=commits[0]): [4, 3, 2, 1],
+            Query(git_sha=commits[0][:10]): [],
+            Query(ids=(nth(2), nth(6), nth(99))): [6, 2],
+            Query(ids=()): [],
+            Query(phase="plan"): [7, 6, 4, 2, 1],
+            Query(phase="plan-complete"): [7, 4, 2],
+            Query(phase="code-review"): [3],
+            Query(phase="odd"): [5],
+            Query(phase="pla%"): [],
+            Query(status="complete"): [7, 4, 2],
+            Query(status="failed"): [3],
+            Query(status=""): [6, 5],
+            Query(since=since): [7, 6, 5],
+            Query(since=since + 1): [7, 6],
+            Query(limit=2): [7, 6],
+            Query(limit=0): [],
+            Query(run="20270115-080001-one", status="complete", phase="plan", git_sha=commits[0], since=0, limit=5): [2],
+        }
+        assert {query: listed(store, query) for query in expected} == expected
+
+    def test_what_an_entry_holds(self, store: Store, checkout: Checkout, commits: list[str]) -> None:
+        branch = checkout.git("branch", "--show-current")
+        refs = checkout.refs("refs/checkpoints")
+        checkout.write("new", "x")
+        made = store.record("a-failed", {"never": "read"}, worktree=store.capture())
+        newest, five, seven = store.list()[0], *(store.list(Query(ids=[nth(number)]))[0] for number in (5, 7))
+        time = 1_800_000_000_000_000
+        assert five == Entry(
+            id=nth(5),
+            oid=refs[f"refs/checkpoints/{nth(5)}"],
+            run=None,
+            sequence=None,
+            phase="odd",
+            timestamp="2027-01-15T08:00:05.000000Z",
+            time=time + 5 * times.MICRO,
+            git_sha=commits[1],
+            branch=branch,
+            trigger="step",
+            message="hello",
+            agent="a:b",
+            examined=False,
+            tree=None,
+            operation=None,
+            changed=None,
+        )
+        assert seven == Entry(
+            id=nth(7),
+            oid=refs[f"refs/checkpoints/{nth(7)}"],
+            run="20270115-080007-two",
+            sequence=1,
+            phase="plan-complete",
+            timestamp="2027-01-15T08:00:07.000000Z",
+            time=time + 7 * times.MICRO,
+            git_sha=commits[1],
+            branch=branch,
+            trigger="manual",
+            message=None,
+            agent=None,
+            examined=True,
+            tree=None,
+            operation=None,
+            changed=0,
+        )
+        assert (newest.tree, newest.examined, newest.changed) == (made.worktree.tree if made.worktree else "", True, None)
+
+
+class TestOrder:
+    def test_a_clock_that_jumps_does_not_reorder_a_run(self, store: Store, clock: Clock) -> None:
+        run = store.record("a-complete", {}, start="r").run  # 1
+        store.record("a-complete", {})  # 2
+        clock.instant += 3600 * times.MICRO
+        store.record("a-complete", {}, run=run)  # 3, from the future
+        clock.instant -= 7200 * times.MICRO
+        store.record("a-complete", {}, run=run)  # 4, before everything else
+        store.record("a-complete", {})  # 5, before everything else and in no run
+        clock.instant += 3600 * times.MICRO
+        store.record("a-complete", {})  # 6
+        assert listed(store, Query(run=run)) == [4, 3, 1]
+        assert listed(store) == [4, 3, 6, 2, 1, 5]
+        assert (store.find("latest"), store.find(run or "")) == (nth(4), nth(4))
+
+    def test_then_the_timestamp_then_the_id(self, plain: Store, clock: Clock) -> None:
+        clock.step = 0
+        for _ in range(4):
+            plain.record("a-complete", {})
+        clock.instant -= 1
+        plain.record("a-complete", {})
+        assert listed(plain) == [4, 3, 2, 1, 5]
+
+    def test_a_removed_checkpoint_no_longer_holds_others_up(self, make_store: MakeStore, main_checkout: Checkout, clock: Clock) -> None:
+        store = make_store(main_checkout)
+        run = store.record("a-complete", {}, start="r").run  # 1
+        clock.instant += 3600 * times.MICRO
+        store.record("a-complete", {}, run=run)  # 2, from the future
+        clock.instant -= 3600 * times.MICRO
+        store.record("a-complete", {}, run=run)  # 3
+        store.record("a-complete", {})  # 4
+        assert listed(store) == [3, 2, 4, 1]
+        store.remove([nth(2)])
+        assert listed(store) == [4, 3, 1]
+        delete_index(store)
+        assert listed(make_store(main_checkout)) == [4, 3, 1]
+
+
+class TestInvalidRefs:
+    @pytest.fixture
+    def invalid(self, store: Store, checkout: Checkout) -> list[Problem]:
+        """One valid checkpoint and every kind of ref that is none; returns what is to be said of them."""
+        store.record("a-complete", {})
+        document = store.raw(nth(1)).decode()
+        tree = checkout.git("rev-parse", "HEAD^{tree}")
+        head = checkout.git("rev-parse", "HEAD")
+        problems = []
+
+        def add(name: str, oid: str, sentence: str) -> None:
+            checkout.git("update-ref", f"refs/checkpoints/{name}", oid)
+            problems.append(Problem(f"refs/checkpoints/{name}", f"refs/checkpoints/{name}: {sentence}"))
+
+        def write(text: str | bytes) -> str:
+            return checkout.git("hash-object", "-w", "--stdin", data=text)
+
+        add(nth(2), head, "points to a commit, not to a blob")
+        add(nth(3), tree, "points to a tree, not to a blob")
+        add(nth(4), write("garbage"), "not TOML: Expected '=' after a key in a key/value pair (at end of document)")
+        add(nth(5), write(b"\xff\xfe"), "not UTF-8 (byte 0)")
+        add(nth(6), write("version = 2\n"), "version: written by a newer gitckpt (document version 2)")
+        add(nth(7), write(document), f"id: {nth(1)} is not the ref's name")
+        add(nth(8), write(document.replace(nth(1), nth(8)).replace('trigger = "manual"\n', "")), "trigger: missing")
+        add(nth(9), write(""), "version: missing")
+        add("not-a-uuid", write(document + "\n"), f"id: {nth(1)} is not the ref's name")
+        add("deep/er", write(document + "\n\n"), f"id: {nth(1)} is not the ref's name")
+        gone = write("soon gone")
+        add(nth(10), gone, f"its object {gone} is missing")
+        common = Path(checkout.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        (common / "objects" / gone[:2] / gone[2:]).unlink()
+        return sorted(problems, key=lambda problem: problem.ref)
+
+    def test_are_problems_and_stop_nothing(self, store: Store, ids: Ids, invalid: list[Problem]) -> None:
+        for _ in range(2):
+            assert (listed(store), store.problems()) == ([1], invalid)
+        ids.count = 20
+        store.record("b-complete", {})
+        assert (listed(store), store.problems()) == ([21, 1], invalid)
+        assert [store.find("latest"), store.find("HEAD"), store.find(nth(1)), store.find(nth(4))] == [nth(21), nth(21), nth(1), nth(4)]
+
+    def test_a_name_that_is_not_utf_8(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-complete", {})
+        oid = main_checkout.git("rev-parse", f"refs/checkpoints/{nth(1)}")
+        main_checkout.git("update-ref", "--stdin", data=b"create refs/checkpoints/caf\xe9 %s\n" % oid.encode())
+        main_checkout.git("update-ref", "--stdin", data=f"create refs/checkpoints/a\x85b\u2028c {oid}\n")
+        assert listed(plain) == [1]
+        assert [problem.ref for problem in plain.problems()] == ["refs/checkpoints/a\x85b\u2028c", "refs/checkpoints/caf\\xe9"]
+
+    def test_an_object_that_comes_back_is_seen(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-complete", {"n": 1})
+        oid = main_checkout.git("rev-parse", f"refs/checkpoints/{nth(1)}")
+        file = main_checkout.path / ".git" / "objects" / oid[:2] / oid[2:]
+        aside = file.rename(main_checkout.path / "aside")
+        assert (listed(plain), [problem.sentence for problem in plain.problems()]) == (
+            [],
+            [f"refs/checkpoints/{nth(1)}: its object {oid} is missing"],
+        )
+        aside.rename(file)
+        assert (listed(plain), plain.problems()) == ([1], [])
+
+    def test_a_damaged_state_is_not_looked_at(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-complete", {"key": 1})
+        document = plain.raw(nth(1)).decode().replace(nth(1), nth(9)).replace("key = 1", "n = = \0 garbage")
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data=document)
+        main_checkout.git("update-ref", f"refs/checkpoints/{nth(9)}", oid)
+        assert (listed(plain), plain.problems()) == ([9, 1], [])
+
+
+def delete_index(store: Store) -> None:
+    store.index.close()
+    for path in Path(store.repository.private_dir).glob("index.sqlite*"):
+        path.unlink()
+
+
+Damage = Callable[[Path], object]
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def scribble(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[200:] = b"\xff" * (len(data) - 200)
+    path.write_bytes(data)
+
+
+def make_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def from_another_version(path: Path) -> None:
+    """Leaves rows that would be wrong, with a schema that has other columns."""
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT); CREATE TABLE entry (id TEXT, line BLOB, later TEXT);"
+            "CREATE TABLE problem (ref TEXT); INSERT INTO entry VALUES ('x', 'y', 'z'); INSERT INTO meta VALUES ('digest', '99.0 x');"
+        )
+    connection.close()
+
+
+def from_an_older_version_of_this_schema(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = replace(value, substr(value, 1, instr(value, ' ')), '0.0.0 ')")
+        connection.execute("UPDATE entry SET phase = 'read by an older version'")
+    connection.close()
+
+
+class TestTheIndexIsOnlyACache:
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            os.unlink,
+            cut,
+            scribble,
+            make_directory,
+            from_another_version,
+            from_an_older_version_of_this_schema,
+            lambda path: path.write_bytes(b""),
+            lambda path: path.write_bytes(b"no database at all, but long enough to have a header" * 10),
+        ],
+    )
+    def test_damage(self, make_store: MakeStore, main_checkout: Checkout, adapter: str, damage: Damage) -> None:
+        store = make_store(main_checkout, adapter)
+        run = store.record("a-complete", {}, start="r").run
+        for _ in range(30):
+            store.record("b-complete", {}, run=run)
+        main_checkout.git("update-ref", "refs/checkpoints/bad", "HEAD")
+        before = (store.list(), store.problems(), store.find(run or ""))
+        path = Path(store.repository.private_dir) / "index.sqlite"
+        store.index.close()
+        damage(path)
+        for _ in range(2):
+            again = make_store(main_checkout, adapter)
+            assert (again.list(), again.problems(), again.find(run or "")) == before
+            again.index.close()
+        again.record("c-complete", {}, run=run)
+        assert listed(again, Query(limit=1)) == [32]
+
+    @pytest.mark.parametrize("damage", [cut, scribble, from_another_version])
+    def test_a_damaged_one_is_made_anew(self, make_store: MakeStore, main_checkout: Checkout, damage: Damage) -> None:
+        store = make_store(main_checkout)
+        for _ in range(30):
+            store.record("b-complete", {})
+        store.list()
+        path = Path(store.repository.private_dir) / "index.sqlite"
+        store.index.close()
+        damage(path)
+        for _ in range(2):
+            make_store(main_checkout).list()
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("SELECT count(*) FROM entry").fetchone() == (30,)
+        connection.close()
+
+    def test_damaged_while_open(self, plain: Store) -> None:
+        for _ in range(30):
+            plain.record("b-complete", {})
+        assert len(plain.list()) == 30
+        scribble(Path(plain.repository.private_dir) / "index.sqlite")
+        plain.record("b-complete", {})
+        assert listed(plain) == list(range(31, 0, -1))
+
+    def test_locked(self, make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(index_module, "_PATIENCE", 0.05)
+        store = make_store(main_checkout)
+        store.record("a-complete", {})
+        assert listed(store) == [1]
+        holder = sqlite3.connect(Path(store.repository.private_dir) / "index.sqlite", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        store.record("a-complete", {})
+        assert (listed(store), listed(make_store(main_checkout))) == ([2, 1], [2, 1])
+        holder.close()
+        assert listed(make_store(main_checkout)) == [2, 1]
+
+    def test_the_whole_directory_gone_under_our_feet(self, plain: Store) -> None:
+        plain.record("a-complete", {})
+        assert listed(plain) == [1]
+        shutil.rmtree(plain.repository.private_dir)
+        assert listed(plain) == [1]
+
+    @pytest.mark.parametrize("had_one", [True, False])
+    def test_a_directory_that_cannot_be_written(
+        self, make_store: MakeStore, main_checkout: Checkout, had_one: bool, denied: Denied
+    ) -> None:
+        store = make_store(main_checkout)
+        store.record("a-complete", {})
+        if had_one:
+            assert listed(store) == [1]
+        store.close()
+        if not had_one:
+            shutil.rmtree(main_checkout.path / ".git" / "ckpt")
+        main_checkout.git("update-ref", "refs/checkpoints/bad", "HEAD")
+        script = (
+            "import sys; from gitckpt.store.store import Store\n"
+            "with Store.open(sys.argv[1], adapter='plumbing') as store:\n"
+            "    print([entry.id for entry in store.list()], [problem.ref for problem in store.problems()])"
+        )
+        done = denied(main_checkout.path / ".git", script, str(main_checkout.path))
+        assert (done.stdout, done.stderr) == (f"['{nth(1)}'] ['refs/checkpoints/bad']\n", "")
+
+
+class TestTheIndexFollowsTheRefs:
+    def test_changed_behind_its_back(self, store: Store, checkout: Checkout) -> None:
+        for _ in range(3):
+            store.record("a-complete", {})
+        assert listed(store) == [3, 2, 1]
+        two = checkout.git("rev-parse", f"refs/checkpoints/{nth(2)}")
+        checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(2)}")
+        assert listed(store) == [3, 1]
+        checkout.git("update-ref", f"refs/checkpoints/{nth(2)}", two)
+        checkout.git("update-ref", f"refs/checkpoints/{nth(3)}", "HEAD")
+        assert (listed(store), [problem.ref for problem in store.problems()]) == ([2, 1], [f"refs/checkpoints/{nth(3)}"])
+        document = store.raw(nth(1)).decode().replace("a-complete", "z-failed")
+        checkout.git("update-ref", f"refs/checkpoints/{nth(1)}", checkout.git("hash-object", "-w", "--stdin", data=document))
+        assert [entry.phase for entry in store.list()] == ["a-complete", "z-failed"]
+        checkout.git("pack-refs", "--all")
+        assert listed(store) == [2, 1]
+
+    def test_one_index_for_all_worktrees_and_adapters(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+        main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
+        stores = [make_store(main_checkout, "libgit2"), make_store(tmp_path / "side", "plumbing")]
+        for number, store in enumerate(stores * 3, 1):
+            store.record("a-complete", {})
+            assert [listed(one) for one in stores] == [list(range(number, 0, -1))] * 2
+
+    def test_a_listing_reads_each_document_once_and_nothing_twice(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[str] = []
+        really = store.objects.read
+
+        def counting(oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+            read.extend(oids)
+            return really(oids)
+
+        monkeypatch.setattr(store.objects, "read", counting)
+        for _ in range(3):
+            store.record("a-complete", {})
+        read.clear()
+        oids = [entry.oid for entry in store.list()]
+        assert sorted(read) == sorted(oids)
+        store.record("a-complete", {})
+        read.clear()
+        store.list()
+        assert len(read) == 1
+        read.clear()
+        for query in (Query(), Query(status="complete"), Query(limit=1), Query(ids=[nth(2)])):
+            store.list(query)
+        store.problems()
+        store.find("latest")
+        store.find(nth(1))
+        assert read == []

@@ -1,0 +1,147 @@
+"""Settings: the committed file, `git config` above it, and what is said about values that cannot be understood."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.repository import discover
+from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.policy import DAY, Policy
+from gitckpt.store import settings
+from gitckpt.store.settings import Settings
+from tests.conftest import Checkout
+
+DEFAULT = Settings(Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100), None)
+
+
+def read(checkout: Checkout) -> Settings:
+    return settings.read(discover(str(checkout.path)))
+
+
+class TestReading:
+    def test_the_default(self, checkout: Checkout) -> None:
+        assert read(checkout) == DEFAULT
+
+    def test_the_template_says_what_the_default_is(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", settings.TEMPLATE)
+        assert read(checkout) == DEFAULT
+
+    def test_the_file(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 0\nrewritten_older_than = "12h"\n')
+        assert read(checkout) == Settings(Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), None)
+
+    def test_git_config_overrides_it_key_by_key(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 3\n')
+        checkout.git("config", "ckpt.olderThan", "1d")
+        checkout.git("config", "--add", "ckpt.olderThan", "3d")
+        checkout.git("config", "ckpt.rewrittenOlderThan", "1d")
+        checkout.git("config", "ckpt.worktreeDir", "../w")
+        assert read(checkout) == Settings(Policy(older_than=3 * DAY, rewritten_older_than=DAY, keep_last=3), "../w")
+        checkout.git("config", "ckpt.keepLast", "7")
+        assert read(checkout).policy.keep_last == 7
+
+    def test_a_bare_repository(self, main_checkout: Checkout, tmp_path: Path) -> None:
+        main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
+        assert read(Checkout(tmp_path / "bare.git")) == DEFAULT
+
+    def test_from_within_git_the_file_of_the_main_worktree_counts(self, main_checkout: Checkout) -> None:
+        main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 3\n")
+        assert read(Checkout(main_checkout.path / ".git")).policy.keep_last == 3
+
+    @pytest.mark.parametrize(
+        ("text", "message", "hint"),
+        [
+            (
+                "[retention\n",
+                "{file} is not TOML: Expected ']' at the end of a table declaration (at line 1, column 11)",
+                "correct it: {file}",
+            ),
+            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention"),
+            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention"),
+            ("retention = 3\n", "{file}: retention must be a table", "write [retention] above its keys"),
+            (
+                "[retention]\nkeep = 3\n",
+                "{file}: unknown key retention.keep",
+                "known keys: older_than, keep_last, rewritten_older_than",
+            ),
+            ("[retention]\nkeep_last = -1\n", "{file}: retention.keep_last: must be a whole number, not -1", None),
+            ("[retention]\nkeep_last = true\n", "{file}: retention.keep_last: must be a whole number, not True", None),
+            ("[retention]\nkeep_last = 1.0\n", "{file}: retention.keep_last: must be a whole number, not 1.0", None),
+            ("[retention]\nolder_than = 30\n", '{file}: retention.older_than: must be an age such as "30d", not 30', None),
+            (
+                '[retention]\nolder_than = "a month"\n',
+                "{file}: retention.older_than: 'a month' is not an age",
+                "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+            ),
+        ],
+    )
+    def test_a_file_that_cannot_be_understood(self, main_checkout: Checkout, text: str, message: str, hint: str | None) -> None:
+        file = main_checkout.write("gitckpt.toml", text)
+        with pytest.raises(UsageError) as caught:
+            read(main_checkout)
+        assert caught.value.message == message.format(file=file)
+        assert caught.value.hint == (hint.format(file=file) if hint else None)
+
+    @pytest.mark.parametrize(
+        ("key", "value", "message"),
+        [
+            ("ckpt.olderThan", "soon", "git config ckpt.olderthan: 'soon' is not an age"),
+            ("ckpt.olderThan", "", "git config ckpt.olderthan: '' is not an age"),
+            ("ckpt.keepLast", "many", "git config ckpt.keeplast: must be a whole number, not 'many'"),
+            ("ckpt.keepLast", "²", "git config ckpt.keeplast: must be a whole number, not '²'"),
+        ],
+    )
+    def test_a_setting_that_cannot_be_understood(self, main_checkout: Checkout, key: str, value: str, message: str) -> None:
+        main_checkout.git("config", key, value)
+        with pytest.raises(UsageError) as caught:
+            read(main_checkout)
+        assert caught.value.message == message
+
+    def test_a_file_that_cannot_be_read(self, main_checkout: Checkout) -> None:
+        (main_checkout.path / "gitckpt.toml").mkdir()
+        with pytest.raises(UsageError) as caught:
+            read(main_checkout)
+        assert caught.value.message == f"cannot read {main_checkout.path}/gitckpt.toml: Is a directory"
+
+    def test_a_file_that_is_not_utf_8(self, main_checkout: Checkout) -> None:
+        main_checkout.write("gitckpt.toml", b"# caf\xe9\n[retention]\nkeep_last = 3\n")
+        assert read(main_checkout).policy.keep_last == 3
+
+
+class TestWriting:
+    def test_a_new_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "gitckpt.toml"
+        assert settings.write_template(str(path))
+        assert (path.read_text(), settings.is_template(str(path))) == (settings.TEMPLATE, True)
+        assert not settings.write_template(str(path))
+
+    def test_comments_values_and_line_ends_stay(self, tmp_path: Path) -> None:
+        path = tmp_path / "gitckpt.toml"
+        mine = "# mine\r\n[retention] # here\r\nkeep_last = 7   # seven\r\n"
+        path.write_bytes(mine.encode())
+        assert not settings.write_template(str(path))
+        assert (path.read_bytes(), settings.is_template(str(path))) == (mine.encode(), False)
+
+    def test_a_missing_table_is_added(self, main_checkout: Checkout) -> None:
+        path = main_checkout.write("gitckpt.toml", "# only a comment\n")
+        assert settings.write_template(str(path))
+        assert path.read_text().startswith("# only a comment\n")
+        assert read(main_checkout) == DEFAULT
+        assert not settings.write_template(str(path))
+
+    def test_what_is_not_toml_stays(self, tmp_path: Path) -> None:
+        path = tmp_path / "gitckpt.toml"
+        path.write_text("[retention\n")
+        with pytest.raises(UsageError) as caught:
+            settings.write_template(str(path))
+        assert caught.value.message.startswith(f"{path} is not TOML: ")
+        assert path.read_text() == "[retention\n"
+
+    def test_where_it_cannot_be_written(self, tmp_path: Path) -> None:
+        path = tmp_path / "no" / "gitckpt.toml"
+        with pytest.raises(CkptError) as caught:
+            settings.write_template(str(path))
+        assert caught.value.message == f"cannot write {path}: {os.strerror(2)}"
