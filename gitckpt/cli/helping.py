@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from typer.core import TyperCommand
@@ -12,6 +13,8 @@ from gitckpt.model.errors import UsageError
 
 _GLOBAL = ("-q", "--quiet", "-C", "--version")
 _ALSO_CALLED = {"list": "ls log status", "remove": "rm delete", "expire": "gc prune", "resume": "restore checkout", "save": "create"}
+
+_EXTRA = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
 
 
 class Command(TyperCommand):
@@ -55,7 +58,19 @@ def command_of(words: Sequence[str]) -> int:
     return min(at, len(words))
 
 
-def wrong_usage(error: Any, words: Sequence[str], commands: list[str]) -> UsageError:
+def require_command(words: Sequence[str], commands: Collection[str]) -> None:
+    """Raises an error with the likely meaning if the command of a command line is none of ours.
+
+    Raises:
+        UsageError: there is no such command.
+    """
+    unknown = next(iter(words[command_of(words) :]), None)
+    if unknown is not None and unknown not in commands:
+        meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
+        raise UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", meant, commands) or "see: git ckpt --help")
+
+
+def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> UsageError:
     """Returns what the parser complained of, in our words.
 
     Args:
@@ -68,10 +83,6 @@ def wrong_usage(error: Any, words: Sequence[str], commands: list[str]) -> UsageE
     help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
-    if message.startswith("No such command"):
-        unknown = words[command_of(words)]
-        meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
-        return UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", meant, commands) or help_)
     if message.startswith("No such option"):
         if command and option in _GLOBAL:
             return UsageError(f"{option} goes before the command", hint=f"git ckpt {option} {'DIR ' * (option == '-C')}{command}")
@@ -81,11 +92,11 @@ def wrong_usage(error: Any, words: Sequence[str], commands: list[str]) -> UsageE
     if message.startswith("Missing parameter") and parameter is not None:
         return UsageError(f"{_metavar(parameter).split('…')[0].split(' ')[0]} is missing", hint=help_)
     if message.startswith("Got unexpected extra argument"):
-        return UsageError(f"too many arguments: {message.partition('(')[2].partition('(')[2].rstrip(')')}", hint=help_)
+        return UsageError(f"too many arguments: {_EXTRA.sub('', message).rstrip(')')}", hint=help_)
     return UsageError(message[:1].lower() + message[1:], hint=help_)
 
 
-def _close(prefix: str, word: str, known: list[str]) -> str | None:
+def _close(prefix: str, word: str, known: Collection[str]) -> str | None:
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {prefix}{close[0]}?" if close else None
 

@@ -41,7 +41,6 @@ app = typer.Typer(
     name="git ckpt",
     help="Checkpoints of a git repository: the state, the files and the commit of every step, kept in refs of the repository itself.",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -105,6 +104,7 @@ def run(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     words, paths = _split_paths(argv)
     try:
+        helping.require_command(words, command.commands)
         try:
             with command.make_context("git ckpt", words, obj=paths) as context:
                 command.invoke(context)
@@ -167,10 +167,9 @@ def _split_paths(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:dashes], argv[dashes + 1 :]
 
 
-def _wrong_usage(error: Exception, words: list[str], commands: list[str]) -> int:
-    message = str(getattr(error, "message", "") or error)
-    if message.startswith("Usage:"):  # the help, printed for want of arguments
-        sys.stderr.write(f"{message}\n")
+def _wrong_usage(error: Any, words: list[str], commands: list[str]) -> int:
+    if helping.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
+        sys.stderr.write(f"{error.ctx.get_help()}\n")
         return UsageError.exit_code
     return terminal.fail(helping.wrong_usage(error, words, commands))
 

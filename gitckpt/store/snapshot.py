@@ -185,7 +185,8 @@ def _add_everything(repository: Repository, index: str) -> tuple[Omitted, ...]:
         env={"GIT_INDEX_FILE": index},
         ok=(0, 1),
     )
-    names = [one or other for one, other in _UNREADABLE.findall(done.complaint)]
+    said = _UNREADABLE.findall(done.complaint)
+    names = list(dict.fromkeys((one or other).removesuffix("/") for one, other in said))  # some versions complain twice
     if done.code == 1 and not names:
         raise GitError(["add"], done.code, done.complaint)
     return tuple(Omitted(path=name, reason="git cannot read it") for name in names)

@@ -16,15 +16,14 @@ from gitckpt.git.repository import Repository, discover, require_git
 from gitckpt.model import codec, document, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, StateError, UsageError
-from gitckpt.model.policy import Decision, Policy
-from gitckpt.store import expiry, finder, layout, log, snapshot
+from gitckpt.store import layout, log
 from gitckpt.store.index import Entry, Index, Problem, Query
 from gitckpt.store.recorder import FilesPruned, Recorder
-from gitckpt.store.remover import Remover
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
-
+    from gitckpt.model.policy import Decision, Policy
+    from gitckpt.store.remover import Remover
 
 _CAPTURES = 3
 _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
@@ -93,6 +92,8 @@ class Store:
         Raises:
             WorktreeError: there is no worktree here, or git cannot read it.
         """
+        from gitckpt.store import snapshot
+
         return snapshot.capture(self.repository, self.objects, self.objects.head()[0])
 
     def record(
@@ -239,6 +240,8 @@ class Store:
             NotFoundError: nothing goes by it; the hint names what is close.
             AmbiguousError: several things do; they are listed.
         """
+        from gitckpt.store import finder
+
         return finder.find(text, self.repository, self.index, self.links)
 
     def list(self, query: Query = Query()) -> Sequence[Entry]:  # noqa: B008 - immutable
@@ -302,6 +305,8 @@ class Store:
         Raises:
             BusyError: as `remove`.
         """
+        from gitckpt.store import expiry
+
         self._recorder.write_links(self.clock())
         notes = self._recorder.notes
         return expiry.expire(self.index, notes, self._remover(), policy, now=self.clock(), dry_run=dry_run)
@@ -336,6 +341,8 @@ class Store:
         return self.repository.git.run("rev-list", "--objects", "--quiet", tree, *known, ok=(0, 128)).code == 0
 
     def _remover(self) -> Remover:
+        from gitckpt.store.remover import Remover
+
         return Remover(self.repository, self.objects, self.refs, self._recorder.notes, self.index)
 
     def _start_run(self, fields: dict[str, Any], state: dict[str, Any] | None, instant: int, name: str) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gitckpt.git import refs
 from gitckpt.git.process import git_executable
-from tests.cli.conftest import Ckpt, Outcome, Spawn, document, normal, store_text
+from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
@@ -119,7 +115,7 @@ def test_nothing_there_yet_is_12(ckpt: Ckpt, main_checkout: Checkout) -> None:
         assert ckpt(command, at=main_checkout) == Outcome(12, "", "error: there are no checkpoints yet\nhint: make one: git ckpt save\n")
 
 
-BAD_REFS = {
+BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
     "a commit": ("HEAD", "points to a commit, not to a blob", None),
     "a tree": ("HEAD^{tree}", "points to a tree, not to a blob", None),
     "a missing object": ("1234567890123456789012345678901234567890", "its object OID is missing", "look at the repository: git fsck"),
@@ -243,45 +239,6 @@ def test_a_place_that_is_taken_is_14_and_stays_as_it_is(
     assert sorted(place.rglob("*")) == there
 
 
-@pytest.mark.parametrize("name", [REF, "refs/notes/checkpoints"])
-def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
-    ckpt: Ckpt, checkout: Checkout, save: Save, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    store_text(checkout, REF, document())
-    save(checkout)
-    monkeypatch.setattr(refs, "LOCK_TIMEOUT_MS", 20)
-    lock = checkout.main / ".git" / f"{name}.lock"
-    lock.write_text("")
-    before = checkout.fingerprint()
-    args = ["remove", NAME] if name == REF else ["remove", "latest"]
-    assert ckpt(*args, at=checkout) == Outcome(
-        11,
-        "",
-        f"error: another process holds {lock}\n"
-        f"hint: wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with rm '{lock}'\n",
-    )
-    assert lock.exists()
-    assert checkout.fingerprint() == before
-    lock.unlink()
-    assert ckpt(*args, at=checkout).code == 0
-
-
-def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
-    save(main_checkout)
-    lock = main_checkout.path / ".git/refs/checkpoints/it's.lock"
-    lock.write_text("")
-    os.utime(lock, (1_000_000_000, 1_000_000_000))
-    done = ckpt("doctor", at=main_checkout)
-    assert done.code == 1
-    *_, finding, cure = done.out.splitlines()
-    start = f"stale-lock: {lock}: is "
-    assert finding.startswith(start)
-    assert finding.removeprefix(start).partition(" ")[2] == "old: most likely a crash left it behind"
-    quoted = "'" + str(lock).replace("'", "'\"'\"'") + "'"
-    assert cure == f"    cure: make sure that no git runs here, then: rm {quoted}"
-    assert lock.exists()
-
-
 STATES: list[tuple[str, bytes | None, int, str]] = [
     ("s.json", None, 2, "cannot read s.json: No such file or directory"),
     ("s.json", b"{", 2, "s.json is not JSON: "),
@@ -358,125 +315,3 @@ def test_a_setting_of_git_is_named_too(ckpt: Ckpt, main_checkout: Checkout) -> N
     main_checkout.git("config", "ckpt.keepLast", "many")
     expected = "error: git config ckpt.keeplast: must be a whole number, not 'many'\n"
     assert ckpt("expire", at=main_checkout) == Outcome(2, "", expected)
-
-
-def without_root_s_rights() -> None:
-    """Lets the process that is about to start be refused what any other user would be refused."""
-    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
-
-
-@pytest.fixture
-def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureRequest) -> Iterator[Checkout]:
-    """A repository whose `.git` cannot be written to; without its private directory where the parameter says so."""
-    main_checkout.write("README", "dirty\n")
-    save(main_checkout)
-    git_dir = main_checkout.path / ".git"
-    if request.param:
-        shutil.rmtree(git_dir / "ckpt")
-    everything = [git_dir, *git_dir.rglob("*")]
-    modes = [(path, path.stat().st_mode) for path in everything]
-    for path, mode in modes:
-        path.chmod(mode & ~0o222)
-    probe = subprocess.run(["touch", str(git_dir / "probe")], preexec_fn=without_root_s_rights, capture_output=True, check=False)
-    if probe.returncode == 0:
-        pytest.skip("this user may write to read-only directories, and that right cannot be given up here")
-    yield main_checkout
-    for path, mode in modes:
-        path.chmod(mode)
-
-
-@pytest.mark.parametrize("read_only", [False, True], indirect=True)
-@pytest.mark.parametrize("args", [["save"], ["save", "--no-worktree"], ["remove", "latest"], ["init"], ["resume"]])
-def test_a_repository_that_cannot_be_written_to(spawn: Spawn, read_only: Checkout, args: list[str]) -> None:
-    before = read_only.fingerprint()
-    done = spawn(*args, at=read_only, preexec=without_root_s_rights)
-    assert done.code in (1, 10, 14)
-    assert done.out == ""
-    error, hint = done.err.splitlines()
-    assert error.startswith("error: ")
-    assert "ermission denied" in error or "insufficient permission" in error
-    assert "writable" in hint
-    after = read_only.fingerprint()
-    after["files"] = {name: each for name, each in after["files"].items() if not name.startswith(".ckpt")}  # type: ignore[attr-defined]
-    assert after == before
-
-
-@pytest.mark.parametrize("read_only", [False, True], indirect=True)
-def test_reading_needs_no_right_to_write(spawn: Spawn, read_only: Checkout) -> None:
-    for args in (["list"], ["show"], ["list", "--json"], ["show", "--raw"]):
-        done = spawn(*args, at=read_only, preexec=without_root_s_rights)
-        assert (done.code, done.err) == (0, ""), args
-        assert done.out, args
-
-
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Checkout]:
-    """A repository on a disk of one megabyte, with a checkpoint; it fills up when `fill` is called."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no disk of its own can be mounted here")
-    try:
-        subprocess.run([git_executable(), "init", "--quiet", str(disk / "r")], check=True)
-        checkout = Checkout(disk / "r")
-        checkout.commit("first", README="hello\n")
-        yield checkout
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-def test_a_full_disk_leaves_everything_whole(ckpt: Ckpt, full_disk: Checkout, save: Save) -> None:
-    made = save(full_disk)
-    before = full_disk.fingerprint()
-    fill = full_disk.path.parent / "fill"
-    with fill.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"\0" * 4096)
-        except OSError:
-            pass
-    for args in (["save"], ["save", "--no-worktree"], ["init"], ["resume"], ["remove", made]):
-        done = ckpt(*args, at=full_disk)
-        assert done.code in (1, 10, 14), args
-        assert done.out == "", args
-        assert done.err.startswith("error: "), args
-        if args != ["init"]:  # of its configuration git says only that it could not write it
-            assert "No space left on device" in done.err, args
-            assert "\nhint: " in done.err, args
-        assert full_disk.fingerprint() == before, args
-    assert ckpt("list", at=full_disk).out.startswith(made)
-    fill.unlink()
-    full_disk.git("fsck", "--strict")
-    assert ckpt("save", at=full_disk).code == 0
-
-
-EVIL = "\x1b[31m\x07"
-SHOWN = r"\x1b[31m\x07"
-
-
-def test_escape_sequences_from_anywhere_are_shown_not_sent(
-    ckpt: Ckpt, main_checkout: Checkout, save: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a message, a state, a path, a phase, an error, an agent, a ref and its content: with git's own diff the only exception."""
-    main_checkout.write(f"dir/{EVIL}", "text\n")
-    save(main_checkout, "-m", f"m{EVIL}", "--state", "-", stdin='{"k\\u001b[31m\\u0007": "v\\u009b31m"}')
-    escaped = '"x\\u001b[31m\\u0007"'
-    fields = {"phase": escaped, "agent": escaped, "errors": f"[{escaped}]", "branch": escaped, "message": escaped}
-    store_text(main_checkout, REF, document(**fields) + f"k = {escaped}\n")
-    store_text(main_checkout, "refs/checkpoints/\u202eevil\u009b", "x\x1b[31m")
-    store_text(main_checkout, f"refs/checkpoints/2{NAME[1:]}", document(id=f'"2{NAME[1:]}"', timestamp=escaped))
-    for args in (
-        *(["list"], ["show", "latest"], ["show", NAME], ["show", f"2{NAME[1:]}"], ["diff", "latest", NAME, "--state"], ["doctor"]),
-        *(["resume", NAME], ["expire", "--dry-run", "--all"], ["remove", EVIL], ["list", "--run", EVIL], ["save", "--state", EVIL]),
-        *(["list", "--json"], ["show", NAME, "--json"]),
-    ):
-        done = ckpt(*args, at=main_checkout)
-        assert done.code != 3, (args, done.err)
-        both = done.out + done.err
-        assert not {c for c in both if not c.isprintable()} - {"\n", "\t"}, args
-    page = ckpt("show", "latest", at=main_checkout).out
-    assert f"message:     m{SHOWN}\n" in page
-    assert r'    "k\u001B[31m\u0007" = "v\u009B31m"' in page
-    assert f"error:       x{SHOWN}\n" in ckpt("show", NAME, at=main_checkout).out or ckpt("show", NAME, at=main_checkout).code == 13
-    assert r"refs/checkpoints/\u{202e}evil" in ckpt("doctor", at=main_checkout).out

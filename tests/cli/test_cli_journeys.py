@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.process import git_executable
 from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
 EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
-NAMES = ("with space", "it's \"quoted\"", "größe/日本語", "new\nline", "-dash", "tab\there", "back\\slash", "*?[glob]")
+NAMES = ("with space", 'it\'s "quoted"', "größe/日本語", "new\nline", "-dash", "tab\there", "back\\slash", "*?[glob]")
 
 
 def files_of(path: Path) -> dict[str, bytes]:
@@ -292,7 +291,7 @@ def test_an_unborn_branch(ckpt: Ckpt, make_checkout: Callable[..., Checkout]) ->
     place = place_of(unborn, id_)
     assert ckpt("resume", at=unborn).out == f"{place}\n"
     assert files_of(place) == {"first thoughts": b"text\n"}
-    assert Checkout(place).git("status", "--porcelain") == "?? \"first thoughts\""
+    assert Checkout(place).git("status", "--porcelain") == '?? "first thoughts"'
     assert ckpt("diff", id_, at=unborn).out.splitlines()[0] == "diff --git a/first thoughts b/first thoughts"
 
 
@@ -321,7 +320,7 @@ def test_a_repository_with_sha256(ckpt: Ckpt, make_checkout: Callable[..., Check
 
 def test_paths_of_every_kind(ckpt: Ckpt, make_checkout: Callable[..., Checkout], git_ckpt: Path) -> None:
     assert git_ckpt.exists()
-    checkout = make_checkout("it's a \"project\" / größe\n日本".replace("/", "-"))
+    checkout = make_checkout('it\'s a "project" / größe\n日本'.replace("/", "-"))
     make_a_mess(checkout)
     checkout.git("ckpt", "init", "--hooks", "files")
     assert checkout.git("commit", "--quiet", "--all", "--message", "with hooks") == ""
@@ -366,4 +365,3 @@ def test_the_whole_through_processes(spawn: Spawn, checkout: Checkout) -> None:
     assert spawn("hook", "post-commit", at=checkout) == Outcome(0, "", "")
     assert spawn("hook", "no-such-event", at=checkout).code == 0
     assert spawn("remove", "latest", at=checkout).code == 0
-    assert shutil.which(git_executable())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.cli.conftest import Spawn
 from tests.conftest import Checkout
-
-import sys
 
 HEAVY = ("pygit2", "tomlkit", "rich", "markdown_it", "pygments", "shellingham", "asyncio", "subprocess", "unittest")
 PROBE = """

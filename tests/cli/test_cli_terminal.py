@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
 from pathlib import Path
 from unicodedata import east_asian_width
 
@@ -71,7 +70,9 @@ def test_list_is_a_table(busy: Checkout) -> None:
     assert code == 0
     assert head == f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    BRANCH  FILES  MESSAGE{RESET}"
     first, second = (re.sub(r"  (now|\d+s) ", "  AGE ", normal(row)) for row in rows)
-    assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…", first)
+    assert re.fullmatch(
+        r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…", first
+    )
     assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
     assert len(rows[0]) == 140
 

@@ -77,7 +77,7 @@ Denied = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def denied() -> Denied:
-    """Runs a script in a Python that may not write below a directory: `denied(directory, script, *args)`. Skips where root cannot be stopped."""
+    """Runs a script in a Python that may not write below a directory: `denied(directory, script, *args)`; skips where root can."""
 
     def run(directory: Path, script: str, *args: str) -> subprocess.CompletedProcess[str]:
         prefix: list[str] = []

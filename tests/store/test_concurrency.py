@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing.pool import AsyncResult
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -28,12 +28,15 @@ def record(path: str, adapter: str, run: str, count: int) -> list[str]:
 def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
     """Records checkpoints of a dirty worktree, in a run of its own."""
     with Store(discover(path), adapter=adapter) as store:
-        made = []
+        ids = []
+        mine: str | None = None
         for number in range(count):
             Path(path, "own").write_text(f"{path} {number}")
-            made.append(store.record("a-complete", {"n": number}, worktree=store.capture(), **({"start": run} if not made else own)))
-            own = {"run": made[0].run}
-        return [checkpoint.id for checkpoint in made]
+            start = run if mine is None else None
+            made = store.record("a-complete", {"n": number}, worktree=store.capture(), run=mine, start=start)
+            mine = made.run
+            ids.append(made.id)
+        return ids
 
 
 def remove(path: str, ids: list[str]) -> list[str]:
@@ -63,7 +66,7 @@ class Packer:
             subprocess.run([git_executable(), "pack-refs", "--all"], cwd=self._checkout.path, check=False, stderr=subprocess.DEVNULL)
             self.times += 1
 
-    def __enter__(self) -> Packer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

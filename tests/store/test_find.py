@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
@@ -164,8 +166,8 @@ class TestRevs:
         head = simple.checkout.git("rev-parse", "HEAD")
         assert simple.refused("HEAD") == (f"no checkpoint is linked to commit {head[:10]} (HEAD)", LIST)
 
-    def test_an_unborn_branch(self, make_store: MakeStore, tmp_path: object, make_checkout: object) -> None:
-        checkout = make_checkout()  # type: ignore[operator]
+    def test_an_unborn_branch(self, make_store: MakeStore, make_checkout: Callable[..., Checkout]) -> None:
+        checkout = make_checkout()
         named = Named(make_store(checkout), checkout)
         assert named.refused("HEAD") == ("no checkpoint, run or commit goes by 'HEAD'", LIST)
 

@@ -127,7 +127,7 @@ class TestWhatItIs:
         checkout.write("README", "not looked at\n")
         made = store.record("a-complete", {})
         path = Path(resume(store, made).path)
-        assert (inside(path).keys(), (path / "README").read_text()) == ({".git", "README"}, "hello\n")
+        assert (sorted(inside(path)), (path / "README").read_text()) == ([".git", "README"], "hello\n")
         assert Checkout(path).git("status", "--porcelain=v2") == ""
 
     def test_the_state_of_a_run_goes_on_in_it(self, store: Store, make_store: MakeStore, checkout: Checkout) -> None:
