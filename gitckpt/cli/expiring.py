@@ -22,7 +22,9 @@ def expire(
     all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, of unfinished runs too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would become of each, and why.")] = False,
 ) -> None:
-    """Remove checkpoints by policy: those made by hooks, once they are old. With --all alone, every checkpoint there is.
+    """Remove checkpoints by policy: those made by hooks, once they are old.
+
+    To remove every checkpoint there is, say so: --all --older-than 0s --keep-last 0.
 
     Each is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
     """
@@ -32,14 +34,13 @@ def expire(
         policy = settings.read(store.repository).policy
         if all_:
             policy = dataclasses.replace(policy, everything=True)
-            if older_than is None and keep_last is None:
-                policy = dataclasses.replace(policy, older_than=0, rewritten_older_than=0, keep_last=0)
         if older_than is not None:
             policy = dataclasses.replace(policy, older_than=times.parse_age(older_than))
         if keep_last is not None:
             policy = dataclasses.replace(policy, keep_last=keep_last)
         decided = store.expire(policy, dry_run=dry_run)
-        maintenance.pack(store.repository)
+        if not dry_run:
+            maintenance.pack(store.repository)
     gone = [(entry, decision) for entry, decision in decided if decision.expires]
     rows = []
     for entry, decision in decided if dry_run else gone:

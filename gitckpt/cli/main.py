@@ -97,11 +97,19 @@ def run(argv: list[str] | None = None) -> int:
         The exit code (DESIGN: 0 done, 1 failed, 2 usage, 3 bug, and those of the errors).
     """
     _prepare_streams()
+    argv = sys.argv[1:] if argv is None else argv
+    limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)  # a state may hold integers of any size
+    try:
+        return _run(argv)
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
+def _run(argv: list[str]) -> int:
     command: Any = typer.main.get_command(app)
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     shown_error: type[Exception] = usage_error.__mro__[1]
-    argv = sys.argv[1:] if argv is None else argv
     words, paths = _split_paths(argv)
     try:
         helping.require_command(words, command.commands)

@@ -65,7 +65,6 @@ def _parsed(data: bytes, source: str, *, as_toml: bool) -> dict[str, Any]:
 
     from gitckpt.model import toml
 
-    sys.set_int_max_str_digits(0)
     try:
         value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -68,7 +68,8 @@ class Libgit2:
                 for kind, data in items:
                     self._repo.write(_KINDS[kind], data)
         except (pygit2.GitError, OSError) as error:
-            raise GitError(["write"], 1, str(error)) from None
+            full = os.statvfs(self._repo.path).f_bavail == 0  # libgit2 speaks of a missing pack then
+            raise GitError(["write"], 1, "No space left on device" if full else str(error)) from None
 
     def close(self) -> None:
         """See `Objects.close`."""

@@ -33,9 +33,12 @@ class LockHeld(BusyError):
     """
 
     def __init__(self, path: str) -> None:
+        import shlex
+
         super().__init__(
             f"another process holds {path}",
-            hint=f"wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with rm '{path}'",
+            hint="wait and try again; if nothing is running, a crash left it behind: "
+            f"look at it, then remove it with rm {shlex.quote(path)}",
         )
         self.path = path
 

@@ -19,7 +19,7 @@ DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fs
 """Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
 
 
-_versions: dict[str, tuple[int, ...]] = {}
+_versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class Git:
@@ -189,10 +189,10 @@ def require_git() -> tuple[int, ...]:
     Raises:
         RepositoryError: it is older than `MINIMUM`.
     """
-    executable = git_executable()
+    executable = (git_executable(), os.environ.get("PATH", ""))
     if executable in _versions:
         return _versions[executable]
-    said = run([executable, "version"]).out.decode("utf-8", "replace").strip()
+    said = run([executable[0], "version"]).out.decode("utf-8", "replace").strip()
     numbers = []
     for part in said.removeprefix("git version ").split("."):
         if not part.isdigit():

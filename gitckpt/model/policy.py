@@ -78,7 +78,7 @@ def _kept_for_what_it_is(candidate: Candidate, policy: Policy, unfinished: Colle
     if candidate.run in unfinished:
         return Decision(candidate.id, expires=False, reason=f"belongs to the unfinished run {candidate.run}")
     if candidate.trigger not in HOOK_TRIGGERS:
-        return Decision(candidate.id, expires=False, reason=f"made by {candidate.trigger}, not by a hook")
+        return Decision(candidate.id, expires=False, reason="not made by a hook")
     return None
 
 

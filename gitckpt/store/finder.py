@@ -25,30 +25,41 @@ def find(text: str, repository: Repository, index: Index, links: Callable[[str],
         if not newest:
             raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
         return newest[0].id
-    return _by_id(text.lower(), repository) or _by_run(text, index) or _by_rev(text, repository, links) or _nothing(text, index)
+    return _by_name(text, repository, index) or _by_rev(text, repository, links) or _nothing(text, index)
 
 
-def _by_id(text: str, repository: Repository) -> str | None:
+def _by_name(text: str, repository: Repository, index: Index) -> str | None:
+    """Returns the checkpoint whose id, or whose run's id, is or begins with `text`."""
+    runs = _runs(text, index)
+    if text in runs:
+        return _newest_of(text, index)
+    checkpoints = _checkpoints(text.lower(), repository)
+    found = [*checkpoints, *runs]
+    if len(found) > 1:
+        raise AmbiguousError(f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it")
+    if checkpoints:
+        return checkpoints[0]
+    return _newest_of(runs[0], index) if runs else None
+
+
+def _checkpoints(text: str, repository: Repository) -> list[str]:
     if not ids.is_id_prefix(text):
-        return None
+        return []
     pattern = f"{layout.CHECKPOINTS}{text}*"
     out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode("utf-8", "backslashreplace")
     names = [ref.removeprefix(layout.CHECKPOINTS) for ref in out.splitlines()]
-    names = [name for name in names if ids.is_id(name)]
-    if len(names) > 1:
-        raise AmbiguousError(f"{text!r} begins {len(names)} checkpoint ids", names[:10], hint="give more characters of it")
-    return names[0] if names else None
+    return [name for name in names if ids.is_id(name)]
 
 
-def _by_run(text: str, index: Index) -> str | None:
+def _runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
-        return None
-    runs = [run for run in index.runs() if run.startswith(text)]
-    if text in runs:
-        runs = [text]
-    if len(runs) > 1:
-        raise AmbiguousError(f"{text!r} begins {len(runs)} run ids", runs[:10], hint="give more characters of it")
-    return index.select(Query(run=runs[0], limit=1))[0].id if runs else None
+        return []
+    return [run for run in index.runs() if run.startswith(text)]
+
+
+def _newest_of(run: str, index: Index) -> str | None:
+    newest = index.select(Query(run=run, limit=1))
+    return newest[0].id if newest else None
 
 
 def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[Entry]]) -> str | None:

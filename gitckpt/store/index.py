@@ -97,6 +97,7 @@ class Query:
     Attributes:
         run: id of their run.
         git_sha: full oid of the linked commit.
+        runs: ids of runs, one of which is theirs.
         ids: their ids.
         phase: the phase without status, or the whole label.
         status: the status at the end of the phase label.
@@ -106,6 +107,7 @@ class Query:
 
     run: str | None = None
     git_sha: str | None = None
+    runs: Sequence[str] | None = None
     ids: Sequence[str] | None = None
     phase: str | None = None
     status: str | None = None
@@ -310,7 +312,8 @@ def _conditions(query: Query) -> tuple[str, list[str | int]]:
     if query.phase is not None:
         parts.append("(phase = ? OR name = ?)")
         values += [query.phase, query.phase]
-    if query.ids is not None:
-        parts.append("id IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(list(query.ids)))
+    for column, wanted in (("id", query.ids), ("run", query.runs)):
+        if wanted is not None:
+            parts.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608 - one of two names
+            values.append(json.dumps(list(wanted)))
     return (f" WHERE {' AND '.join(parts)}" if parts else ""), values

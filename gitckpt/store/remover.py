@@ -119,11 +119,13 @@ class Remover:
         """Returns the updates that move heads of runs off checkpoints that go."""
         updates = []
         runs = {entry.run for entry in self._index.select(Query(ids=list(gone))) if entry.run}
+        newest: dict[str, str] = {}
+        for entry in self._index.select(Query(runs=sorted(runs))) if runs else ():
+            if entry.run and entry.id not in gone:
+                newest.setdefault(entry.run, entry.oid)
         for run in sorted(runs):
             ref = layout.RUNS + run
             old = self._refs.read(ref)
-            if old is None or old not in gone.values():
-                continue
-            left = [entry for entry in self._index.select(Query(run=run)) if entry.id not in gone]
-            updates.append(Update(ref, left[0].oid if left else "", old))
+            if old is not None and old in gone.values():
+                updates.append(Update(ref, newest.get(run, ""), old))
         return updates

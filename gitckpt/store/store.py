@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.git import packing
 from gitckpt.git.objects import open_objects
+from gitckpt.git.process import GitError
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover, require_git
 from gitckpt.model import codec, document, ids, times
@@ -75,11 +76,12 @@ class Store:
     def close(self) -> None:
         """Writes the links that were put off, and lets go of processes and files.
 
-        Raises:
-            BusyError, GitError: the links could not be written; the checkpoints themselves are safe.
+        Links are derived: where they cannot be written, the log says so, and the checkpoints themselves are safe.
         """
         try:
             self._recorder.write_links(self.clock())
+        except (BusyError, GitError) as error:
+            log.append(self.repository, f"links were not written: {error.message}")
         finally:
             self.index.close()
             self.refs.close()

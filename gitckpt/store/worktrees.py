@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PRIVATE = ".ckpt"
 """The directory at the top of the main worktree that holds the worktrees; it ignores itself."""
 
-_PARALLEL = ("-c", "checkout.workers=0")
+_PARALLEL = ("-c", "checkout.workers=0", "-c", "core.hooksPath=/dev/null")
 _LOCK_REASON = "gitckpt"
 _STAGE = ".making-"
 """Begins the name of a directory in which a worktree is made, out of everybody's sight until it is whole."""
@@ -233,8 +233,10 @@ def _make_root(root: str) -> None:
     try:
         os.makedirs(root, exist_ok=True)
         if name == "worktrees" and os.path.basename(parent) == PRIVATE:
-            with contextlib.suppress(FileExistsError), open(os.path.join(parent, ".gitignore"), "x", encoding="utf-8") as file:
-                file.write("*\n")
+            ignore = os.path.join(parent, ".gitignore")
+            if not os.path.exists(ignore) or not os.path.getsize(ignore):  # empty: a disk was full
+                with open(ignore, "w", encoding="utf-8") as file:
+                    file.write("*\n")
     except OSError as error:
         raise WorktreeError(f"cannot make {root}: {error.strerror}", hint="choose another place: git ckpt resume --into DIR") from None
 

@@ -104,7 +104,7 @@ def test_an_ambiguous_id_is_12_and_lists_the_candidates(ckpt: Ckpt, checkout: Ch
     store_text(checkout, REF, document())
     store_text(checkout, f"refs/checkpoints/{other}", document(id=f'"{other}"'))
     before = checkout.fingerprint()
-    expected = f"error: '1111' begins 2 checkpoint ids\n  {NAME}\n  {other}\nhint: give more characters of it\n"
+    expected = f"error: '1111' begins 2 ids\n  {NAME}\n  {other}\nhint: give more characters of it\n"
     assert ckpt(*command, "1111", at=checkout) == Outcome(12, "", expected)
     assert checkout.fingerprint() == before
     assert ckpt("show", "11111", at=checkout).code == 0

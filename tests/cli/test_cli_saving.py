@@ -63,8 +63,8 @@ def test_a_state_comes_back_from_a_file(ckpt: Ckpt, checkout: Checkout, name: st
 def test_an_integer_of_ten_thousand_digits_comes_back(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
     text = '{"n": ' + "7" * 10_000 + "}"
     save(main_checkout, "--state", "-", stdin=text)
-    assert json.loads(ckpt("show", "--state", at=main_checkout).out) == json.loads(text)
-    assert json.loads(ckpt("show", "--json", at=main_checkout).out)["state"] == json.loads(text)
+    assert ckpt("show", "--state", at=main_checkout).out == text.replace("{", "{\n  ").replace("}", "\n}\n")
+    assert f'"n": {"7" * 10_000}' in ckpt("show", "--json", at=main_checkout).out
 
 
 def test_show_is_a_page_for_a_person(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
@@ -244,7 +244,7 @@ def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
     dry = ckpt("expire", "--keep-last", "1", "--older-than", "0s", "--dry-run", at=checkout)
     assert dry == Outcome(
         0,
-        f"stays\t{manual}\tmanual-complete\tmade by manual, not by a hook\n"
+        f"stays\t{manual}\tmanual-complete\tnot made by a hook\n"
         f"stays\t{hooks[0]}\tcommit-complete\tamong the newest 1\n"
         + "".join(f"expires\t{id_}\tcommit-complete\t{_age(dry.out, id_)} old, limit 0s\n" for id_ in hooks[1:]),
         "2 of 4 checkpoints would expire\n",
@@ -254,7 +254,7 @@ def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
     assert (done.code, done.err) == (0, "2 of 4 checkpoints expired\n")
     assert [line.split("\t")[:2] for line in done.out.splitlines()] == [["expired", id_] for id_ in hooks[1:]]
     assert set(checkout.refs("refs/checkpoints")) == {f"refs/checkpoints/{id_}" for id_ in (manual, hooks[0])}
-    everything = ckpt("expire", "--all", at=checkout)
+    everything = ckpt("expire", "--all", "--older-than", "0s", "--keep-last", "0", at=checkout)
     assert (everything.code, everything.err) == (0, "2 of 2 checkpoints expired\n")
     assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -205,11 +206,12 @@ class TestLockHeld:
 
     def test_names_the_lock_of_a_ref_and_leaves_it(self, world: World) -> None:
         lock = world.lock(A)
+        cure = f"rm {shlex.quote(str(lock))}"
         error = world.refused(Update(B, world.one, ""), Update(A, world.one, ""))
         assert (type(error), error.message, error.hint) == (
             LockHeld,
             f"another process holds {lock}",
-            f"wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with rm '{lock}'",
+            f"wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with {cure}",
         )
         assert isinstance(error, LockHeld)
         assert (error.path, lock.exists()) == (str(lock), True)

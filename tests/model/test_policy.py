@@ -49,11 +49,11 @@ def test_the_default_policy_is_30_days_7_when_rewritten_and_the_newest_100() -> 
             "its commit was rewritten, 3d old, limit 2d",
             id="rewritten never outlasts the others",
         ),
-        pytest.param(candidate(400, MANUAL), NO_RANK, False, "made by manual, not by a hook", id="manual"),
-        pytest.param(candidate(400, MANUAL, rewritten=True), NO_RANK, False, "made by manual, not by a hook", id="manual, rewritten"),
-        pytest.param(candidate(400, SAFETY), NO_RANK, False, "made by safety, not by a hook", id="safety"),
-        pytest.param(candidate(400, "import:forge"), NO_RANK, False, "made by import:forge, not by a hook", id="imported"),
-        pytest.param(candidate(400, "phase", run="r-done"), NO_RANK, False, "made by phase, not by a hook", id="phase of a finished run"),
+        pytest.param(candidate(400, MANUAL), NO_RANK, False, "not made by a hook", id="manual"),
+        pytest.param(candidate(400, MANUAL, rewritten=True), NO_RANK, False, "not made by a hook", id="manual, rewritten"),
+        pytest.param(candidate(400, SAFETY), NO_RANK, False, "not made by a hook", id="safety"),
+        pytest.param(candidate(400, "import:forge"), NO_RANK, False, "not made by a hook", id="imported"),
+        pytest.param(candidate(400, "phase", run="r-done"), NO_RANK, False, "not made by a hook", id="phase of a finished run"),
         pytest.param(candidate(400, "phase", run="r-open"), NO_RANK, False, "belongs to the unfinished run r-open", id="unfinished run"),
         pytest.param(
             candidate(400, run="r-open", rewritten=True),
@@ -106,7 +106,7 @@ def test_only_checkpoints_that_could_expire_by_age_take_a_place_among_the_newest
     ]
     decisions = policy.apply(found, Policy(keep_last=1), now=NOW, unfinished=["r-open"])
     assert decisions == [
-        Decision("manual", expires=False, reason="made by manual, not by a hook"),
+        Decision("manual", expires=False, reason="not made by a hook"),
         Decision("unfinished", expires=False, reason="belongs to the unfinished run r-open"),
         Decision("rewritten", expires=True, reason="its commit was rewritten, 40d old, limit 7d"),
         Decision("first", expires=False, reason="among the newest 1"),

@@ -68,7 +68,7 @@ class TestIds:
             named.make(id_)
         with pytest.raises(AmbiguousError) as caught:
             named.store.find("ABCD")
-        assert (caught.value.message, caught.value.candidates) == ("'abcd' begins 2 checkpoint ids", [A, B])
+        assert (caught.value.message, caught.value.candidates) == ("'ABCD' begins 2 ids", [A, B])
         assert caught.value.hint == "give more characters of it"
 
     def test_at_most_ten_are_listed(self, plain: Store) -> None:
@@ -76,7 +76,7 @@ class TestIds:
             plain.record("a-complete", {})
         with pytest.raises(AmbiguousError) as caught:
             plain.find("0000")
-        assert caught.value.message == "'0000' begins 12 checkpoint ids"
+        assert caught.value.message == "'0000' begins 12 ids"
         assert caught.value.candidates == [nth(number) for number in range(1, 11)]
 
     def test_too_short(self, simple: Named) -> None:
@@ -130,7 +130,7 @@ class TestRuns:
         runs = [named.make(A, start="first"), named.make(B, start="second")]
         with pytest.raises(AmbiguousError) as caught:
             named.store.find("20270115-08")
-        assert (caught.value.message, caught.value.candidates) == ("'20270115-08' begins 2 run ids", runs)
+        assert (caught.value.message, caught.value.candidates) == ("'20270115-08' begins 2 ids", runs)
 
     def test_a_whole_id_wins_over_a_longer_one(self, named: Named) -> None:
         named.store.clock = lambda: 1_800_000_000_000_000
@@ -173,7 +173,7 @@ class TestRevs:
 
 
 class TestPrecedence:
-    def test_id_then_run_then_rev(self, simple: Named) -> None:
+    def test_a_name_comes_before_a_rev_and_two_names_are_listed(self, simple: Named) -> None:
         head = simple.checkout.git("rev-parse", "HEAD")
         run = simple.make(A, start="first")
         simple.make(C)
@@ -183,7 +183,8 @@ class TestPrecedence:
         simple.checkout.git("branch", "latest", head)
         assert (simple.store.find("1234"), simple.store.find(run), simple.store.find("20270115")) == (C, A, A)
         simple.make(digits)
-        assert simple.store.find("20270115") == digits
+        assert simple.refused("20270115") == ("'20270115' begins 2 ids", "give more characters of it")
+        assert (simple.store.find("20270115-0000"), simple.store.find(run)) == (digits, A)
         assert simple.store.find("refs/heads/1234") == digits
         assert simple.store.find("latest") == digits
 

@@ -234,7 +234,7 @@ class TestExpire:
             8: "among the newest 1",
             7: "- its commit was rewritten, 8d old, limit 7d",
             6: "- 33d old, limit 30d",
-            5: "made by manual, not by a hook",
+            5: "not made by a hook",
             4: f"belongs to the unfinished run {open_}",
             3: f"belongs to the unfinished run {open_}",
             2: "- 33d old, limit 30d",
@@ -288,7 +288,7 @@ class TestExpire:
         plain.record("manual-complete", {})
         entries = plain.list()
         expected: Sequence[tuple[object, Decision]] = [
-            (entry, Decision(entry.id, expires=False, reason="made by manual, not by a hook")) for entry in entries
+            (entry, Decision(entry.id, expires=False, reason="not made by a hook")) for entry in entries
         ]
         assert plain.expire(Policy()) == expected
         assert [entry.time for entry in entries] == [FIRST + times.MICRO, FIRST]
