@@ -149,11 +149,12 @@ def _record(repository: Repository, event: str) -> str:
     from gitckpt.store import layout
     from gitckpt.store.recorder import Recorder
 
-    commit = repository.cat_file.info("HEAD")
-    if commit is None:
+    head = next(repository.cat_file.contents(["HEAD"]))
+    if head is None:
         raise CkptError("HEAD points to no commit")
-    repository.object_format = "sha256" if len(commit[0]) == 64 else "sha1"
-    message = _subject(next(objects.read([commit[0]]))) or None
+    commit, _, text = head
+    repository.object_format = "sha256" if len(commit) == 64 else "sha1"
+    message = _subject(text) or None
     if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
         extended = _extend_run(repository, message, event)
         if extended is not None:
@@ -164,7 +165,7 @@ def _record(repository: Repository, event: str) -> str:
         "id": ids.new_id(),
         "phase": _PHASE,
         "timestamp": times.to_text(now),
-        "git_sha": commit[0],
+        "git_sha": commit,
         "branch": _branch(repository, event),
         "trigger": _trigger(event),
         "message": message,
@@ -203,9 +204,9 @@ def _trigger(event: str) -> str:
     return event if event == "post-merge" else "post-commit"
 
 
-def _subject(found: tuple[str, bytes] | None) -> str:
+def _subject(commit: bytes) -> str:
     """Returns the subject of a commit as `git log --format=%s` prints it: the first paragraph on one line."""
-    head, _, body = (found[1] if found else b"").partition(b"\n\n")
+    head, _, body = commit.partition(b"\n\n")
     encoding = "utf-8"
     for line in head.split(b"\n"):
         if line.startswith(b"encoding "):

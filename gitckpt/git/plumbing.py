@@ -1,4 +1,4 @@
-"""The adapter that uses the git executable: `cat-file --batch-command` to read, one `unpack-objects` for any number of objects to write."""
+"""The adapter that uses the git executable: `cat-file --batch-command` to read, `unpack-objects` for any number of objects to write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Plumbing:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._unpacker = Standby(lambda: repository.git.start(*DURABLE, "unpack-objects", "-q"))
+        self._durable = Standby(lambda: repository.git.start(*DURABLE, "unpack-objects", "-q"))
+        self._derived = Standby(lambda: repository.git.start("unpack-objects", "-q"))
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -43,21 +44,25 @@ class Plumbing:
 
     def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
         """See `Objects.write`."""
-        pack = _pack([*durable, *derived], self._repository.object_format)
-        if durable:
-            done = self._unpacker.take().communicate(pack)
+        writers = []
+        for standby, items in ((self._durable, durable), (self._derived, derived)):
+            if items:
+                writer = standby.take()
+                writer.feed(_pack(items, self._repository.object_format))
+                writers.append(writer)
+        for done in [writer.communicate() for writer in writers]:
             if done.code != 0:
                 raise GitError(["unpack-objects"], done.code, done.complaint)
-        elif derived:
-            self._repository.git.run("unpack-objects", "-q", data=pack)
 
     def warm_up(self) -> None:
-        """Starts the process that writes now, so that it stands by when it is needed."""
-        self._unpacker.warm_up()
+        """Starts the processes that write now, so that they stand by when they are needed."""
+        self._durable.warm_up()
+        self._derived.warm_up()
 
     def close(self) -> None:
         """See `Objects.close`."""
-        self._unpacker.close()
+        self._durable.close()
+        self._derived.close()
         self._repository.cat_file.close()
 
 

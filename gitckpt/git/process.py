@@ -161,6 +161,15 @@ class Child:
         self._buffer = whole[size:]
         return whole[:size]
 
+    def feed(self, data: bytes) -> None:
+        """Writes `data` and closes its input, for a program that reads everything before it says much; `communicate` waits for it."""
+        try:
+            self.write(data)
+        except BrokenPipeError:
+            pass  # it has ended early, and `communicate` returns why
+        os.close(self.stdin)
+        self.stdin = -1
+
     def communicate(self, data: bytes = b"") -> Completed:
         """Writes `data`, closes its input, and returns once it has ended, with all it said."""
         out, err = [self._buffer], [self._errors]
@@ -168,10 +177,11 @@ class Child:
         poll = select.poll()
         poll.register(self.stdout, select.POLLIN)
         poll.register(self.stderr, select.POLLIN)
-        os.set_blocking(self.stdin, False)
-        poll.register(self.stdin, select.POLLOUT)
-        if not pending:
-            self._close_input(poll)
+        if self.stdin >= 0:
+            os.set_blocking(self.stdin, False)
+            poll.register(self.stdin, select.POLLOUT)
+            if not pending:
+                self._close_input(poll)
         waiting = 2
         while waiting:
             for fd, _ in poll.poll():
