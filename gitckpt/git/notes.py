@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     Change = Callable[[str, list[str]], list[str]]
 
-_SPLIT_ABOVE = 256
-"""A tree with more notes than this is split by the first two digits of the commit, as git does."""
+_SPLIT_ABOVE = {True: 256, False: 1024}
+"""A tree with more notes than this is split by the next two digits of the commit, as git does; the root sooner than what is below it."""
+
+_REBUILD_FROM = 500
+"""With so many changes at once the whole tree is made anew: most of it would change anyway, and it comes out with fewer parts."""
 
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
@@ -41,6 +44,7 @@ class Notes:
         self._cat_file = repository.cat_file
         self.ref = ref
         self._pending: dict[str, tuple[str, bytes]] = {}
+        self._read: tuple[str, dict[str, tuple[bytes, str]]] | None = None
 
     def tip(self) -> str:
         """Returns the notes commit, "" where there is none."""
@@ -61,7 +65,10 @@ class Notes:
         """
         self._pending = {}
         root = self._tree_of(tip) if tip else ""
-        new_root = self._edit_tree(root, [(commit, commit) for commit in sorted(set(commits))], change)
+        wanted = sorted(set(commits))
+        new_root = self._rebuilt(root, wanted, change) if len(wanted) >= _REBUILD_FROM else None
+        if new_root is None:
+            new_root = self._edit_tree(root, [(commit, commit) for commit in wanted], change)
         if new_root == root:
             return tip, []
         who = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
@@ -77,7 +84,9 @@ class Notes:
 
     def everything(self) -> dict[str, list[str]]:
         """Returns the lines of every note, by commit."""
-        found = dict(self.items())
+        tip = self.tip()
+        entries = self._entries_of(self._tree_of(tip)) if tip else {}
+        found = {commit: oid for commit, (mode, oid) in entries.items() if mode != DIRECTORY}
         texts = self._objects.read(list(found.values()))
         return {commit: _lines(text) for commit, text in zip(found, texts, strict=True) if text is not None}
 
@@ -88,17 +97,58 @@ class Notes:
             only: commits of interest; branches of the tree that cannot hold one of them are not read.
         """
         tip = self.tip()
-        pending = [("", self._tree_of(tip))] if tip else []
-        size = 64 if self._format == "sha256" else 40
-        starts = {length: {commit[:length] for commit in only} for length in range(2, 66, 2)} if only is not None else {}
-        while pending:
-            prefix, tree = pending.pop()
-            for name, (mode, oid) in self._entries(tree).items():
-                path = prefix + name.decode("ascii", "replace")
-                if _is_note(name, mode, size - len(prefix)):
-                    yield path, oid
-                elif mode == DIRECTORY and _is_hex(name, 2) and (only is None or path in starts.get(len(path), ())):
-                    pending.append((path, oid))
+        for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", only):
+            if mode != DIRECTORY:
+                yield path, oid
+
+    def _walk(self, root: str, only: set[str] | None = None) -> Iterator[tuple[str, bytes, str]]:
+        """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name."""
+        whole = 64 if self._format == "sha256" else 40
+        starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
+        level = [("", root)] if root else []
+        while level:
+            prefixes, trees = zip(*level, strict=True)
+            level = []
+            for prefix, found in zip(prefixes, self._objects.read(trees), strict=True):
+                for name, (mode, oid) in (decode_tree(found[1], self._format) if found else {}).items():
+                    path = prefix + name.decode("ascii", "replace")
+                    if _is_note(name, mode, whole - len(prefix)):
+                        yield path, mode, oid
+                    elif mode != DIRECTORY or not _is_hex(name, 2):
+                        yield "", DIRECTORY, oid
+                    elif only is None or path in starts.get(len(path), ()):
+                        level.append((path, oid))
+
+    def _rebuilt(self, root: str, commits: Sequence[str], change: Change) -> str | None:
+        """Returns a new tree with the notes of some commits changed; None where something else than notes is in it."""
+        entries = dict(self._entries_of(root))
+        if "" in entries:
+            return None
+        there = [commit for commit in commits if commit in entries]
+        texts = dict(zip(there, self._objects.read([entries[commit][1] for commit in there]), strict=True))
+        for commit in commits:
+            found = texts.get(commit)
+            old = _lines(found) if found else []
+            new = change(commit, old)
+            if new and new != old:
+                entries[commit] = (FILE, self._put("blob", _text(new)))
+            elif not new:
+                entries.pop(commit, None)
+        return self._build({commit.encode(): entry for commit, entry in entries.items()}, is_root=True) if entries else ""
+
+    def _entries_of(self, root: str) -> dict[str, tuple[bytes, str]]:
+        """Returns mode and oid by commit; the last answer is kept, as whoever changes many notes has just read them all."""
+        if self._read is None or self._read[0] != root:
+            self._read = root, {path: (mode, oid) for path, mode, oid in self._walk(root)}
+        return self._read[1]
+
+    def _build(self, entries: Entries, *, is_root: bool) -> str:
+        if len(entries) > _SPLIT_ABOVE[is_root]:
+            groups: dict[bytes, Entries] = {}
+            for name, entry in entries.items():
+                groups.setdefault(name[:2], {})[name[2:]] = entry
+            entries = {directory: (DIRECTORY, self._build(group, is_root=False)) for directory, group in groups.items()}
+        return self._put("tree", encode_tree(entries))
 
     def _tree_of(self, commit: str) -> str:
         found = next(self._objects.read([commit]))
@@ -122,7 +172,7 @@ class Notes:
         if entries == before:
             return tree
         size = len(wanted[0][0])
-        if sum(_is_note(name, mode, size) for name, (mode, _) in entries.items()) > _SPLIT_ABOVE:
+        if sum(_is_note(name, mode, size) for name, (mode, _) in entries.items()) > _SPLIT_ABOVE[size == len(wanted[0][1])]:
             entries = self._split(entries, size)
         return self._put("tree", encode_tree(entries)) if entries else ""
 
@@ -134,8 +184,7 @@ class Notes:
             old = _lines(found) if found else []
             new = change(commit, old)
             if new != old:
-                text = "".join(f"{line}\n" for line in new).encode("utf-8", "surrogateescape")
-                self._set(entries, name, FILE, self._put("blob", text) if new else "")
+                self._set(entries, name, FILE, self._put("blob", _text(new)) if new else "")
 
     @staticmethod
     def _set(entries: Entries, name: bytes, mode: bytes, oid: str) -> None:
@@ -179,3 +228,7 @@ def _is_hex(name: bytes, size: int) -> bool:
 
 def _lines(found: tuple[str, bytes]) -> list[str]:
     return [line for line in found[1].decode("utf-8", "surrogateescape").split("\n") if line.strip()]
+
+
+def _text(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")

@@ -34,7 +34,8 @@ def expire(index: Index, notes: Notes, remover: Remover, rules: Policy, *, now: 
     decisions = policy.apply(candidates, rules, now=now, unfinished=_unfinished(entries))
     gone = [decision.id for decision in decisions if decision.expires]
     if gone and not dry_run:
-        remover.remove(gone, now, noted=noted)
+        runs = {entry.run for entry, decision in zip(entries, decisions, strict=True) if decision.expires and entry.run}
+        remover.remove(gone, now, noted=noted, runs=runs)
     return list(zip(entries, decisions, strict=True))
 
 

@@ -46,13 +46,21 @@ class Remover:
         self._notes = notes
         self._index = index
 
-    def remove(self, ids: Collection[str], instant: int, *, noted: Mapping[str, Sequence[str]] | None = None) -> int:
+    def remove(
+        self,
+        ids: Collection[str],
+        instant: int,
+        *,
+        noted: Mapping[str, Sequence[str]] | None = None,
+        runs: Collection[str] | None = None,
+    ) -> int:
         """Removes checkpoints.
 
         Args:
             ids: the last parts of their refs.
             instant: now, in microseconds since the epoch.
             noted: the lines of every note, where the caller has read them already.
+            runs: the runs that the checkpoints belong to, where the caller knows them.
 
         Returns:
             How many checkpoint refs are gone.
@@ -71,7 +79,7 @@ class Remover:
             try:
                 with Lock(self._lock, _LOCK_PATIENCE):
                     links = self._without_links(set(checkpoints), noted, instant)
-                    heads = self._new_heads(checkpoints)
+                    heads = self._new_heads(checkpoints, runs)
                     deletions = [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
                     if links or heads or deletions:
                         self._refs.update([*links, *heads, *deletions])
@@ -115,10 +123,11 @@ class Remover:
         self._objects.write([], derived)
         return [Update(layout.NOTES, new_tip, tip)] if new_tip != tip else []
 
-    def _new_heads(self, gone: Mapping[str, str]) -> list[Update]:
+    def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:
         """Returns the updates that move heads of runs off checkpoints that go."""
         updates = []
-        runs = {entry.run for entry in self._index.select(Query(ids=list(gone))) if entry.run}
+        if runs is None:
+            runs = {entry.run for entry in self._index.select(Query(ids=list(gone))) if entry.run}
         newest: dict[str, str] = {}
         for entry in self._index.select(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:

@@ -103,8 +103,17 @@ class TestItsEnd:
         cat_file.info("HEAD")
         os.kill(cat_file._standby._idle[0].pid, signal.SIGKILL)
         with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
-            list(cat_file.contents(["HEAD"] * 1000))
-        assert len(list(cat_file.contents(["HEAD"] * 1000))) == 1000
+            list(cat_file.contents(["HEAD"] * 400))
+        assert len(list(cat_file.contents(["HEAD"] * 400))) == 400
+
+    def test_a_damaged_object_among_thousands_is_none_and_the_rest_is_read(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        good, bad = main_checkout.git("rev-parse", "HEAD"), main_checkout.git("hash-object", "-w", "--stdin", data="to be damaged\n")
+        file = main_checkout.path / ".git" / "objects" / bad[:2] / bad[2:]
+        file.chmod(0o600)
+        file.write_bytes(b"not zlib")
+        names = [*[good] * 700, bad, *[good] * 700, "1" * 40, good]
+        found = [answer and answer[0] for answer in cat_file.contents(names)]
+        assert found == [*[good] * 700, None, *[good] * 700, None, good]
 
     def test_a_repository_that_is_gone_is_reported(self, main_checkout: Checkout, cat_file: CatFile) -> None:
         main_checkout.path.rename(main_checkout.path.with_name("moved"))
