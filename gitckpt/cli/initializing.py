@@ -34,7 +34,7 @@ def init(
     path = _settings_file(repository)
     if path is not None and settings.write_template(path):
         changed = True
-        terminal.out(f"wrote {terminal.harmless(path)}")
+        terminal.out(f"wrote {terminal.harmless(path)}: settings for everybody, to be committed")
     for line in done.advice:
         terminal.remark(terminal.harmless(line))
     if not changed:

@@ -76,8 +76,11 @@ WRAPPER = """\
 #!/bin/sh
 # Counts positions in $KILL_COUNT, before and after each git call; at number $KILL_AT it kills the caller.
 position() {
+    until mkdir "$KILL_COUNT.lock" 2>/dev/null; do :; done # two of us may run side by side
     printf x >>"$KILL_COUNT"
-    if [ "$(wc -c <"$KILL_COUNT")" -eq "$KILL_AT" ]; then kill -9 "$PPID"; exit 137; fi
+    number=$(wc -c <"$KILL_COUNT")
+    rmdir "$KILL_COUNT.lock"
+    if [ "$number" -eq "$KILL_AT" ]; then kill -9 "$PPID"; exit 137; fi
 }
 case " $* " in
 *" update-ref --stdin "*) exec "$KILL_PYTHON" -IS "$KILL_PROXY" "$@" ;;
@@ -95,9 +98,16 @@ PROXY = """\
 import os, sys
 
 def position(count):
+    while True:
+        try:
+            os.mkdir(os.environ["KILL_COUNT"] + ".lock")
+            break
+        except FileExistsError:
+            pass
     with open(os.environ["KILL_COUNT"], "ab") as file:
         before = file.tell()
         file.write(b"x" * count)
+    os.rmdir(os.environ["KILL_COUNT"] + ".lock")
     at = int(os.environ["KILL_AT"]) - before - 1
     return at if 0 <= at < count else None
 
