@@ -13,6 +13,9 @@ from pygit2.enums import ConfigLevel
 
 from gitckpt.git.process import LOCAL_VARIABLES, git_executable
 
+# Their assertions are to say as much as those of a test; they stand in no test, so pytest has to be told.
+pytest.register_assert_rewrite("tests.model.example_documents", "tests.store.killer")
+
 DATE = "1700000000 +0000"
 """The date of every commit a test makes, unless it says otherwise: 2023-11-14T22:13:20Z."""
 
@@ -165,6 +168,16 @@ def checkout(request: pytest.FixtureRequest, main_checkout: Checkout, tmp_path: 
     path = tmp_path / "linked worktree"
     main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(path))
     yield Checkout(path, main_checkout.path)
+
+
+@pytest.fixture
+def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A git with reftables and hooks in its configuration, which every call uses from here on; skips where none is named."""
+    path = os.environ.get("GITCKPT_TEST_GIT")
+    if not path:
+        pytest.skip("GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration (2.54 or newer)")
+    monkeypatch.setenv("GITCKPT_GIT", path)
+    return path
 
 
 class Clock:

@@ -19,10 +19,10 @@ JOB = """\
 set -eu
 
 # The id of the newest checkpoint with a label; nothing where there is none.
-newest() { git ckpt list --phase "$1" -n 1 | cut -f 1; }
+newest() { git ckpt -q list --phase "$1" -n 1 | cut -f 1; }
 
 # Keeps the files as they are now, with the state on standard input, under a label.
-save() { git ckpt save --phase "$1" --state - > /dev/null; }
+save() { git ckpt -q save --phase "$1" --state - > /dev/null; }
 
 if [ "$(newest research-complete)" ]; then
     echo "job: research is complete: skipped"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,21 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gitckpt.git.objects import open_objects
+from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
-
-
-@pytest.fixture
-def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A git that knows reftables, which every call uses from here on; skips where `GITCKPT_TEST_GIT` names none."""
-    path = os.environ.get("GITCKPT_TEST_GIT")
-    if not path:
-        pytest.skip("GITCKPT_TEST_GIT names no git with reftables")
-    monkeypatch.setenv("GITCKPT_GIT", path)
-    return path
 
 
 @pytest.fixture
@@ -59,6 +49,14 @@ def adapter(request: pytest.FixtureRequest) -> str:
 def objects(repository: Repository, adapter: str) -> Iterator[Objects]:
     """The objects of `main_checkout`, through either adapter."""
     made = open_objects(repository, adapter)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def refs(repository: Repository) -> Iterator[Refs]:
+    """The refs of `main_checkout`."""
+    made = Refs(repository)
     yield made
     made.close()
 

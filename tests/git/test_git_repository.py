@@ -1,36 +1,18 @@
-"""Which repository and worktree we are in: found as git finds it, whatever its paths and settings, and refused with git's own cure."""
+"""Which repository and worktree we are in: found as git finds it, whatever its paths and settings."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gitckpt.git.objects import open_objects
-from gitckpt.git.process import LOCAL_VARIABLES, environment, git_executable
 from gitckpt.git.refs import Update, update_once
-from gitckpt.git.repository import Repository, discover, require_git
-from gitckpt.model.errors import CkptError, RepositoryError
+from gitckpt.git.repository import Repository, discover
+from gitckpt.model.errors import RepositoryError
 from tests.conftest import Checkout
-
-Open = Callable[..., Repository]
-
-
-def whereabouts(repository: Repository) -> dict[str, object]:
-    return {
-        "git_dir": repository.git_dir,
-        "common_dir": repository.common_dir,
-        "worktree": repository.worktree,
-        "is_linked": repository.is_linked,
-    }
-
-
-def main_of(checkout: Checkout) -> dict[str, object]:
-    git_dir = str(checkout.path / ".git")
-    return {"git_dir": git_dir, "common_dir": git_dir, "worktree": str(checkout.path), "is_linked": False}
+from tests.git.whereabouts import Open, main_of, whereabouts
 
 
 def check_usable(checkout: Checkout, repository: Repository) -> None:
@@ -200,200 +182,6 @@ class TestDiscover:
             repository = opened(clone)
             assert whereabouts(repository) == main_of(clone)
             check_usable(clone, repository)
-
-
-class TestEnvironment:
-    def test_git_dir_and_work_tree_are_respected(
-        self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
-    ) -> None:
-        (tmp_path / "tree").mkdir()
-        monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
-        monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "tree"))
-        assert whereabouts(opened(tmp_path / "tree")) == main_of(main_checkout) | {"worktree": str(tmp_path / "tree")}
-
-    def test_git_dir_alone_makes_the_current_directory_the_worktree(
-        self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
-    ) -> None:
-        (tmp_path / "tree").mkdir()
-        monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
-        assert whereabouts(opened(tmp_path / "tree")) == main_of(main_checkout) | {"worktree": str(tmp_path / "tree")}
-
-    def test_a_relative_git_dir_of_a_hook(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(main_checkout.path)
-        monkeypatch.setenv("GIT_DIR", ".git")
-        monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
-        assert whereabouts(discover()) == main_of(main_checkout)
-
-    def test_a_hooks_variables_do_not_leak_into_calls_for_another_worktree(
-        self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
-    ) -> None:
-        linked = Checkout(tmp_path / "linked", main_checkout.path)
-        main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(linked.path))
-        git_dir = main_checkout.path / ".git" / "worktrees" / "linked"
-        main = opened(main_checkout)
-        before = (git_dir / "index").read_bytes()
-        with monkeypatch.context() as hook:
-            hook.setenv("GIT_DIR", str(git_dir))
-            hook.setenv("GIT_INDEX_FILE", str(git_dir / "index"))
-            here = opened(linked)
-            main.git.run("worktree", "add", "--quiet", "--detach", str(tmp_path / "third"), locks=True)
-            main_checkout.write("README", "staged\n")
-            main.git.run("add", "README", locks=True)
-        assert whereabouts(here)["git_dir"] == str(git_dir)
-        assert (git_dir / "index").read_bytes() == before
-        assert main_checkout.git("diff", "--cached", "--name-only") == "README"
-        assert Checkout(tmp_path / "third").git("status", "--porcelain") == ""
-
-    def test_no_variable_of_a_repository_is_passed_on(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        # `-c name=value` of an outer git is the user's wish and stays.
-        carried = {"GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
-        known = subprocess.run(
-            [git_executable(), "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True, cwd=tmp_path
-        )
-        local = set(known.stdout.split())
-        for name in local:
-            monkeypatch.setenv(name, "x")
-        assert local - set(LOCAL_VARIABLES) == carried
-        assert {name for name in local if name in environment()} == carried
-        assert {name for name in local if name in environment(keep_local=True)} == local
-
-    def test_git_speaks_english_and_asks_nobody(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("LC_ALL", "LANGUAGE", "LANG"):
-            monkeypatch.setenv(name, "de_DE.UTF-8")
-        env = environment({"EXTRA": "1", "LC_ALL": "C.UTF-8"})
-        assert {name: env[name] for name in ("LC_ALL", "LANGUAGE", "GIT_TERMINAL_PROMPT", "EXTRA")} == {
-            "LC_ALL": "C.UTF-8",
-            "LANGUAGE": "C",
-            "GIT_TERMINAL_PROMPT": "0",
-            "EXTRA": "1",
-        }
-
-    def test_reads_leave_the_index_alone(self, main_checkout: Checkout, repository: Repository) -> None:
-        readme = main_checkout.path / "README"
-        os.utime(readme, (1_700_000_000, 1_700_000_000))
-        index = main_checkout.path / ".git" / "index"
-        before = index.read_bytes()
-        repository.git.run("status")
-        untouched = index.read_bytes() == before
-        repository.git.run("status", locks=True)
-        assert (untouched, index.read_bytes() == before) == (True, False)
-
-
-class TestRefused:
-    def refused(self, path: Path) -> tuple[str, str | None]:
-        with pytest.raises(RepositoryError) as caught:
-            discover(str(path))
-        assert caught.value.exit_code == 10
-        return caught.value.message, caught.value.hint
-
-    def test_outside_of_any(self, tmp_path: Path) -> None:
-        assert self.refused(tmp_path) == (f"not in a git repository: {tmp_path}", "go to one, or make one: git init")
-
-    def test_no_such_directory(self, tmp_path: Path) -> None:
-        assert self.refused(tmp_path / "nowhere") == (f"no such directory: {tmp_path / 'nowhere'}", None)
-
-    def test_a_broken_git_dir(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GIT_DIR", "/nowhere")
-        assert self.refused(main_checkout.path) == (f"not in a git repository: {main_checkout.path}", "go to one, or make one: git init")
-
-    def test_owned_by_somebody_else(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-        path = main_checkout.path
-        assert self.refused(path) == (
-            f"git refuses the repository at {path}: detected dubious ownership in repository at '{path}'",
-            f"git config --global --add safe.directory {path}",
-        )
-
-    def test_the_cure_for_that_helps(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
-        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-        _, hint = self.refused(main_checkout.path)
-        assert hint is not None
-        Checkout(main_checkout.path.parent).git(*hint.split()[1:])
-        assert whereabouts(opened(main_checkout)) == main_of(main_checkout)
-
-    def test_an_extension_that_git_does_not_know(self, main_checkout: Checkout) -> None:
-        main_checkout.git("config", "core.repositoryFormatVersion", "1")
-        main_checkout.git("config", "extensions.somethingNew", "true")
-        path = main_checkout.path
-        assert self.refused(path) == (f"git refuses the repository at {path}: unknown repository extension found: somethingnew", None)
-
-    def test_a_format_that_git_does_not_know(self, main_checkout: Checkout) -> None:
-        main_checkout.git("config", "core.repositoryFormatVersion", "9")
-        path = main_checkout.path
-        assert self.refused(path) == (f"git refuses the repository at {path}: Expected git repo version <= 1, found 9", None)
-
-    def test_a_configuration_that_git_cannot_read(self, main_checkout: Checkout) -> None:
-        main_checkout.write(".git/config", "[core\n")
-        path = main_checkout.path
-        assert self.refused(path) == (f"git refuses the repository at {path}: bad config line 1 in file .git/config", None)
-
-
-def fake_git(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "fake-git"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("GITCKPT_GIT", str(path))
-
-
-class TestGitItself:
-    def test_version(self) -> None:
-        assert (2, 39) <= require_git() < (4,)
-
-    @pytest.mark.parametrize(
-        ("said", "version"),
-        [
-            ("git version 2.39.5", (2, 39, 5)),
-            ("git version 2.39.5 (Apple Git-154)", (2, 39)),
-            ("git version 2.45.1.windows.1", (2, 45, 1)),
-            ("git version 2.55.GIT", (2, 55)),
-            ("git version 3.0.0-rc1", (3, 0)),
-        ],
-    )
-    def test_version_of_many_builds(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, version: tuple[int, ...]) -> None:
-        fake_git(tmp_path, f"echo '{said}'", monkeypatch)
-        assert require_git() == version
-
-    def test_too_old(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout) -> None:
-        fake_git(tmp_path, "echo 'git version 2.30.1'", monkeypatch)
-        for call in (require_git, lambda: discover(str(main_checkout.path))):
-            with pytest.raises(RepositoryError) as caught:
-                call()
-            assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
-                "git version 2.30.1 is too old",
-                "install git 2.39 or newer, or name one in GITCKPT_GIT",
-                10,
-            )
-
-    def test_old_enough_to_repeat_what_it_does_not_know(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout
-    ) -> None:
-        fake_git(
-            tmp_path,
-            'if test "$1" = version; then echo git version 2.30.1; else echo "--path-format=absolute"; echo false; fi',
-            monkeypatch,
-        )
-        with pytest.raises(RepositoryError, match=r"^git version 2\.30\.1 is too old$"):
-            discover(str(main_checkout.path))
-
-    def test_something_else_by_that_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout) -> None:
-        fake_git(tmp_path, 'if test "$1" = version; then echo git version 2.40.0; else echo hello; fi', monkeypatch)
-        with pytest.raises(RepositoryError) as caught:
-            discover(str(main_checkout.path))
-        assert (caught.value.message, caught.value.hint) == (
-            f"{tmp_path / 'fake-git'} does not answer as git does",
-            "name another one in GITCKPT_GIT",
-        )
-
-    def test_not_installed(self, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout) -> None:
-        monkeypatch.delenv("GITCKPT_GIT", raising=False)
-        monkeypatch.setenv("PATH", "/nowhere")
-        for call in (require_git, lambda: discover(str(main_checkout.path))):
-            with pytest.raises(CkptError) as caught:
-                call()
-            assert (caught.value.message, caught.value.hint) == (
-                "cannot start git: No such file or directory",
-                "install git, or put it on PATH",
-            )
 
 
 class TestPrivateDirectory:

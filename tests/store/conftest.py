@@ -16,8 +16,10 @@ from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
+from tests.store.hook_standin import StandIn
 
 MakeStore = Callable[..., Store]
 ROOT = Path(__file__).parents[2]
@@ -26,6 +28,11 @@ ROOT = Path(__file__).parents[2]
 def nth(number: int) -> str:
     """Returns the id that the fixture `ids` gives out at its so-manieth call."""
     return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+ONE, TWO, THREE = nth(1), nth(2), nth(3)
+RUN = "20270115-080001-add-login"
+"""The run that the fixture `clock` gives to a first checkpoint that starts `Add login!`."""
 
 
 @pytest.fixture(params=["libgit2", "plumbing"])
@@ -63,13 +70,22 @@ def plain(make_store: MakeStore, main_checkout: Checkout) -> Store:
 
 
 @pytest.fixture
-def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A git that knows reftables, which every call uses from here on; skips where `GITCKPT_TEST_GIT` names none."""
-    path = os.environ.get("GITCKPT_TEST_GIT")
-    if not path:
-        pytest.skip("GITCKPT_TEST_GIT names no git with reftables")
-    monkeypatch.setenv("GITCKPT_GIT", path)
-    return path
+def new_git(newer_git: str) -> None:
+    """A git that takes hooks from its configuration."""
+
+
+@pytest.fixture(params=["files", "config"])
+def way(request: pytest.FixtureRequest) -> str:
+    """The two ways in which git calls us; for hooks in its configuration with a git that knows them."""
+    if request.param == "config":
+        request.getfixturevalue("newer_git")
+    return str(request.param)
+
+
+@pytest.fixture
+def standin(tmp_path: Path) -> StandIn:
+    """A package `gitckpt` whose hook writes down how it was called."""
+    return StandIn(tmp_path / "lib")
 
 
 Denied = Callable[..., subprocess.CompletedProcess[str]]
@@ -95,6 +111,11 @@ def denied() -> Denied:
                 path.chmod(mode)
 
     return run
+
+
+def listed(store: Store, query: Query = Query()) -> list[int]:  # noqa: B008 - immutable
+    """Returns the numbers of the checkpoints that are listed."""
+    return [int(entry.id[:8], 16) for entry in store.list(query)]
 
 
 def notes(checkout: Checkout) -> dict[str, list[str]]:

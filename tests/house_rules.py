@@ -1,0 +1,292 @@
+"""The rules of the house, and the checker that finds what breaks them: which rule, where, and why there is one."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+SOURCES = {path.relative_to(PROJECT).as_posix(): path.read_text("utf-8") for path in sorted(PROJECT.glob("gitckpt/**/*.py"))}
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FLOORS = {
+    "gitckpt.model": 0,
+    "gitckpt.git": 1,
+    "gitckpt.store": 2,
+    "gitckpt.durable": 3,
+    "gitckpt.cli": 4,
+    "gitckpt.hook": 4,
+    "gitckpt.__main__": 4,
+}
+
+BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py")
+PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
+
+LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
+    "pygit2": (
+        ("gitckpt/git/libgit2.py",),
+        "pygit2 takes 80 ms to import and cannot open every repository: one adapter behind the port of objects uses it",
+    ),
+    "tomllib": (("gitckpt/model/toml.py",), "one module owns TOML, so that there is one set of rules for what is read and refused"),
+    "tomlkit": (("gitckpt/store/settings.py",), "tomlkit is slow and keeps comments: it is for the one file that people edit"),
+    "sqlite3": (("gitckpt/store/index.py",), "refs are the truth: the one database is a derived index that may be deleted at any time"),
+    "typer": (("gitckpt/cli/",), "only the command line speaks, and typer takes 60 ms to import"),
+    "rich": (("gitckpt/cli/",), "only the command line speaks"),
+    "click": (("gitckpt/cli/",), "only the command line speaks"),
+}
+"""Library → the files and directories that may import it, and why no other may."""
+
+INPUT_OUTPUT = words(
+    """
+    subprocess socket ssl select selectors asyncio multiprocessing concurrent threading _thread queue signal fcntl mmap pty tty
+    termios tempfile shutil pathlib glob io fileinput sqlite3 dbm shelve logging http urllib ftplib smtplib imaplib poplib
+    socketserver xmlrpc webbrowser ctypes os posix sys getpass platform importlib zipfile tarfile
+    """
+)
+TALKING = words("open print input breakpoint exec eval __import__")
+STARTING = words(
+    """
+    posix_spawn posix_spawnp system popen fork forkpty execl execle execlp execlpe execv execve execvp execvpe spawnl spawnle spawnlp
+    spawnlpe spawnv spawnve spawnvp spawnvpe startfile
+    """
+)
+STARTING_MODULES = words("subprocess _posixsubprocess multiprocessing pty pexpect")
+VAGUE_NAMES = words("util utils helper helpers common misc shared tools")
+MAX_LINES = 400
+
+LAZY_CYCLES: set[frozenset[str]] = set()
+"""Cycles that exist only because of an import inside a function, and are known; there are none."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name."""
+
+    module: str
+    """Full dotted name; for `from a import b` this is `a.b`, which may be a module or something in one."""
+
+    line: int
+    type_checking: bool
+    in_function: bool
+
+
+def module_name(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports_of(path: str, source: str) -> list[Import]:
+    """Returns every import of a module, wherever it stands."""
+    package = module_name(path).split(".")
+    if not path.endswith("/__init__.py"):
+        package = package[:-1]
+    found: list[Import] = []
+
+    def visit(node: ast.AST, type_checking: bool, in_function: bool) -> None:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and _called(node) in ("__import__", "import_module") and node.args:
+            first = node.args[0]
+            # A name that is computed could be any module: the rules cannot judge it, so no floor has it.
+            names = [first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else "gitckpt.<computed>"]
+        found.extend(Import(name, getattr(node, "lineno", 0), type_checking, in_function) for name in names)
+        if isinstance(node, ast.If) and _called(node.test) == "TYPE_CHECKING":
+            for statement in node.body:
+                visit(statement, True, in_function)
+            for statement in node.orelse:
+                visit(statement, type_checking, in_function)
+            return
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, type_checking, inside)
+
+    visit(ast.parse(source, path), False, False)
+    return found
+
+
+def _called(node: ast.AST) -> str:
+    """Returns the last part of a name, an attribute or what is called."""
+    if isinstance(node, ast.Call):
+        return _called(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def floor_of(module: str) -> int | None:
+    """Returns the floor of a module or of a name in one; None where it is on no floor."""
+    parts = module.split(".")
+    return FLOORS.get(".".join(parts[:2]))
+
+
+def allowed(path: str, places: tuple[str, ...]) -> bool:
+    return any(path == place or (place.endswith("/") and path.startswith(place)) for place in places)
+
+
+def violations(path: str, source: str) -> list[str]:
+    """Returns what one module does against the rules, each with the reason for the rule."""
+    tree = ast.parse(source, path)
+    imports = imports_of(path, source)
+    checks = (_floors, _pure_floor_0, _libraries)
+    return [
+        *(found for check in checks for found in check(path, imports)),
+        *_no_input_or_output(path, tree),
+        *_processes(path, tree, imports),
+        *_broad_excepts(path, tree),
+        *_shape(path, source),
+    ]
+
+
+def _floors(path: str, imports: list[Import]) -> Iterator[str]:
+    name = module_name(path)
+    own = [each for each in imports if each.module.split(".")[0] == "gitckpt"]
+    if name == "gitckpt":
+        for each in own:
+            if not each.in_function and not each.type_checking:
+                yield (
+                    f"{path}:{each.line}: the package itself imports {each.module}; whatever imports any module of gitckpt runs this "
+                    "file, the hook too, which has 10 ms for all it does"
+                )
+        return
+    floor = floor_of(name)
+    if floor is None:
+        yield f"{path}: stands on no floor; say in docs/design.md and in FLOORS here where it belongs, or nothing guards its imports"
+        return
+    for each in own:
+        target = floor_of(each.module)
+        if target is None and each.module not in ("gitckpt", "gitckpt.__version__"):
+            yield f"{path}:{each.line}: imports {each.module}, which is on no floor, so that nobody can say whether it lies beneath"
+        elif target is not None and target > floor:
+            yield (
+                f"{path}:{each.line}: floor {floor} imports {each.module} of floor {target}; a module imports only its own floor and those "
+                "beneath, so that each floor can be understood, tested and replaced without what stands on it"
+            )
+
+
+def _pure_floor_0(path: str, imports: list[Import]) -> Iterator[str]:
+    if floor_of(module_name(path)) != 0:
+        return
+    for each in imports:
+        root = each.module.split(".")[0]
+        if root == "gitckpt":
+            continue
+        if root not in sys.stdlib_module_names:
+            yield f"{path}:{each.line}: imports {root}; floor 0 needs nothing but Python: what a checkpoint is depends on no library"
+        if root in INPUT_OUTPUT and not (root == "os" and path == "gitckpt/model/ids.py"):
+            yield (
+                f"{path}:{each.line}: imports {root}; floor 0 is pure values and functions without input or output, "
+                "so that it can be tested with values alone (only ids.py may use os, for random bytes)"
+            )
+
+
+def _no_input_or_output(path: str, tree: ast.Module) -> Iterator[str]:
+    if floor_of(module_name(path)) != 0:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TALKING:
+            yield f"{path}:{node.lineno}: calls {node.func.id}(); floor 0 is pure values and functions without input or output"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr != "urandom":
+            yield f"{path}:{node.lineno}: uses os.{node.attr}; floor 0 may ask the system for random bytes and for nothing else"
+
+
+def _libraries(path: str, imports: list[Import]) -> Iterator[str]:
+    for each in imports:
+        root = each.module.split(".")[0]
+        if root in LIBRARIES:
+            places, reason = LIBRARIES[root]
+            if not allowed(path, places):
+                yield f"{path}:{each.line}: imports {root}, which only {' and '.join(places)} may; {reason}"
+        elif root not in sys.stdlib_module_names and root not in ("gitckpt", "_sha1", "_sha256", "_sha2"):
+            yield f"{path}:{each.line}: imports {root}, which is no dependency of this project; a user would not have it installed"
+
+
+def _processes(path: str, tree: ast.Module, imports: list[Import]) -> Iterator[str]:
+    if allowed(path, PROCESS_STARTERS):
+        return
+    reason = "gitckpt/git/process.py starts processes: it strips GIT_*, never asks a terminal, and lets no child outlive its parent"
+    system = {"os", "posix"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            system |= {alias.asname for alias in node.names if alias.name in ("os", "posix") and alias.asname}
+    for each in imports:
+        module, _, name = each.module.rpartition(".")
+        if each.module.split(".")[0] in STARTING_MODULES or (module in ("os", "posix") and name in STARTING):
+            yield f"{path}:{each.line}: imports {each.module}; only {reason}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            base = node.value.id if isinstance(node.value, ast.Name) else ""
+            if (base in system and node.attr in STARTING) or node.attr in ("create_subprocess_exec", "create_subprocess_shell"):
+                yield f"{path}:{node.lineno}: uses {base or '…'}.{node.attr}; only {reason}"
+
+
+def _broad_excepts(path: str, tree: ast.Module) -> Iterator[str]:
+    if path in BROAD_CATCHERS:
+        return
+    reason = (
+        "a broad except hides bugs and swallows Ctrl-C; each door catches everything once, at its top, and nobody else does "
+        "(one that ends in a bare `raise` only cleans up, and may stand anywhere)"
+    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node):
+            yield f"{path}:{node.lineno}: `except {ast.unparse(node.type) if node.type else ''}`: {reason}"
+        if isinstance(node, ast.Call) and _called(node) == "suppress" and any(_is_broad(argument) for argument in node.args):
+            yield f"{path}:{node.lineno}: `{ast.unparse(node)}`: {reason}"
+
+
+def _is_broad(kind: ast.expr | None) -> bool:
+    if isinstance(kind, ast.Tuple):
+        return any(_is_broad(each) for each in kind.elts)
+    return kind is None or _called(kind) in ("Exception", "BaseException")
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for each in handler.body for node in ast.walk(each))
+    return isinstance(last, ast.Raise) and last.exc is None and not leaves
+
+
+def _shape(path: str, source: str) -> Iterator[str]:
+    lines = len(source.splitlines())
+    if lines > MAX_LINES:
+        yield f"{path}: has {lines} lines; a module of more than {MAX_LINES} does several things, and nobody reads it to its end"
+    for part in module_name(path).split("."):
+        if part.strip("_") in VAGUE_NAMES:
+            yield f"{path}: is called {part}; such a name says nothing of what is in it, so everything ends up there"
+
+
+def import_graph(sources: Mapping[str, str], *, lazy: bool) -> dict[str, set[str]]:
+    """Returns which modules of the project each of them imports when it runs.
+
+    Args:
+        sources: texts by path.
+        lazy: whether imports inside functions count too.
+    """
+    modules = {module_name(path) for path in sources}
+    graph: dict[str, set[str]] = {}
+    for path, source in sources.items():
+        name = module_name(path)
+        wanted = [each.module for each in imports_of(path, source) if not each.type_checking and (lazy or not each.in_function)]
+        targets = {module if module in modules else module.rpartition(".")[0] for module in wanted}
+        graph[name] = (targets & modules) - {name}
+    if lazy:
+        graph.get("gitckpt", set()).clear()  # names that the package offers on demand are no dependency of those who import beneath it
+    return graph
+
+
+def cycles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    """Returns the sets of modules that reach each other."""
+    reach = {name: set(targets) for name, targets in graph.items()}
+    for middle in graph:
+        for name in graph:
+            if middle in reach[name]:
+                reach[name] |= reach[middle]
+    return {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}

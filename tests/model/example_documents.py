@@ -1,0 +1,134 @@
+"""Checkpoint documents to read and to break, the largest and the smallest, and what reading a broken one says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from gitckpt.model import codec, toml
+from gitckpt.model.checkpoint import Checkpoint, Omitted, Progress, Worktree
+from gitckpt.model.errors import InvalidCheckpoint
+
+quick = settings(max_examples=150, deadline=None, database=None)
+ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
+PARENT = "0a1b2c3d-0000-4000-8000-00000000000f"
+REF = f"refs/checkpoints/{ID}"
+SHA = "9d905d54" * 5
+TREE = "ab" * 32
+
+DOCUMENT = f"""\
+version = 1
+id = "{ID}"
+run = "20261121-201500-add-login"
+parent = "{PARENT}"
+sequence = 7
+phase = "research-complete"
+timestamp = "2026-11-21T20:15:00.123456Z"
+git_sha = "{SHA}"
+branch = "feature/login"
+trigger = "post-commit"
+message = "a line"
+agent = "superpowers:writing-plans"
+errors = ["first", "second"]
+
+[types]
+"/n" = "integer"
+"/planning/owner" = "null"
+
+[worktree]
+dirty = true
+tree = "{TREE}"
+operation = "merge"
+omitted = [{{path = "dump.bin", reason = "larger than 50 MB", size = 123456789}}]
+
+[progress]
+current_phase = 2
+total_phases = 5
+current_task = "Designing parameter schema"
+tasks_completed = 5
+tasks_total = 35
+
+[state]
+n = "18446744073709551616"
+
+[state.planning]
+owner = "null"
+steps = [1, 2.0, "three"]
+"""
+
+CHECKPOINT = Checkpoint(
+    id=ID,
+    run="20261121-201500-add-login",
+    parent=PARENT,
+    sequence=7,
+    phase="research-complete",
+    timestamp="2026-11-21T20:15:00.123456Z",
+    git_sha=SHA,
+    branch="feature/login",
+    trigger="post-commit",
+    message="a line",
+    agent="superpowers:writing-plans",
+    errors=("first", "second"),
+    worktree=Worktree(dirty=True, tree=TREE, operation="merge", omitted=(Omitted("dump.bin", "larger than 50 MB", 123456789),)),
+    progress=Progress(current_phase=2, total_phases=5, current_task="Designing parameter schema", tasks_completed=5, tasks_total=35),
+    state={"n": 2**64, "planning": {"owner": None, "steps": [1, 2.0, "three"]}},
+)
+
+SMALL = Checkpoint(id=ID, phase="commit-complete", timestamp="2026-11-21T20:15:00Z", git_sha="", trigger="manual")
+SMALL_DOCUMENT = f"""\
+version = 1
+id = "{ID}"
+phase = "commit-complete"
+timestamp = "2026-11-21T20:15:00Z"
+git_sha = ""
+trigger = "manual"
+errors = []
+
+[state]
+"""
+
+
+def fields() -> dict[str, Any]:
+    """Returns the whole document as a dict of its own."""
+    return toml.loads(DOCUMENT)
+
+
+REMOVED = object()
+
+
+def changed(path: str, value: Any) -> bytes:
+    """Returns the whole document with another value at a dotted path, or without it."""
+    made = fields()
+    table: Any = made
+    *steps, last = path.split(".")
+    for step in steps:
+        table = table[int(step) if step.isdigit() else step]
+    if value is REMOVED:
+        del table[last]
+    else:
+        table[int(last) if last.isdigit() else last] = value
+    return toml.dumps(made).encode()
+
+
+def refusal(data: bytes, ref: str = REF) -> tuple[type[InvalidCheckpoint], str, str, str]:
+    """Returns kind, ref, field and problem of the error that reading raises; header and whole document must agree."""
+    with pytest.raises(InvalidCheckpoint) as caught:
+        codec.decode(data, ref)
+    error = caught.value
+    assert str(error) == (f"{error.ref}: {error.field}: {error.problem}" if error.field else f"{error.ref}: {error.problem}")
+    assert error.exit_code == 13
+    if not error.field.startswith(("types", "state")):
+        with pytest.raises(InvalidCheckpoint) as caught:
+            codec.decode_header(data, ref)
+        assert (type(caught.value), str(caught.value)) == (type(error), str(error))
+    return type(error), error.ref, error.field, error.problem
+
+
+def read_or_fault(read: Callable[[bytes, str], Checkpoint], data: bytes) -> Checkpoint | InvalidCheckpoint:
+    try:
+        return read(data, REF)
+    except InvalidCheckpoint as error:
+        return error

@@ -1,0 +1,183 @@
+"""Scripts that are killed while they use a store: at a position among their git calls, or at a moment, with all that they started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gitckpt.git.repository import discover
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+from tests.store.conftest import ROOT
+
+OPEN = """
+import os, sys
+from gitckpt.git.repository import discover
+from gitckpt.store import resumption
+from gitckpt.store.store import Store
+path, *args = sys.argv[1:]
+with Store(discover(path), adapter="plumbing") as store:
+"""
+
+WRAPPER = """\
+#!/bin/sh
+# Counts positions in $KILL_COUNT, before and after each git call; at number $KILL_AT it kills the caller.
+position() {
+    until mkdir "$KILL_COUNT.lock" 2>/dev/null; do :; done # two of us may run side by side
+    printf x >>"$KILL_COUNT"
+    number=$(wc -c <"$KILL_COUNT")
+    rmdir "$KILL_COUNT.lock"
+    if [ "$number" -eq "$KILL_AT" ]; then kill -9 "$PPID"; exit 137; fi
+}
+case " $* " in
+*" update-ref --stdin "*) exec "$KILL_PYTHON" -IS "$KILL_PROXY" "$@" ;;
+*" cat-file --batch-command "*) position; exec git "$@" ;;
+esac
+position
+git "$@"
+code=$?
+position
+exit $code
+"""
+
+PROXY = """\
+# Passes ref transactions on, and counts a position before, between and after the refs of each: a kill leaves the first ones done.
+import os, sys
+
+def position(count):
+    while True:
+        try:
+            os.mkdir(os.environ["KILL_COUNT"] + ".lock")
+            break
+        except FileExistsError:
+            pass
+    with open(os.environ["KILL_COUNT"], "ab") as file:
+        before = file.tell()
+        file.write(b"x" * count)
+    os.rmdir(os.environ["KILL_COUNT"] + ".lock")
+    at = int(os.environ["KILL_AT"]) - before - 1
+    return at if 0 <= at < count else None
+
+def commands(transaction):
+    words, found = transaction.split(b"\\0"), []
+    while words[0] not in (b"commit", b""):
+        size = {b"start": 1, b"update": 3}.get(words[0].split(b" ")[0], 2)
+        found.append(b"".join(word + b"\\0" for word in words[:size]))
+        words = words[size:]
+    return found
+
+in_read, in_write = os.pipe()
+out_read, out_write = os.pipe()
+actions = [(os.POSIX_SPAWN_DUP2, in_read, 0), (os.POSIX_SPAWN_DUP2, out_write, 1)]
+git = os.posix_spawnp("git", ["git", *sys.argv[1:]], os.environ, file_actions=actions)
+os.close(in_read), os.close(out_write)
+
+def ask(data):
+    said = b""
+    os.write(in_write, data)
+    while not said.endswith(b"commit: ok\\n"):
+        chunk = os.read(out_read, 65536)
+        if not chunk:
+            break
+        said += chunk
+    return said
+
+pending = b""
+while chunk := os.read(0, 65536):
+    pending += chunk
+    if not pending.endswith(b"\\0commit\\0"):
+        continue
+    parts, whole, pending = commands(pending), pending, b""
+    at = position(len(parts))
+    if at is None:
+        os.write(1, ask(whole))
+        continue
+    if at:
+        ask(b"".join(parts[: at + 1]) + b"commit\\0")
+    os.kill(os.getppid(), 9)
+    os._exit(137)
+os.close(in_write)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(git, 0)[1]))
+"""
+
+
+class Killer:
+    """Runs scripts that die at a given position.
+
+    Args:
+        directory: for the files it needs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self._count, self._proxy, self._wrapper = directory / "count", directory / "proxy.py", directory / "git"
+        self._proxy.write_text(PROXY)
+        self._wrapper.write_text(WRAPPER)
+        self._wrapper.chmod(0o755)
+
+    def run(self, at: int, script: str, *args: str) -> tuple[bool, list[str]]:
+        """Returns whether the script survived, and the words that it printed."""
+        self._count.write_bytes(b"")
+        env = os.environ | {
+            "GITCKPT_GIT": str(self._wrapper),
+            "KILL_AT": str(at),
+            "KILL_COUNT": str(self._count),
+            "KILL_PROXY": str(self._proxy),
+            "KILL_PYTHON": sys.executable,
+        }
+        done = subprocess.run([sys.executable, "-c", OPEN + script, *args], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        assert (done.returncode == 0) == (self._count.stat().st_size < at), "the position was not where the script died"
+        return done.returncode == 0, done.stdout.split()
+
+
+class Worker:
+    """A script in a session of its own, which works until all of it is killed: Python and every git that it started.
+
+    Args:
+        script: what it does.
+        args: its arguments.
+    """
+
+    def __init__(self, script: str, *args: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OPEN + script, *args], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def kill_after(self, lines: int, seconds: float) -> list[list[str]]:
+        """Kills it so many seconds after it has reported so many lines, and returns the words of every line."""
+        out = self._process.stdout
+        assert out is not None
+        said = [out.readline() for _ in range(lines)]
+        time.sleep(seconds)  # the moment is what is tested
+        assert self._process.poll() is None, "it ended by itself"
+        while pids := self._session():
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        said += out.readlines()
+        out.close()
+        self._process.wait()
+        return [line.split() for line in said if line.endswith("\n")]
+
+    def _session(self) -> list[int]:
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                if int(fields[3]) == self._process.pid and fields[0] != "Z":
+                    found.append(int(name))
+        return found
+
+
+def opened(checkout: Checkout) -> Store:
+    return Store(discover(str(checkout.path)), adapter="plumbing")

@@ -1,0 +1,196 @@
+"""The index behind a listing: it may be lost, damaged or stale without anybody noticing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gitckpt.store import index as index_module
+from gitckpt.store.index import Query
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+from tests.store.conftest import Denied, MakeStore, listed, nth
+
+Damage = Callable[[Path], object]
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def scribble(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[200:] = b"\xff" * (len(data) - 200)
+    path.write_bytes(data)
+
+
+def make_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def from_another_version(path: Path) -> None:
+    """Leaves rows that would be wrong, with a schema that has other columns."""
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT); CREATE TABLE entry (id TEXT, line BLOB, later TEXT);"
+            "CREATE TABLE problem (ref TEXT); INSERT INTO entry VALUES ('x', 'y', 'z'); INSERT INTO meta VALUES ('digest', '99.0 x');"
+        )
+    connection.close()
+
+
+def from_an_older_version_of_this_schema(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = replace(value, substr(value, 1, instr(value, ' ')), '0.0.0 ')")
+        connection.execute("UPDATE entry SET phase = 'read by an older version'")
+    connection.close()
+
+
+class TestTheIndexIsOnlyACache:
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            os.unlink,
+            cut,
+            scribble,
+            make_directory,
+            from_another_version,
+            from_an_older_version_of_this_schema,
+            lambda path: path.write_bytes(b""),
+            lambda path: path.write_bytes(b"no database at all, but long enough to have a header" * 10),
+        ],
+    )
+    def test_damage(self, make_store: MakeStore, main_checkout: Checkout, adapter: str, damage: Damage) -> None:
+        store = make_store(main_checkout, adapter)
+        run = store.record("a-complete", {}, start="r").run
+        for _ in range(30):
+            store.record("b-complete", {}, run=run)
+        main_checkout.git("update-ref", "refs/checkpoints/bad", "HEAD")
+        before = (store.list(), store.problems(), store.find(run or ""))
+        path = Path(store.repository.private_dir) / "index.sqlite"
+        store.index.close()
+        damage(path)
+        for _ in range(2):
+            again = make_store(main_checkout, adapter)
+            assert (again.list(), again.problems(), again.find(run or "")) == before
+            again.index.close()
+        again.record("c-complete", {}, run=run)
+        assert listed(again, Query(limit=1)) == [32]
+
+    @pytest.mark.parametrize("damage", [cut, scribble, from_another_version])
+    def test_a_damaged_one_is_made_anew(self, make_store: MakeStore, main_checkout: Checkout, damage: Damage) -> None:
+        store = make_store(main_checkout)
+        for _ in range(30):
+            store.record("b-complete", {})
+        store.list()
+        path = Path(store.repository.private_dir) / "index.sqlite"
+        store.index.close()
+        damage(path)
+        for _ in range(2):
+            make_store(main_checkout).list()
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("SELECT count(*) FROM entry").fetchone() == (30,)
+        connection.close()
+
+    def test_damaged_while_open(self, plain: Store) -> None:
+        for _ in range(30):
+            plain.record("b-complete", {})
+        assert len(plain.list()) == 30
+        scribble(Path(plain.repository.private_dir) / "index.sqlite")
+        plain.record("b-complete", {})
+        assert listed(plain) == list(range(31, 0, -1))
+
+    def test_locked(self, make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(index_module, "_PATIENCE", 0.05)
+        store = make_store(main_checkout)
+        store.record("a-complete", {})
+        assert listed(store) == [1]
+        holder = sqlite3.connect(Path(store.repository.private_dir) / "index.sqlite", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        store.record("a-complete", {})
+        assert (listed(store), listed(make_store(main_checkout))) == ([2, 1], [2, 1])
+        holder.close()
+        assert listed(make_store(main_checkout)) == [2, 1]
+
+    def test_the_whole_directory_gone_under_our_feet(self, plain: Store) -> None:
+        plain.record("a-complete", {})
+        assert listed(plain) == [1]
+        shutil.rmtree(plain.repository.private_dir)
+        assert listed(plain) == [1]
+
+    @pytest.mark.parametrize("had_one", [True, False])
+    def test_a_directory_that_cannot_be_written(
+        self, make_store: MakeStore, main_checkout: Checkout, had_one: bool, denied: Denied
+    ) -> None:
+        store = make_store(main_checkout)
+        store.record("a-complete", {})
+        if had_one:
+            assert listed(store) == [1]
+        store.close()
+        if not had_one:
+            shutil.rmtree(main_checkout.path / ".git" / "ckpt")
+        main_checkout.git("update-ref", "refs/checkpoints/bad", "HEAD")
+        script = (
+            "import sys; from gitckpt.store.store import Store\n"
+            "with Store.open(sys.argv[1], adapter='plumbing') as store:\n"
+            "    print([entry.id for entry in store.list()], [problem.ref for problem in store.problems()])"
+        )
+        done = denied(main_checkout.path / ".git", script, str(main_checkout.path))
+        assert (done.stdout, done.stderr) == (f"['{nth(1)}'] ['refs/checkpoints/bad']\n", "")
+
+
+class TestTheIndexFollowsTheRefs:
+    def test_changed_behind_its_back(self, store: Store, checkout: Checkout) -> None:
+        for _ in range(3):
+            store.record("a-complete", {})
+        assert listed(store) == [3, 2, 1]
+        two = checkout.git("rev-parse", f"refs/checkpoints/{nth(2)}")
+        checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(2)}")
+        assert listed(store) == [3, 1]
+        checkout.git("update-ref", f"refs/checkpoints/{nth(2)}", two)
+        checkout.git("update-ref", f"refs/checkpoints/{nth(3)}", "HEAD")
+        assert (listed(store), [problem.ref for problem in store.problems()]) == ([2, 1], [f"refs/checkpoints/{nth(3)}"])
+        document = store.raw(nth(1)).decode().replace("a-complete", "z-failed")
+        checkout.git("update-ref", f"refs/checkpoints/{nth(1)}", checkout.git("hash-object", "-w", "--stdin", data=document))
+        assert [entry.phase for entry in store.list()] == ["a-complete", "z-failed"]
+        checkout.git("pack-refs", "--all")
+        assert listed(store) == [2, 1]
+
+    def test_one_index_for_all_worktrees_and_adapters(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+        main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
+        stores = [make_store(main_checkout, "libgit2"), make_store(tmp_path / "side", "plumbing")]
+        for number, store in enumerate(stores * 3, 1):
+            store.record("a-complete", {})
+            assert [listed(one) for one in stores] == [list(range(number, 0, -1))] * 2
+
+    def test_a_listing_reads_each_document_once_and_nothing_twice(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[str] = []
+        really = store.objects.read
+
+        def counting(oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+            read.extend(oids)
+            return really(oids)
+
+        monkeypatch.setattr(store.objects, "read", counting)
+        for _ in range(3):
+            store.record("a-complete", {})
+        read.clear()
+        oids = [entry.oid for entry in store.list()]
+        assert sorted(read) == sorted(oids)
+        store.record("a-complete", {})
+        read.clear()
+        store.list()
+        assert len(read) == 1
+        read.clear()
+        for query in (Query(), Query(status="complete"), Query(limit=1), Query(ids=[nth(2)])):
+            store.list(query)
+        store.problems()
+        store.find("latest")
+        store.find(nth(1))
+        assert read == []

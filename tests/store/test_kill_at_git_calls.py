@@ -1,0 +1,164 @@
+"""A kill before, after and within every git call: whatever is left is whole, and the next one goes on from it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.repository import discover
+from gitckpt.store import resumption
+from gitckpt.store.store import Store
+from gitckpt.store.worktrees import Opened
+from tests.conftest import Checkout
+from tests.store.conftest import notes, require_runs, require_whole, view
+from tests.store.killer import Killer, opened
+
+RECORD = """
+    first = store.record("a-started", {"n": 1}, worktree=store.capture(), start="r")
+    print(first.id, flush=True)
+    open(path + "/more", "w").write("more")
+    print(store.record("a-complete", worktree=store.capture(), run=first.run).id, flush=True)
+"""
+REMOVE = """
+    print(store.remove(args), flush=True)
+"""
+RESUME = """
+    print(resumption.resume(store, store.read(store.find("latest"))).path, flush=True)
+"""
+
+
+@pytest.fixture
+def killer(tmp_path: Path) -> Killer:
+    return Killer(tmp_path / "killer")
+
+
+class Copies:
+    """Makes copies of a repository, to kill a process in each.
+
+    Args:
+        original: top of its main worktree.
+        directory: where the copies are made; each replaces the one before.
+    """
+
+    def __init__(self, original: Checkout, directory: Path) -> None:
+        self._original = original
+        self._directory = directory
+
+    def make(self) -> Checkout:
+        shutil.rmtree(self._directory, ignore_errors=True)
+        shutil.copytree(self._original.path, self._directory, symlinks=True)
+        return Checkout(self._directory)
+
+
+@pytest.fixture
+def copies(main_checkout: Checkout, tmp_path: Path) -> Copies:
+    return Copies(main_checkout, tmp_path / "copy")
+
+
+def positions(share: int) -> Iterator[int]:
+    """Yields every so-manieth position, without end."""
+    at = share
+    while True:
+        at += SHARES
+        yield at
+
+
+SHARES = 4
+"""The positions are shared out among so many tests, which may run at the same time."""
+
+each_share = pytest.mark.parametrize("share", range(SHARES))
+
+
+class TestAKillAtEveryGitCall:
+    @each_share
+    def test_of_a_record(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+        main_checkout.write("README", "changed")
+        main_checkout.write("new", "x")
+        for at in positions(share):
+            checkout = copies.make()
+            survived, reported = killer.run(at, RECORD, str(checkout.path))
+            found = require_whole(checkout)
+            assert set(reported) <= found.keys()
+            runs = require_runs(checkout, found)
+            with opened(checkout) as store:
+                (run,) = runs or [store.record("a-started", {}, start="another").run]
+                made = store.record("b-complete", {}, run=run)
+                assert made.sequence == len(runs.get(str(run), "x")) + 1
+                assert store.find("HEAD") == made.id
+            assert set(require_runs(checkout, require_whole(checkout))[str(run)]) >= {*reported, made.id}
+            if survived:
+                assert (len(reported), at > 40) == (2, True)
+                return
+
+    @each_share
+    @pytest.mark.parametrize("packed", [True, False])
+    def test_of_a_removal(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool) -> None:
+        with opened(main_checkout) as store:
+            run = str(store.record("a-started", {}, start="r").run)
+            main_checkout.write("new", "x")
+            ids = [store.record("a-complete", {"n": n}, worktree=store.capture(), run=run).id for n in range(3)]
+            other = store.record("b-complete", {}).id
+        if packed:
+            main_checkout.git("pack-refs", "--all")
+        for at in positions(share):
+            checkout = copies.make()
+            survived, reported = killer.run(at, REMOVE, str(checkout.path), *ids[1:], other)
+            found = require_whole(checkout)
+            assert len(found) >= 2
+            assert reported == (["3"] if survived else reported)
+            with opened(checkout) as store:
+                assert {entry.id for entry in store.list()} == found.keys()
+                gone = store.remove([*ids[1:], other])
+                assert gone == len(found) - 2
+                made = store.record("c-complete", run=run)
+                assert (made.sequence, made.parent, store.read(made.id).state) == (3, ids[0], {"n": 0})
+            assert require_runs(checkout, require_whole(checkout))[run][1:] == [ids[0], made.id]
+            assert {name for lines in notes(checkout).values() for name in lines} == require_whole(checkout).keys()
+            assert {ref.rpartition("/")[2] for ref in checkout.refs("refs/ckpt/commits", "refs/ckpt/trees")} == require_whole(
+                checkout
+            ).keys()
+            if survived:
+                assert at > 10
+                return
+
+    @each_share
+    @pytest.mark.parametrize("dirty", [True, False])
+    def test_of_a_resume(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, dirty: bool) -> None:
+        main_checkout.commit("second", **{f"file-{n}": "x" * n for n in range(20)})
+        if dirty:
+            main_checkout.write("file-3", "changed")
+            main_checkout.git("add", "file-3")
+            main_checkout.write("file-3", "changed again")
+            main_checkout.write("new", "x")
+        expected = view(main_checkout.path)
+        with opened(main_checkout) as store:
+            made = store.record("a-complete", {}, worktree=store.capture(), start="r")
+        for at in positions(share):
+            checkout = copies.make()
+            before = (checkout.refs(), view(checkout.path))
+            survived, _ = killer.run(at, RESUME, str(checkout.path))
+            with opened(checkout) as store:
+                path = resumption.resume(store, made).path
+                assert view(path) == expected
+                assert resumption.resume(store, made) == Opened(path, made=False)
+                Path(path, "work").write_text("goes on")
+                again = Store(discover(path), adapter="plumbing")
+                second = again.record("b-complete", {}, worktree=again.capture(), run=made.run)
+                again.close()
+            assert (second.sequence, second.parent) == (2, made.id)
+            worktrees = [line for line in checkout.git("worktree", "list", "--porcelain").splitlines() if line.startswith("worktree ")]
+            assert worktrees == [f"worktree {checkout.path}", f"worktree {path}"]
+            assert sorted(os.listdir(checkout.path / ".ckpt" / "worktrees")) == [made.run]
+            after = checkout.refs()
+            assert {ref: oid for ref, oid in after.items() if second.id not in ref and "/runs/" not in ref and "notes" not in ref} == {
+                ref: oid for ref, oid in before[0].items() if "/runs/" not in ref and "notes" not in ref
+            }
+            assert view(checkout.path) == before[1]
+            require_whole(checkout)
+            if survived:
+                assert at > 15
+                return

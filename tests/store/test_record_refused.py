@@ -1,0 +1,86 @@
+"""What bad input leaves behind: nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.model.checkpoint import CLEAN, Progress, Worktree
+from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError, StateError, UsageError
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+from tests.store.conftest import ONE, RUN, MakeStore, require_whole
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("call", "error", "message"),
+        [
+            ({"phase": ""}, UsageError, "the phase is empty"),
+            ({"phase": " \t"}, UsageError, "the phase is empty"),
+            ({"message": "two\nlines"}, UsageError, "a message is one line"),
+            ({"message": "a line\n"}, UsageError, "a message is one line"),
+            ({"message": "\n"}, UsageError, "a message is one line"),
+            ({"message": "form\x0cfeed"}, UsageError, "a message is one line"),
+            ({"run": "20270115-080001-unknown"}, NotFoundError, "no run 20270115-080001-unknown"),
+            ({"run": "latest"}, UsageError, "'latest' is not a run id"),
+            ({"run": "a\nb"}, UsageError, "'a\\nb' is not a run id"),
+            ({"run": "../../heads/main"}, UsageError, "'../../heads/main' is not a run id"),
+            ({"run": ""}, UsageError, "'' is not a run id"),
+            ({"trigger": "By Hand"}, UsageError, "trigger: must be a word such as manual or import:forge, not 'By Hand'"),
+            ({"errors": [1]}, UsageError, "errors[0]: must be a string, not 1"),
+            ({"progress": Progress(current_phase=-1)}, UsageError, "progress.current_phase: must be 0 or more, not -1"),
+            ({"state": [1]}, StateError, "/: a state is a map of names to values, not [1]"),
+            ({"state": {"a": [{"b": object}]}}, StateError, "/a/0/b: a builtins.type cannot be stored"),
+            ({"state": {"a": {1: 2}}}, StateError, "/a: the key 1 is not a string"),
+            ({"state": {"a": "\ud800"}}, StateError, "/a: holds a lone surrogate (U+D800), which UTF-8 cannot encode"),
+            ({"state": {"a": (1, 2)}}, StateError, "/a: a builtins.tuple cannot be stored"),
+            ({"message": "\udcff"}, StateError, "/message: holds a lone surrogate (U+DCFF), which UTF-8 cannot encode"),
+        ],
+        ids=lambda value: None if isinstance(value, dict) else "",
+    )
+    def test_changes_nothing(self, store: Store, checkout: Checkout, call: dict[str, Any], error: type[CkptError], message: str) -> None:
+        before = checkout.fingerprint()
+        with pytest.raises(error) as caught:
+            store.record(**({"phase": "a-complete", "state": {}} | call))
+        assert caught.value.message == message
+        assert checkout.fingerprint() == before
+        store.record("a-complete", {})
+        assert list(require_whole(checkout)) == [store.list()[0].id]
+
+    def test_a_state_that_cannot_be_stored_names_its_path_within_a_run(self, store: Store, checkout: Checkout) -> None:
+        store.record("a-started", {"n": 1}, start="Add login!")
+        store.links(checkout.git("rev-parse", "HEAD"))
+        before = checkout.fingerprint()
+        with pytest.raises(StateError) as caught:
+            store.record("a-complete", {"x": {"y/z": {1, 2}}}, run=RUN)
+        assert (caught.value.path, checkout.fingerprint()) == ("/x/y~1z", before)
+        assert store.record("a-complete", run=RUN).sequence == 2
+
+    def test_a_run_head_that_is_no_checkpoint(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.git("update-ref", f"refs/ckpt/runs/{RUN}", "HEAD")
+        before = main_checkout.fingerprint()
+        with pytest.raises(InvalidCheckpoint) as caught:
+            plain.record("a-complete", {}, run=RUN)
+        with pytest.raises(InvalidCheckpoint) as also:
+            plain.run_head(RUN)
+        message = f"refs/ckpt/runs/{RUN}: does not point to a checkpoint document"
+        assert [caught.value.message, also.value.message] == [message] * 2
+        assert main_checkout.fingerprint() == before
+
+    @pytest.mark.parametrize("text", ["", "x", "\n", "a\nb", "../heads/main", ONE.upper(), f"{ONE}\n", "*", ONE])
+    def test_reading_what_is_not_there(self, plain: Store, text: str) -> None:
+        with pytest.raises(NotFoundError) as caught:
+            plain.read(text)
+        assert caught.value.message == f"no checkpoint {text!r}"
+        plain.record("a-complete", {"still": "in step"})
+        assert plain.read(ONE).state == {"still": "in step"}
+
+    def test_capture_is_of_the_worktree_it_was_opened_in(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+        main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
+        (tmp_path / "side" / "new").write_text("x")
+        main, side = make_store(main_checkout), make_store(tmp_path / "side")
+        assert main.capture() == CLEAN
+        assert side.capture() == Worktree(dirty=True, tree=side.capture().tree)
