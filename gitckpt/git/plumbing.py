@@ -77,6 +77,6 @@ def _pack(objects: Sequence[Item], object_format: str) -> bytes:
             header.append(byte | 0x80)
             byte, size = size & 0x7F, size >> 7
         header.append(byte)
-        parts += [bytes(header), zlib.compress(data, 1)]
+        parts += [bytes(header), zlib.compress(data, 0)]  # git compresses it anew
     whole = b"".join(parts)
     return whole + object_hash(object_format, whole).digest()
