@@ -75,6 +75,16 @@ def decode_header(data: bytes, ref: str) -> Checkpoint:
     return _checkpoint(_parse(data, ref), ref, with_state=False)
 
 
+def check(found: Mapping[str, Any], ref: str) -> None:
+    """Raises what `decode` would, if a document had these keys (those with the value None are absent) and an empty state.
+
+    Args:
+        found: as `fields` returns them.
+        ref: full name of the ref that it is meant for.
+    """
+    _checkpoint({key: value for key, value in found.items() if value is not None} | {"state": {}}, ref, with_state=False)
+
+
 def _parse(data: bytes, ref: str) -> dict[str, Any]:
     try:
         table = toml.loads(data.decode("utf-8"))

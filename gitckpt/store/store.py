@@ -14,7 +14,7 @@ from gitckpt.git.objects import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover, require_git
-from gitckpt.model import codec, document, ids, times
+from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, StateError, UsageError
 from gitckpt.store import layout, log
@@ -363,6 +363,6 @@ class Store:
 def _require_readable(fields: dict[str, Any]) -> None:
     """Raises `UsageError` where a reader would refuse a document with these keys."""
     try:
-        codec.decode_header(document.render(fields | {"run": None}, {}), layout.CHECKPOINTS + fields["id"])
+        codec.check(fields | {"run": None}, layout.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
