@@ -360,11 +360,8 @@ def test_a_sha256_repository_records_as_well(make_checkout: object) -> None:
     assert [(entry.git_sha, len(entry.oid)) for entry in _recorded(checkout)] == [(commit, 64)]
 
 
-def test_a_new_git_calls_us_from_its_configuration(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    newer = os.environ.get("GITCKPT_TEST_GIT")
-    if not newer:
-        pytest.skip("GITCKPT_TEST_GIT names no newer git")
-    monkeypatch.setenv("GITCKPT_GIT", newer)
+@pytest.mark.usefixtures("newer_git")
+def test_a_new_git_calls_us_from_its_configuration(main_checkout: Checkout) -> None:
     _install(main_checkout)
     main_checkout.commit("by config")
     main_checkout.git("commit", "--quiet", "--amend", "-m", "by config, amended")

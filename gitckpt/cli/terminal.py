@@ -107,11 +107,6 @@ def heading(text: str) -> str:
     return _styled(text, _BOLD, has_colour())
 
 
-def faint(text: str) -> str:
-    """Returns text that matters less."""
-    return _styled(text, _DIM, has_colour())
-
-
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a table: aligned, under headings, no wider than the terminal: the widest columns are cut, marked with `…`.
 

@@ -38,7 +38,6 @@ class Libgit2:
         if _is_shared(self._repo):
             raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
         self._odb = self._repo.odb
-        self._directory = os.path.join(repository.common_dir, "objects")
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""

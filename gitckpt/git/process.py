@@ -330,17 +330,6 @@ def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
         _cannot_start(argv[0], error)
 
 
-def alive(pid: int) -> bool:
-    """Tells whether a process of this machine exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _spawn(argv: Sequence[str], env: Mapping[str, str], *, own_group: bool) -> tuple[int, int, int, int]:
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()

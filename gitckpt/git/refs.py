@@ -13,7 +13,7 @@ from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from gitckpt.git.repository import Repository
 
@@ -130,18 +130,6 @@ class Refs:
     def close(self) -> None:
         """Ends the long-lived process."""
         self._standby.close()
-
-
-def update_once(repository: Repository, updates: Sequence[Update]) -> None:
-    """Applies updates as `Refs.update` does, by a process that lives for this transaction only.
-
-    Raises:
-        RefMoved, LockHeld, GitError: as `Refs.update`.
-    """
-    try:
-        repository.git.run(*_update_ref_options(), data=_transaction(updates))
-    except GitError as error:
-        raise failure(repository, error.code, error.stderr) from None
 
 
 def failure(repository: Repository, code: int, said: str) -> CkptError:

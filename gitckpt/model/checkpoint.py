@@ -15,7 +15,6 @@ VERSION = 1
 POST_COMMIT = "post-commit"
 POST_MERGE = "post-merge"
 MANUAL = "manual"
-SAFETY = "safety"
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 """What a hook records; these checkpoints expire by the default policy."""
 

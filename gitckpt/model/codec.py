@@ -36,7 +36,7 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
         found[name] = getattr(checkpoint, name)
     found["errors"] = list(checkpoint.errors)
     if checkpoint.worktree is not None:
-        found["worktree"] = worktree_fields(checkpoint.worktree)
+        found["worktree"] = _worktree_fields(checkpoint.worktree)
     if checkpoint.progress is not None:
         found["progress"] = _set_fields(checkpoint.progress)
     return found | dict(checkpoint.unknown)
@@ -307,7 +307,7 @@ def _lacking(kind: Any, text: str) -> Any:
     raise ValueError(kind)
 
 
-def worktree_fields(worktree: Worktree) -> dict[str, Any]:
+def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
     """Returns the keys of the table `[worktree]`."""
     fields = _set_fields(worktree)
     fields.pop("omitted", None)
@@ -321,8 +321,7 @@ def _set_fields(record: Worktree | Progress | Omitted) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None} | dict(record.unknown)
 
 
-def check_state(state: Mapping[str, Any]) -> None:
-    """Raises `StateError` if `state` is not a map, or holds a value that a document cannot store losslessly."""
+def require_map(state: object) -> None:
+    """Raises `StateError` if `state`, the whole of it, is not a map."""
     if not isinstance(state, Mapping):
         raise StateError("", f"a state is a map of names to values, not {_shown(state)}")
-    toml.dump_state(dict(state), {})

@@ -4,7 +4,6 @@ The tree:
 
     CkptError                1   something failed
     ├─ UsageError            2   the call itself is wrong
-    ├─ BlockedError          4   a precondition that a person must settle
     ├─ RepositoryError      10   not a usable repository
     ├─ BusyError            11   a lock is held or a ref moved
     ├─ NotFoundError        12   nothing by that name
@@ -44,12 +43,6 @@ class UsageError(CkptError):
     """The call itself is wrong: an option, an empty id, a phase without a name."""
 
     exit_code = 2
-
-
-class BlockedError(CkptError):
-    """Something a person must settle first."""
-
-    exit_code = 4
 
 
 class RepositoryError(CkptError):

@@ -16,7 +16,7 @@ from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover, require_git
 from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
-from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, StateError, UsageError
+from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, UsageError
 from gitckpt.store import layout, log
 from gitckpt.store.index import Entry, Index, Problem, Query
 from gitckpt.store.recorder import FilesPruned, Recorder
@@ -142,8 +142,8 @@ class Store:
             raise UsageError("a message is one line", hint="put the rest into the state")
         if run is not None:
             ids.require_run_id(run)
-        if state is not None and not isinstance(state, Mapping):
-            raise StateError("", f"a state is a map of names to values, not {state!r:.60}")
+        if state is not None:
+            codec.require_map(state)
         if run is not None:
             self._catch_up(run)
         commit, branch = self.objects.head()

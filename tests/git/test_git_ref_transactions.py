@@ -11,10 +11,11 @@ import pytest
 
 from gitckpt.git import refs as refs_module
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update, update_once
+from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from tests.conftest import Checkout
+from tests.git.applying import apply_once
 
 A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
 
@@ -29,7 +30,7 @@ class World:
         repository: the repository.
         one: a blob.
         two: another one.
-        apply: applies updates, by `Refs.update` or by `update_once`.
+        apply: applies updates, by `Refs.update` or by `apply_once`.
     """
 
     def __init__(self, checkout: Checkout, repository: Repository, apply: Apply) -> None:
@@ -56,11 +57,11 @@ class World:
         return path
 
 
-@pytest.fixture(params=["Refs.update", "update_once"])
+@pytest.fixture(params=["Refs.update", "apply_once"])
 def world(request: pytest.FixtureRequest, main_checkout: Checkout, repository: Repository) -> Iterator[World]:
     """A repository whose refs are written in either way."""
     refs = Refs(repository)
-    apply: Apply = refs.update if request.param == "Refs.update" else lambda updates: update_once(repository, updates)
+    apply: Apply = refs.update if request.param == "Refs.update" else lambda updates: apply_once(repository, updates)
     yield World(main_checkout, repository, apply)
     refs.close()
 
@@ -224,7 +225,7 @@ class TestLockHeld:
         world.checkout.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
         lock = world.lock(A)
         with pytest.raises(LockHeld) as caught:
-            update_once(opened(tmp_path / "linked"), [Update(A, world.one, "")])
+            apply_once(opened(tmp_path / "linked"), [Update(A, world.one, "")])
         assert caught.value.path == str(lock)
 
 
@@ -235,7 +236,7 @@ class TestDurability:
         refs = Refs(repository)
         refs.update([Update(A, head, ""), Update(B, head, "")])
         refs.update([Update(C, head, "")])
-        update_once(repository, [Update("refs/checkpoints/d", head, "")])
+        apply_once(repository, [Update("refs/checkpoints/d", head, "")])
         once = flushes() - before
         writer = refs._standby.take()
         writer.communicate()
@@ -246,7 +247,7 @@ class TestDurability:
         main_checkout.git("update-ref", A, head)
         main_checkout.git("pack-refs", "--all", "--prune")
         before = flushes()
-        update_once(repository, [Update(A, "", head)])
+        apply_once(repository, [Update(A, "", head)])
         assert flushes() - before == 1
 
 
@@ -267,7 +268,7 @@ class TestReftable:
             with pytest.raises(RefMoved):
                 refs.update([Update(C, one, ""), moved])
             with pytest.raises(RefMoved):
-                update_once(repository, [Update(C, one, ""), moved])
+                apply_once(repository, [Update(C, one, ""), moved])
         for refused in (Update(f"{A}/below", one, ""), Update(C, "1" * 40, ""), Update("refs/x..y", one, "")):
             with pytest.raises(GitError):
                 refs.update([Update(C, one, ""), refused])
@@ -279,7 +280,7 @@ class TestReftable:
         lock = tabled.path / ".git" / "reftable" / "tables.list.lock"
         lock.touch()
         with pytest.raises(LockHeld) as caught:
-            update_once(opened(tabled), [Update(A, tabled.git("rev-parse", "HEAD"), "")])
+            apply_once(opened(tabled), [Update(A, tabled.git("rev-parse", "HEAD"), "")])
         assert (caught.value.path, lock.exists(), tabled.refs("refs/checkpoints")) == (str(lock), True, {})
 
     def test_a_lock_is_waited_for(self, tabled: Checkout, opened: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,11 +289,11 @@ class TestReftable:
         lock.touch()
         threading.Timer(0.3, lock.unlink).start()
         head = tabled.git("rev-parse", "HEAD")
-        update_once(opened(tabled), [Update(A, head, "")])
+        apply_once(opened(tabled), [Update(A, head, "")])
         assert tabled.refs("refs/checkpoints") == {A: head}
 
     def test_updates_are_flushed(self, tabled: Checkout, opened: Callable[..., Repository], flushes: Callable[[], int]) -> None:
         head = tabled.git("rev-parse", "HEAD")
         before = flushes()
-        update_once(opened(tabled), [Update(A, head, "")])
+        apply_once(opened(tabled), [Update(A, head, "")])
         assert flushes() > before

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.objects import open_objects
-from gitckpt.git.refs import Update, update_once
+from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model.errors import RepositoryError
 from tests.conftest import Checkout
+from tests.git.applying import apply_once
 from tests.git.whereabouts import Open, main_of, whereabouts
 
 
@@ -21,7 +22,7 @@ def check_usable(checkout: Checkout, repository: Repository) -> None:
     objects.write([("blob", b"usable")])
     commit, branch = objects.head()
     assert commit == checkout.git("rev-parse", "HEAD")
-    update_once(repository, [Update("refs/checkpoints/usable", checkout.git("hash-object", "--stdin", data="usable"), "")])
+    apply_once(repository, [Update("refs/checkpoints/usable", checkout.git("hash-object", "--stdin", data="usable"), "")])
     assert checkout.git("cat-file", "blob", "refs/checkpoints/usable") == "usable"
     assert repository.git.text("symbolic-ref", "--short", "HEAD") == branch
     objects.close()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt.model import policy, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, SAFETY
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE
 from gitckpt.model.policy import DAY, Candidate, Decision, Policy
 
 quick = settings(max_examples=150, deadline=None, database=None)
@@ -51,7 +51,7 @@ def test_the_default_policy_is_30_days_7_when_rewritten_and_the_newest_100() -> 
         ),
         pytest.param(candidate(400, MANUAL), NO_RANK, False, "not made by a hook", id="manual"),
         pytest.param(candidate(400, MANUAL, rewritten=True), NO_RANK, False, "not made by a hook", id="manual, rewritten"),
-        pytest.param(candidate(400, SAFETY), NO_RANK, False, "not made by a hook", id="safety"),
+        pytest.param(candidate(400, "safety"), NO_RANK, False, "not made by a hook", id="safety"),
         pytest.param(candidate(400, "import:forge"), NO_RANK, False, "not made by a hook", id="imported"),
         pytest.param(candidate(400, "phase", run="r-done"), NO_RANK, False, "not made by a hook", id="phase of a finished run"),
         pytest.param(candidate(400, "phase", run="r-open"), NO_RANK, False, "belongs to the unfinished run r-open", id="unfinished run"),
@@ -119,7 +119,7 @@ def candidates() -> st.SearchStrategy[list[Candidate]]:
         Candidate,
         id=st.uuids(version=4).map(str),
         time=st.integers(NOW - 100 * DAY, NOW + DAY),
-        trigger=st.sampled_from((*HOOK_TRIGGERS, MANUAL, SAFETY, "phase", "import:forge")),
+        trigger=st.sampled_from((*HOOK_TRIGGERS, MANUAL, "safety", "phase", "import:forge")),
         run=st.sampled_from((None, "r-open", "r-done")),
         rewritten=st.booleans(),
     )

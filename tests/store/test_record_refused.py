@@ -33,6 +33,7 @@ class TestBadInput:
             ({"errors": [1]}, UsageError, "errors[0]: must be a string, not 1"),
             ({"progress": Progress(current_phase=-1)}, UsageError, "progress.current_phase: must be 0 or more, not -1"),
             ({"state": [1]}, StateError, "/: a state is a map of names to values, not [1]"),
+            ({"state": 10**5000}, StateError, "/: a state is a map of names to values, not an integer of thousands of digits"),
             ({"state": {"a": [{"b": object}]}}, StateError, "/a/0/b: a builtins.type cannot be stored"),
             ({"state": {"a": {1: 2}}}, StateError, "/a: the key 1 is not a string"),
             ({"state": {"a": "\ud800"}}, StateError, "/a: holds a lone surrogate (U+D800), which UTF-8 cannot encode"),
