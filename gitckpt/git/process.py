@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
 from gitckpt.model.errors import CkptError
 
@@ -58,6 +59,10 @@ class GitError(CkptError):
         self.command = list(command)
         self.code = code
         self.stderr = stderr
+
+
+class DeadlinePassed(GitError):
+    """A git command took longer than it was given; it was ended, with all it had started."""
 
 
 class Completed:
@@ -170,8 +175,16 @@ class Child:
         os.close(self.stdin)
         self.stdin = -1
 
-    def communicate(self, data: bytes = b"") -> Completed:
-        """Writes `data`, closes its input, and returns once it has ended, with all it said."""
+    def communicate(self, data: bytes = b"", deadline: float | None = None) -> Completed:
+        """Writes `data`, closes its input, and returns once it has ended, with all it said.
+
+        Args:
+            data: what it reads.
+            deadline: when to give up, on the clock of `time.monotonic`; it must have a group of its own then.
+
+        Raises:
+            DeadlinePassed: it was ended, with all it had started.
+        """
         out, err = [self._buffer], [self._errors]
         pending = memoryview(data)
         poll = select.poll()
@@ -184,7 +197,11 @@ class Child:
                 self._close_input(poll)
         waiting = 2
         while waiting:
-            for fd, _ in poll.poll():
+            left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+            ready = poll.poll(left)
+            if not ready:
+                raise DeadlinePassed(self.argv[1:], self.kill_group(), "it took too long")
+            for fd, _ in ready:
                 if fd == self.stdin:
                     try:
                         pending = pending[os.write(fd, pending[:_CHUNK]) :]

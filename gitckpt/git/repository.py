@@ -36,7 +36,13 @@ class Git:
             self._prefix.append(f"--work-tree={worktree}")
 
     def run(
-        self, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None, ok: Sequence[int] = (0,), locks: bool = False
+        self,
+        *args: str,
+        data: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        ok: Sequence[int] = (0,),
+        locks: bool = False,
+        deadline: float | None = None,
     ) -> Completed:
         """Runs one git command.
 
@@ -46,11 +52,21 @@ class Git:
             env: variables to set beside those of `environment()`.
             ok: the exit codes that are no failure.
             locks: whether it may take optional locks, that is, refresh the index on disk.
+            deadline: when to end it, on the clock of `time.monotonic`.
 
         Raises:
             GitError: another exit code.
+            DeadlinePassed: it took longer.
         """
-        done = run([*self._prefix, *args], data=data, env=self._environment(env, locks=locks))
+        child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
+        return self.finish(child, args, data=data, ok=ok, deadline=deadline)
+
+    @staticmethod
+    def finish(
+        child: Child, args: Sequence[str], *, data: bytes = b"", ok: Sequence[int] = (0,), deadline: float | None = None
+    ) -> Completed:
+        """Waits for a command that was started, and returns what it said. Args and errors: as `run`."""
+        done = child.communicate(data, deadline)
         if done.code not in ok:
             raise GitError(args, done.code, done.complaint)
         return done
@@ -59,9 +75,14 @@ class Git:
         """Runs one git command and returns its output without the final newline; bytes that are not UTF-8 become surrogates."""
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
-    def start(self, *args: str) -> Child:
-        """Starts a git command that stays."""
-        return Child([*self._prefix, *args], self._environment(None, locks=False), own_group=True)
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> Child:
+        """Starts a git command, in a process group of its own.
+
+        Args:
+            args: options and command.
+            env: variables to set beside those of `environment()`.
+        """
+        return Child([*self._prefix, *args], self._environment(env, locks=False), own_group=True)
 
     @staticmethod
     def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:

@@ -7,6 +7,7 @@ Entries = dict[bytes, tuple[bytes, str]]
 
 DIRECTORY = b"40000"
 FILE = b"100644"
+GITLINK = b"160000"
 
 
 def encode_tree(entries: Entries) -> bytes:

@@ -15,6 +15,9 @@ VERSION = 1
 POST_COMMIT = "post-commit"
 POST_MERGE = "post-merge"
 MANUAL = "manual"
+SAFETY = "safety"
+"""Recorded before the files of a worktree are replaced."""
+
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 """What a hook records; these checkpoints expire by the default policy."""
 
@@ -32,6 +35,12 @@ class Omitted:
     size: int | None = None
     """In bytes, where it was looked at."""
 
+    oid: str | None = None
+    """Of a submodule or a nested repository: the commit that is checked out there."""
+
+    dirty: bool | None = None
+    """Of a submodule: whether it has changes of its own that are not committed; None for other paths."""
+
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Keys of this table that this program does not know; written back as they were."""
 
@@ -44,13 +53,22 @@ class Worktree:
     """Whether files, index or an operation in progress differed from the linked commit."""
 
     tree: str | None = None
-    """The oid that `refs/ckpt/trees/<id>` points to; None when clean."""
+    """The oid that `refs/ckpt/trees/<id>` points to; None when clean, unless the checkout is sparse."""
 
     operation: str | None = None
     """The operation in progress: merge, cherry-pick, revert, rebase, am or bisect."""
 
+    operation_commit: str | None = None
+    """The commit that `refs/ckpt/operations/<id>` points to: it leads to every commit that the operation needs and HEAD does not."""
+
     omitted: tuple[Omitted, ...] = ()
     """What was left out."""
+
+    converted: tuple[str, ...] = ()
+    """Captured paths whose line ends come back as git converts them, not as they were."""
+
+    degraded: str | None = None
+    """Why there are no files although there should be some, in words for a person."""
 
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Keys of this table that this program does not know; written back as they were."""

@@ -224,30 +224,48 @@ def _trigger(take: _Table) -> str:
 
 
 def _errors(take: _Table) -> tuple[str, ...]:
-    errors = take.required("errors", list)
-    for i, error in enumerate(errors):
-        if type(error) is not str:
-            raise take.invalid(f"errors[{i}]", f"must be a string, not {_shown(error)}")
-    return tuple(errors)
+    return _strings(take, "errors", take.required("errors", list))
+
+
+def _strings(take: _Table, key: str, values: list[Any]) -> tuple[str, ...]:
+    for i, value in enumerate(values):
+        if type(value) is not str:
+            raise take.invalid(f"{key}[{i}]", f"must be a string, not {_shown(value)}")
+    return tuple(values)
+
+
+def _optional_oid(take: _Table, key: str) -> str | None:
+    text = take.optional(key, str)
+    if text is not None and not ids.is_oid(text):
+        raise take.invalid(key, f"must be a full object id, not {_shown(text)}")
+    return text
 
 
 def _worktree(take: _Table) -> Worktree:
-    tree = take.optional("tree", str)
-    if tree is not None and not ids.is_oid(tree):
-        raise take.invalid("tree", f"must be a full object id, not {_shown(tree)}")
+    tree = _optional_oid(take, "tree")
     omitted = []
     for i, entry in enumerate(take.optional("omitted", list) or []):
         if type(entry) is not dict:
             raise take.invalid(f"omitted[{i}]", f"must be a table, not {_shown(entry)}")
         inner = _Table(entry, take.ref, f"worktree.omitted[{i}].")
         omitted.append(
-            Omitted(inner.required("path", str), inner.required("reason", str), inner.count("size", 0), unknown=inner.rest),
+            Omitted(
+                inner.required("path", str),
+                inner.required("reason", str),
+                inner.count("size", 0),
+                _optional_oid(inner, "oid"),
+                inner.optional("dirty", bool),
+                unknown=inner.rest,
+            )
         )
     return Worktree(
         dirty=take.required("dirty", bool),
         tree=tree,
         operation=take.optional("operation", str),
+        operation_commit=_optional_oid(take, "operation_commit"),
         omitted=tuple(omitted),
+        converted=_strings(take, "converted", take.optional("converted", list) or []),
+        degraded=take.optional("degraded", str),
         unknown=take.rest,
     )
 
@@ -310,9 +328,12 @@ def _lacking(kind: Any, text: str) -> Any:
 def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
     """Returns the keys of the table `[worktree]`."""
     fields = _set_fields(worktree)
-    fields.pop("omitted", None)
+    for name in ("omitted", "converted"):
+        del fields[name]
     if worktree.omitted:
         fields["omitted"] = [_set_fields(entry) for entry in worktree.omitted]
+    if worktree.converted:
+        fields["converted"] = list(worktree.converted)
     return fields
 
 
