@@ -82,7 +82,7 @@ def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
     """Tells whether this event ends something: inside a rebase, `am` or bisect nothing is recorded until its end."""
     from gitckpt.store import operation
 
-    under_way = operation.in_progress(repository.git_dir)
+    under_way = operation.in_progress(repository)
     if event == "post-rewrite":
         return list(args[:1]) == ["rebase"]
     if event == "post-applypatch":
@@ -182,10 +182,12 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         Its id; None where this is no run's worktree, or its run is gone.
     """
     from gitckpt.git.repository import Repository
-    from gitckpt.store import layout, worktrees
+    from gitckpt.model.errors import UsageError
+    from gitckpt.store import layout, registration, settings
+    from gitckpt.store.limits import Limits
     from gitckpt.store.store import Store
 
-    owner = worktrees.owner(repository)
+    owner = registration.owner(repository)
     if owner is None or owner.run is None:
         return None
     if repository.cat_file.info(layout.RUNS + owner.run) is None:
@@ -194,7 +196,12 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Store(here, adapter="plumbing") as store:
         try:
-            return store.save(_PHASE, run=owner.run, message=message, trigger=_trigger(event)).id
+            limits = settings.read(here).limits
+        except UsageError as error:
+            _report(repository, event, f"the usual limits apply to the files: {error.message}")
+            limits = Limits()
+        try:
+            return store.save(_PHASE, run=owner.run, message=message, trigger=_trigger(event), limits=limits).id
         except WorktreeError as error:
             _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
             return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event)).id

@@ -13,14 +13,24 @@ if TYPE_CHECKING:
 CHECKPOINTS = "refs/checkpoints/"
 COMMITS = "refs/ckpt/commits/"
 TREES = "refs/ckpt/trees/"
+OPERATIONS = "refs/ckpt/operations/"
 RUNS = "refs/ckpt/runs/"
 NOTES = "refs/notes/checkpoints"
+
+HOLDERS = (TREES, OPERATIONS, COMMITS)
+"""What keeps alive what a checkpoint needs, in write order."""
 
 OWN = ("refs/checkpoints", "refs/ckpt")
 """The namespaces whose refs nobody else writes."""
 
 RUN_COMPLETE = "run-complete"
 """The phase label that ends a run; a run whose newest checkpoint has another one is unfinished."""
+
+SAFETY_COMPLETE = "safety-complete"
+"""The phase label of what is recorded before files are replaced."""
+
+UNDO_FILE = "ckpt-undo"
+"""In a worktree's administrative directory: names the checkpoint that `undo` goes back to."""
 
 RUN_FILE = "ckpt-run"
 """In a worktree's administrative directory: names the run that the worktree belongs to, and the checkpoint it was made from."""
@@ -45,10 +55,9 @@ def new_refs(fields: dict[str, Any], blob: str, head: str) -> list[Update]:
         head: the blob that its run's head points to now; "" where the run starts, or there is none.
     """
     checkpoint_id = fields["id"]
-    tree = (fields.get("worktree") or {}).get("tree")
-    updates = [Update(TREES + checkpoint_id, tree, "")] if tree else []
-    if fields["git_sha"]:
-        updates.append(Update(COMMITS + checkpoint_id, fields["git_sha"], ""))
+    files = fields.get("worktree") or {}
+    held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit"), fields["git_sha"]), strict=True)
+    updates = [Update(space + checkpoint_id, oid, "") for space, oid in held if oid]
     updates.append(Update(CHECKPOINTS + checkpoint_id, blob, ""))
     if fields.get("run"):
         updates.append(Update(RUNS + fields["run"], blob, head))

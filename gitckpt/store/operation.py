@@ -1,25 +1,44 @@
-"""A merge, cherry-pick, revert, rebase, am or bisect in progress, as the files that git keeps of it (gitrepository-layout(5))."""
+"""A merge, cherry-pick, revert, rebase, am or bisect in progress, as what git keeps of it (gitrepository-layout(5)).
+
+Most of it are files of the worktree's administrative directory; a few are refs where refs are kept in a reftable, and `refs/bisect` and
+`refs/rewritten` are refs everywhere. All are kept as files, under the names they have where refs are files.
+"""
 
 from __future__ import annotations
 
 import os
 
+from gitckpt.git.repository import DURABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gitckpt.git.repository import Repository
+
+PSEUDO_REFS = ("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "BISECT_EXPECTED_REV")
 FILES = (
-    *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "AUTO_MERGE", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"),
-    *("ORIG_HEAD", "BISECT_ANCESTORS_OK", "BISECT_EXPECTED_REV", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
+    *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG"),
+    *("BISECT_ANCESTORS_OK", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
 )
 DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
+REFS = ("refs/bisect", "refs/rewritten")
+"""Refs that each worktree has of its own."""
+
+_TODO = "git-rebase-todo"
 
 
-def in_progress(git_dir: str) -> str | None:
+def in_progress(repository: Repository) -> str | None:
     """Returns the operation in progress: "rebase", "am", "bisect", "merge", "cherry-pick" or "revert"; None where there is none.
 
     Args:
-        git_dir: the administrative directory of the worktree.
+        repository: seen from the worktree.
     """
 
     def there(name: str) -> bool:
-        return os.path.exists(os.path.join(git_dir, name))
+        if os.path.exists(os.path.join(repository.git_dir, name)):
+            return True
+        return name in PSEUDO_REFS and repository.has_reftable and repository.cat_file.info(name) is not None
 
     if there("rebase-apply"):
         return "am" if there("rebase-apply/applying") else "rebase"
@@ -35,35 +54,135 @@ def in_progress(git_dir: str) -> str | None:
     return None
 
 
-def collect(git_dir: str) -> dict[str, bytes]:
-    """Returns the content of every file of the operation in progress, by its path below `git_dir`."""
+def collect(repository: Repository) -> dict[str, bytes]:
+    """Returns all that git keeps of the operation in progress: content by name.
+
+    Args:
+        repository: seen from the worktree.
+    """
     found: dict[str, bytes] = {}
-    for name in FILES:
-        path = os.path.join(git_dir, name)
+    for name in (*FILES, *PSEUDO_REFS):
+        path = os.path.join(repository.git_dir, name)
         if os.path.isfile(path):
             found[name] = _content(path)
+        elif name in PSEUDO_REFS and repository.has_reftable:
+            value = repository.cat_file.info(name)
+            if value is not None:
+                found[name] = value[0].encode("ascii") + b"\n"
     for directory in DIRECTORIES:
-        for parent, _, names in os.walk(os.path.join(git_dir, directory)):
+        for parent, _, names in os.walk(os.path.join(repository.git_dir, directory)):
             for name in names:
                 path = os.path.join(parent, name)
-                found[os.path.relpath(path, git_dir)] = _content(path)
+                found[os.path.relpath(path, repository.git_dir)] = _content(path)
+    for ref, oid in _own_refs(repository).items():
+        found[ref] = oid.encode("ascii") + b"\n"
     return found
 
 
-def bring_back(git_dir: str, files: dict[str, bytes]) -> None:
-    """Writes files that `collect` returned into another worktree's administrative directory.
+def commit_of(repository: Repository, files: Mapping[str, bytes], head: str) -> str | None:
+    """Returns a commit that leads to every commit which an operation needs; None where HEAD does.
 
-    Only names that `collect` can return are written: the files may come from a ref that was fetched.
+    Branches and reflogs that lead to them today may be gone when the operation is to go on. Where there is no single such commit, one
+    that has them as parents is made.
+
+    Args:
+        repository: where.
+        files: what `collect` returned.
+        head: what HEAD points to; "" on an unborn branch.
+    """
+    named = sorted(_commits_named(repository, files))
+    if not named:
+        return None
+    if head:
+        named = repository.git.run("rev-list", "--no-walk=unsorted", *named, "--not", head).out.decode("ascii").split()
+    if len(named) > 1:
+        named = repository.git.run("merge-base", "--independent", *named).out.decode("ascii").split()
+    if len(named) <= 1:
+        return named[0] if named else None
+    tree = repository.git.run("mktree").out.decode("ascii").strip()
+    parents = [option for commit in named for option in ("-p", commit)]
+    who = {f"GIT_{role}_{what}": "gitckpt" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    dates = {f"GIT_{role}_DATE": "1700000000 +0000" for role in ("AUTHOR", "COMMITTER")}  # the same each time
+    done = repository.git.run(*DURABLE, "commit-tree", tree, *parents, "-m", "what an operation in progress needs", env=who | dates)
+    return done.out.decode("ascii").strip()
+
+
+def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
+    """Puts what `collect` returned into a worktree that has no operation in progress.
+
+    Only names and values that `collect` can return are written: they may come from a ref that was fetched.
+
+    Args:
+        repository: seen from the worktree.
+        files: content by name.
+
+    Raises:
+        GitError: a commit that is needed is missing.
     """
     for name, content in files.items():
         parts = name.split("/")
-        known = name in FILES or (parts[0] in DIRECTORIES and len(parts) > 1 and not {"", ".", ".."} & set(parts))
-        if not known:
+        if name in PSEUDO_REFS or name.startswith(tuple(f"{space}/" for space in REFS)):
+            _set_ref(repository, name, content)
+        elif name in FILES or (parts[0] in DIRECTORIES and len(parts) > 1 and not {"", ".", ".."} & set(parts)):
+            path = os.path.join(repository.git_dir, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(content)
+
+
+def clear(repository: Repository) -> None:
+    """Ends the operation in progress without a trace; files and index stay as they are. A checkpoint must hold it.
+
+    Args:
+        repository: seen from the worktree.
+    """
+    import shutil
+
+    for directory in DIRECTORIES:
+        shutil.rmtree(os.path.join(repository.git_dir, directory), ignore_errors=True)
+    for name in FILES:
+        try:
+            os.unlink(os.path.join(repository.git_dir, name))
+        except FileNotFoundError:
+            pass
+    gone = [name for name in PSEUDO_REFS if name != "ORIG_HEAD"]
+    commands = "".join(f"delete {name}\n" for name in [*gone, *_own_refs(repository)] if repository.cat_file.info(name))
+    repository.git.run("update-ref", "--stdin", data=commands.encode("ascii"))
+
+
+def commands_in(files: Mapping[str, bytes]) -> list[str]:
+    """Returns the shell commands that a rebase would run when it goes on."""
+    found = []
+    for name, content in files.items():
+        if os.path.basename(name) == _TODO:
+            lines = content.decode("utf-8", "replace").splitlines()
+            found += [line.split(None, 1)[1] for line in lines if line.split(None, 1)[:1] in (["exec"], ["x"]) and len(line.split()) > 1]
+    return found
+
+
+def _own_refs(repository: Repository) -> dict[str, str]:
+    lines = repository.git.run("for-each-ref", "--format=%(refname) %(objectname)", *REFS).out.decode("utf-8", "surrogateescape")
+    return dict(line.split(" ") for line in lines.splitlines())
+
+
+def _set_ref(repository: Repository, name: str, content: bytes) -> None:
+    words = content.split()
+    if len(words) == 1 and len(words[0]) in (40, 64) and not words[0].strip(b"0123456789abcdef"):
+        repository.git.run("update-ref", "--no-deref", name, words[0].decode("ascii"))
+
+
+def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
+    """Returns the commits that the files name, in full or abbreviated, as todo lists do."""
+    words: set[str] = set()
+    for name, content in files.items():
+        if name in ("AUTO_MERGE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG", "BISECT_NAMES") or name.endswith(
+            ("message", "author-script", "patch")
+        ):
             continue
-        path = os.path.join(git_dir, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(content)
+        for line in content.decode("utf-8", "replace").splitlines():
+            words |= {word for word in line.split()[:3] if 7 <= len(word) <= 64 and not word.strip("0123456789abcdef")}
+    found = [repository.cat_file.info(f"{word}^{{commit}}") for word in words]
+    return {commit[0] for commit in found if commit is not None}
 
 
 def _content(path: str) -> bytes:

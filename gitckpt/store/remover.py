@@ -84,7 +84,7 @@ class Remover:
                     if links or heads or deletions:
                         self._refs.update([*links, *heads, *deletions])
                 gone += len(deletions)
-                held = [Update(space + name, "", oid) for space in (layout.COMMITS, layout.TREES) for name, oid in there[space].items()]
+                held = [Update(space + name, "", oid) for space in reversed(layout.HOLDERS) for name, oid in there[space].items()]
                 if held:
                     self._refs.update(held)
             except RefMoved:
@@ -95,8 +95,8 @@ class Remover:
             return gone
 
     def _existing(self, wanted: set[str]) -> dict[str, dict[str, str]]:
-        """Returns oid by name for each of the three refs that wanted checkpoints have."""
-        spaces = (layout.CHECKPOINTS, layout.COMMITS, layout.TREES)
+        """Returns oid by name for each of the refs that wanted checkpoints have."""
+        spaces = (layout.CHECKPOINTS, *layout.HOLDERS)
         if len(wanted) < _LIST_ALL_FROM:
             patterns = [space + name for space in spaces for name in wanted]
         else:

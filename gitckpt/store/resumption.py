@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
-from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store import settings, worktrees
+from gitckpt.git.repository import Repository
+from gitckpt.model.checkpoint import SAFETY, Checkpoint
+from gitckpt.store import layout, settings, snapshot, worktrees
 from gitckpt.store.index import Query
 from gitckpt.store.store import Store
-from gitckpt.store.worktrees import Opened
+from gitckpt.store.worktrees import Opened, Wish
+
+_HOLDING = ("--branches", "--tags", "--remotes", f"--glob={layout.COMMITS}*")
+"""Options of `git rev-list` for the refs that keep a commit."""
 
 
 def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -> Opened:
     """Returns the worktree of a checkpoint, made if it is not there.
 
     The newest checkpoint of a run opens the run's worktree, in which every commit and `save` extends the run; any other one of its own.
+    HEAD is detached at the linked commit, or on the run's branch: one that the run was not started on, where it is free and has not moved.
 
     Args:
         store: of its repository.
@@ -24,11 +30,41 @@ def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -
     Raises:
         WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
     """
-    name = checkpoint.id
-    if checkpoint.run and checkpoint.id in [entry.id for entry in store.list(Query(run=checkpoint.run, limit=1))]:
-        name = checkpoint.run
-    if directory is not None:
-        path = directory
-    else:
-        path = os.path.join(worktrees.default_root(store.repository, settings.read(store.repository).worktree_dir), name)
-    return worktrees.open_worktree(store.repository, store.objects, checkpoint, path, in_run=name == checkpoint.run)
+    repository = store.repository
+    said = settings.read(repository)
+    in_run = bool(checkpoint.run) and checkpoint.id in [entry.id for entry in store.list(Query(run=checkpoint.run, limit=1))]
+    name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
+    path = directory if directory is not None else os.path.join(worktrees.default_root(repository, said.worktree_dir), name)
+    branch, remark = _branch(store, checkpoint) if in_run else (None, None)
+
+    def rescue(there: Repository) -> None:
+        _record_leftover(there, path, store)
+
+    wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
+    opened = worktrees.open_worktree(repository, store.objects, wish)
+    return replace(opened, remarks=(*opened.remarks, remark)) if remark and opened.made else opened
+
+
+def _branch(store: Store, checkpoint: Checkpoint) -> tuple[str | None, str | None]:
+    """Returns the branch that a run's worktree shall be on; and, where there is one but it cannot, why not."""
+    if checkpoint.branch is None or not checkpoint.git_sha:
+        return None, None
+    first = store.list(Query(run=checkpoint.run))[-1]
+    if first.branch == checkpoint.branch:
+        return None, None
+    ref = f"refs/heads/{checkpoint.branch}"
+    found = store.repository.cat_file.info(ref)
+    if found is None or found[0] != checkpoint.git_sha:
+        return None, f"HEAD is detached: the branch {checkpoint.branch} is {'gone' if found is None else 'elsewhere by now'}"
+    if not worktrees.is_free(store.repository, ref):
+        return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in another worktree"
+    return checkpoint.branch, None
+
+
+def _record_leftover(there: Repository, path: str, store: Store) -> None:
+    """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone."""
+    with Store(there, adapter="plumbing", clock=store.clock) as leftover:
+        found = snapshot.capture_index(there, leftover.objects, leftover.objects.head()[0])
+        reached = there.git.run("rev-list", "--max-count=1", "HEAD", "--not", *_HOLDING, ok=(0, 128)).out == b""
+        if found.dirty or not reached:
+            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=SAFETY, message=f"what was staged in {path}, which is gone")

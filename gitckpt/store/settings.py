@@ -10,6 +10,7 @@ from gitckpt.git.repository import Repository, main_worktree
 from gitckpt.model import times, toml
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import Policy
+from gitckpt.store.limits import MB, SECRETS, Limits
 
 FILE = "gitckpt.toml"
 
@@ -23,7 +24,33 @@ older_than = "30d"
 keep_last = 100
 # Those whose commit was amended or rebased expire at this age, however new they are among the others.
 rewritten_older_than = "7d"
-"""
+
+[snapshot]
+# Untracked files larger than this, or whose names look like secrets, are not captured; each checkpoint lists them.
+max_file_size = "50 MB"
+secrets = [
+    @
+]
+# Ignored files to capture nevertheless; patterns as in .gitignore.
+include = []
+# A checkpoint whose files take longer is recorded without them.
+timeout = "60s"
+""".replace("@", ",\n    ".join(f'"{name}"' for name in SECRETS) + ",")
+
+
+_TABLES = {
+    "retention": {"older_than": "ckpt.olderthan", "keep_last": "ckpt.keeplast", "rewritten_older_than": "ckpt.rewrittenolderthan"},
+    "snapshot": {
+        "include": "ckpt.include",
+        "max_file_size": "ckpt.maxfilesize",
+        "secrets": "ckpt.secrets",
+        "timeout": "ckpt.snapshottimeout",
+    },
+}
+"""The keys of each table, with the setting of git that overrides it."""
+
+_LISTS = ("include", "secrets")
+_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +59,12 @@ class Settings:
 
     Attributes:
         policy: when checkpoints expire.
+        limits: what a snapshot leaves out, and how long it may take.
         worktree_dir: directory for the worktrees of runs, as configured; None for the default place.
     """
 
     policy: Policy
+    limits: Limits
     worktree_dir: str | None
 
 
@@ -45,24 +74,23 @@ def read(repository: Repository) -> Settings:
     Raises:
         UsageError: a value cannot be understood; the file or setting, the key and the cure are named.
     """
-    values: dict[str, object] = {}
-    source: dict[str, str] = {}
     top = repository.worktree or main_worktree(repository)
     path = os.path.join(top, FILE) if top else ""
-    for key, value in (_file(path).get("retention") or {}).items() if os.path.exists(path) else ():
-        values[key], source[key] = value, f"{path}: retention.{key}"
-    own = config.read(repository, r"^ckpt\.")
-    for key, name in (("older_than", "olderthan"), ("keep_last", "keeplast"), ("rewritten_older_than", "rewrittenolderthan")):
-        if f"ckpt.{name}" in own:
-            values[key], source[key] = own[f"ckpt.{name}"][-1], f"git config ckpt.{name}"
-    default = Policy()
+    said = _Said(path, _file(path) if os.path.exists(path) else {}, config.read(repository, r"^ckpt\."))
+    policy, limits = Policy(), Limits()
     return Settings(
         policy=Policy(
-            older_than=_age(values, source, "older_than", default.older_than),
-            rewritten_older_than=_age(values, source, "rewritten_older_than", default.rewritten_older_than),
-            keep_last=_count(values, source, "keep_last", default.keep_last),
+            older_than=said.age("retention", "older_than", policy.older_than),
+            rewritten_older_than=said.age("retention", "rewritten_older_than", policy.rewritten_older_than),
+            keep_last=said.count("retention", "keep_last", policy.keep_last),
         ),
-        worktree_dir=own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in own else None,
+        limits=Limits(
+            max_file_size=said.size("snapshot", "max_file_size", limits.max_file_size),
+            secrets=said.patterns("snapshot", "secrets", limits.secrets),
+            include=said.patterns("snapshot", "include", limits.include),
+            timeout=said.age("snapshot", "timeout", round(limits.timeout * times.MICRO)) / times.MICRO,
+        ),
+        worktree_dir=said.own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in said.own else None,
     )
 
 
@@ -115,32 +143,74 @@ def _file(path: str) -> dict[str, dict[str, object]]:
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", hint=f"correct it: {path}") from None
     for name, table in document.items():
-        if name != "retention":
-            raise UsageError(f"{path}: unknown table or key {name!r}", hint="known tables: retention")
+        if name not in _TABLES:
+            raise UsageError(f"{path}: unknown table or key {name!r}", hint=f"known tables: {', '.join(_TABLES)}")
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {name} must be a table", hint=f"write [{name}] above its keys")
         for key in table:
-            if key not in ("older_than", "keep_last", "rewritten_older_than"):
-                raise UsageError(f"{path}: unknown key {name}.{key}", hint="known keys: older_than, keep_last, rewritten_older_than")
+            if key not in _TABLES[name]:
+                raise UsageError(f"{path}: unknown key {name}.{key}", hint=f"known keys: {', '.join(_TABLES[name])}")
     return document
 
 
-def _age(values: dict[str, object], source: dict[str, str], key: str, default: int) -> int:
-    value = values.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, str):
-        raise UsageError(f'{source[key]}: must be an age such as "30d", not {value!r}')
-    try:
-        return times.parse_age(value)
-    except UsageError as error:
-        raise UsageError(f"{source[key]}: {error.message}", hint=error.hint) from None
+class _Said:
+    """What file and configuration say, key by key.
 
+    Args:
+        path: of the file.
+        tables: what is in it.
+        own: the settings of git.
+    """
 
-def _count(values: dict[str, object], source: dict[str, str], key: str, default: int) -> int:
-    value = values.get(key, default)
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    if type(value) is not int or value < 0:
-        raise UsageError(f"{source[key]}: must be a whole number, not {value!r}")
-    return value
+    def __init__(self, path: str, tables: dict[str, dict[str, object]], own: dict[str, list[str]]) -> None:
+        self._path = path
+        self._tables = tables
+        self.own = own
+
+    def _value(self, table: str, key: str) -> tuple[object, str]:
+        """Returns what is said of a key, None where nothing is, and where that is said."""
+        name = _TABLES[table][key]
+        if name in self.own:
+            values = self.own[name]
+            return (list(filter(None, values)) if key in _LISTS else values[-1]), f"git config {name}"
+        return self._tables.get(table, {}).get(key), f"{self._path}: {table}.{key}"
+
+    def age(self, table: str, key: str, default: int) -> int:
+        value, source = self._value(table, key)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise UsageError(f'{source}: must be an age such as "30d", not {value!r}')
+        try:
+            return times.parse_age(value)
+        except UsageError as error:
+            raise UsageError(f"{source}: {error.message}", hint=error.hint) from None
+
+    def count(self, table: str, key: str, default: int) -> int:
+        value, source = self._value(table, key)
+        if value is None:
+            return default
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value)
+        if type(value) is not int or value < 0:
+            raise UsageError(f"{source}: must be a whole number, not {value!r}")
+        return value
+
+    def size(self, table: str, key: str, default: int | None) -> int | None:
+        value, source = self._value(table, key)
+        if value is None:
+            return default
+        text = str(value).strip()
+        digits = text.rstrip("BKMGIbkmgi ")
+        factor = _SIZES.get(text[len(digits) :].strip().upper())
+        if type(value) not in (int, str) or not (digits.isascii() and digits.isdigit()) or factor is None:
+            raise UsageError(f'{source}: must be a size such as "50 MB", not {value!r}')
+        return int(digits) * factor
+
+    def patterns(self, table: str, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        value, source = self._value(table, key)
+        if value is None:
+            return default
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise UsageError(f'{source}: must be a list of patterns such as ["*.pem"], not {value!r}')
+        return tuple(value)

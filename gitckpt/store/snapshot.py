@@ -1,226 +1,294 @@
 """Captures the files of a worktree as a tree: what is committed, staged, changed, untracked or half merged.
 
-Files are turned into blobs by git itself (filters, eol and LFS apply), through a private index that starts as a copy of the user's, with
-its time stamp, so that git reads again only what may have changed. The user's index, HEAD, refs and stash are not touched.
+Files are turned into blobs by git itself (filters, eol and LFS apply), through a private copy of the index: first git says what differs,
+then only that is read. The user's index, HEAD, refs and stash are not touched.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.git.hashing import object_id
-from gitckpt.git.process import GitError
+from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.tree import DIRECTORY, FILE, Entries, encode_tree
+from gitckpt.git.tree import GITLINK
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import operation
+from gitckpt.store import contents, operation, sparse
+from gitckpt.store.contents import Contents
+from gitckpt.store.limits import Limits
+from gitckpt.store.private_index import PrivateIndex, is_corrupt
+from gitckpt.store.survey import Survey, head_of, quoted, survey
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
+    from gitckpt.model.checkpoint import Checkpoint
 
-_DURABLE_BATCH = ("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch")
-_PRIVATE_INDEX = ("-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", "-c", "advice.addEmbeddedRepo=false")
-_FLAGS = {b"h": ("assume-unchanged",), b"s": ("assume-unchanged", "skip-worktree"), b"S": ("skip-worktree",)}
-_UNREADABLE = re.compile(r"^error: unable to index file '(.*)'$|^error: '(.*)/' does not have a commit checked out$", re.MULTILINE)
+_REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*?)(?:: clean filter '.*' failed)?$", re.MULTILINE)
+_CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
+_WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
-@dataclass(slots=True)
-class _Index:
-    """What the user's index says beyond its paths."""
-
-    stages: dict[int, list[tuple[bytes, str, bytes]]] = field(default_factory=dict)
-    """Mode, oid and path of the entries in conflict, by stage."""
-
-    flags: list[tuple[str, bytes]] = field(default_factory=list)
-    maybe_intent: list[bytes] = field(default_factory=list)
-    """Paths whose blob is empty: only among them can be one that is added in intent only."""
+class Moved(WorktreeError):
+    """HEAD moved while the worktree was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
-    """What a snapshot holds."""
+class Captured:
+    """What a capture found."""
+
+    worktree: Worktree
+    """The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet."""
 
     files: str
-    index: Mapping[int, str]
-    flags: Sequence[tuple[str, bytes]]
-    operation: Mapping[str, bytes]
+    """The tree of all files."""
 
 
-def capture(repository: Repository, objects: Objects, commit: str) -> Worktree:
+def capture(repository: Repository, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Worktree:
     """Captures the worktree.
 
     Args:
         repository: seen from the worktree.
         objects: its objects.
         commit: what HEAD points to; "" on an unborn branch.
+        limits: what is left out, and how long it may take.
+        also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
 
     Returns:
-        The table `[worktree]` of a checkpoint; its tree, where the worktree is dirty, is written but held by no ref yet.
+        The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet. It is degraded where the
+        time did not suffice.
 
     Raises:
         WorktreeError: there is no worktree here, or git cannot read it.
     """
     if repository.worktree is None:
-        raise WorktreeError("there is no worktree here whose files could be saved", hint="leave them out: git ckpt save --no-worktree")
-    under_way = operation.in_progress(repository.git_dir)
-    with _private_index(repository) as index:
+        raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
+    try:
+        with PrivateIndex(repository, limits.deadline()) as index:
+            return capture_in(index, objects, commit, limits, also).worktree
+    except DeadlinePassed:
+        return Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds")
+
+
+def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
+    """Captures the worktree in a private index, which afterwards lists every file of the snapshot as it is on disk.
+
+    Args and errors: as `capture`.
+
+    Raises:
+        DeadlinePassed: it took longer than `index` may.
+    """
+    try:
+        return _Capture(index, objects, commit, limits, also).run()
+    except DeadlinePassed:
+        raise
+    except GitError as error:
+        raise WorktreeError(f"cannot capture the files of {index.repository.worktree}: {error.message}", hint=_WITHOUT) from None
+
+
+def capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
+    """Captures what is staged in a worktree whose directory is gone; its files are taken to be those of the index.
+
+    Args:
+        repository: seen from what git keeps of the worktree.
+        objects: its objects.
+        commit: what HEAD points to; "" on an unborn branch.
+
+    Raises:
+        GitError: git cannot read the index.
+    """
+    base = contents.base_tree(repository, commit)
+    under_way = operation.in_progress(repository)
+    with PrivateIndex(repository) as index:
+        staged: dict[int, list[bytes]] = {}
+        for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]:
+            fields, _, path = entry.partition(b"\t")
+            mode, oid, stage = fields.split(b" ")
+            staged.setdefault(int(stage), []).append(b"%s %s 0\t%s" % (mode, oid, path))
+        trees = {}
+        for number, lines in sorted(staged.items()):
+            index.git("read-tree", "--empty")
+            index.put(lines)
+            trees[number] = index.write_tree()
+        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
+        index.put(staged.get(0, ()))
+        files = index.write_tree()
+    if (not trees or trees == {0: base}) and not under_way:
+        return Worktree(dirty=False)
+    found = Contents(files, trees, operation=operation.collect(repository) if under_way else {})
+    needed = operation.commit_of(repository, found.operation, commit)
+    return Worktree(dirty=True, tree=contents.write(repository, objects, found), operation=under_way, operation_commit=needed)
+
+
+class _Capture:
+    """One capture, from survey to tree."""
+
+    def __init__(self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes]) -> None:
+        self._index = index
+        self._repository = index.repository
+        self._top = os.fsencode(index.repository.worktree or "")
+        self._objects = objects
+        self._commit = commit
+        self._limits = limits
+        self._also = also
+        self._omitted: list[Omitted] = []
+        self._converted: list[str] = []
+
+    def run(self) -> Captured:
+        under_way = operation.in_progress(self._repository)
+        settings = sparse.read(self._repository)
+        seen = self._survey(is_sparse=settings is not None)
+        base = contents.base_tree(self._repository, self._commit)
+        stages = self._index_trees(seen) if seen.is_staged else {}
+        files = self._files_tree(seen, base)
+        self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
+        omitted = tuple(sorted(self._omitted, key=lambda entry: entry.path))
+        is_flagged = any(flag != contents.SKIPPED or settings is None for flag in seen.flags)
+        dirty = bool(stages or is_flagged or under_way or files != base)
+        if not dirty and settings is None:
+            return Captured(Worktree(dirty=False, omitted=omitted), files)
+        content = Contents(files, stages, seen.flags, sparse=settings)
+        needed = None
+        if under_way:
+            content.operation = operation.collect(self._repository)
+            needed = operation.commit_of(self._repository, content.operation, self._commit)
+        tree = contents.write(self._repository, self._objects, content)
+        converted = tuple(sorted(self._converted))
+        found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)
+        return Captured(found, files)
+
+    def _survey(self, *, is_sparse: bool) -> Survey:
         try:
-            said = _read_index(repository, index)
-            base = _base_tree(repository, commit)
-            staged = bool(said.stages) or _differs(repository, index, base)
-            parts = _index_parts(repository, index, said) if staged else {}
-            intent = _intent_to_add(repository, index, said.maybe_intent)
-            omitted = _add_everything(repository, index)
-            files = _git(repository, index, "write-tree", "--missing-ok").strip().decode()
+            seen = survey(self._index, is_sparse=is_sparse)
         except GitError as error:
-            raise WorktreeError(
-                f"cannot capture the files of {repository.worktree}: {error.message}", hint="leave them out: git ckpt save --no-worktree"
-            ) from None
-    flags = said.flags + [("intent-to-add", path) for path in intent]
-    if not (staged or flags or under_way or files != base):
-        return Worktree(dirty=False, omitted=omitted)
-    content = _Content(files, parts, flags, operation.collect(repository.git_dir) if under_way else {})
-    return Worktree(dirty=True, tree=_write(repository, objects, content), operation=under_way, omitted=omitted)
+            if isinstance(error, DeadlinePassed) or not is_corrupt(error):
+                raise
+            self._index.rebuild(self._commit)
+            self._omitted.append(Omitted(".git/index", "git cannot read it, so what was staged is not known"))
+            seen = survey(self._index, is_sparse=is_sparse)
+        if seen.commit != self._commit:
+            raise Moved("HEAD moved while the files were looked at", hint="run the command again")
+        return seen
 
+    def _index_trees(self, seen: Survey) -> Mapping[int, str]:
+        """Returns a tree for each stage of the index that has entries. Changes the private index only where that is done again later."""
+        if not seen.conflicts:
+            return {0: self._index.write_tree()}
+        zero = b"0" * len(object_id("blob", b"", self._repository.object_format))
+        with PrivateIndex(self._repository, self._index.deadline) as scratch:
+            scratch.copy_from(self._index.path)
+            scratch.put(b"0 %s 0\t%s" % (zero, path) for path in seen.unmerged)
+            trees = {0: scratch.write_tree()}
+            for stage, entries in seen.conflicts.items():
+                scratch.git("read-tree", "--empty")
+                scratch.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
+                trees[stage] = scratch.write_tree()
+        return trees
 
-@contextlib.contextmanager
-def _private_index(repository: Repository) -> Iterator[str]:
-    """Yields the path of a copy of the user's index, with its time stamp: git compares files with it to find racy entries."""
-    path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
-    try:
-        _copy(os.path.join(repository.git_dir, "index"), path)
-        yield path
-    finally:
-        for leftover in (path, f"{path}.lock", f"{path}.stage", f"{path}.stage.lock"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(leftover)
+    def _files_tree(self, seen: Survey, base: str) -> str:
+        """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
+        wanted = [*seen.changed, *self._accepted(seen.untracked)]
+        if not wanted:
+            return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
+        gone = set(seen.deleted)
+        behind_links = [path for path in seen.deleted if self._is_behind_link(path)]
+        if behind_links:  # git would not look at them any more
+            self._index.git("update-index", "--force-remove", "-z", "--stdin", data=b"\0".join(behind_links))
+        self._add([path for path in [*seen.deleted, *(path for path in wanted if path not in gone)] if path not in behind_links])
+        return self._index.write_tree()
 
-
-def _copy(index: str, path: str) -> None:
-    """Copies an index with its time stamp, if there is one."""
-    try:
-        shutil.copy2(index, path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise WorktreeError(f"cannot copy the index to {path}: {error.strerror}") from None
-
-
-def _git(repository: Repository, index: str, *args: str, data: bytes = b"", ok: tuple[int, ...] = (0,)) -> bytes:
-    return repository.git.run(*_DURABLE_BATCH, *_PRIVATE_INDEX, *args, data=data, env={"GIT_INDEX_FILE": index}, ok=ok).out
-
-
-def _read_index(repository: Repository, index: str) -> _Index:
-    found = _Index()
-    empty = object_id("blob", b"", repository.object_format).encode()
-    sparse = repository.git.run("config", "--bool", "core.sparseCheckout", ok=(0, 1)).out.strip() == b"true"
-    listing = _git(repository, index, "ls-files", "--stage", "-v", "-z")
-    for entry in listing.split(b"\0"):
-        tag = entry[:1]
-        if tag == b"H" and empty not in entry:
-            continue
-        if not entry:
-            break
-        fields, _, path = entry[2:].partition(b"\t")
-        mode, oid, stage = fields.split(b" ")
-        if stage != b"0":
-            found.stages.setdefault(int(stage), []).append((mode, oid.decode(), path))
-        else:
-            found.flags += [(flag, path) for flag in _FLAGS.get(tag, ()) if not (sparse and flag == "skip-worktree")]
-        if oid == empty and stage == b"0":
-            found.maybe_intent.append(path)
-    return found
-
-
-def _base_tree(repository: Repository, commit: str) -> str:
-    found = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
-    return found[0] if found else object_id("tree", b"", repository.object_format)
-
-
-def _differs(repository: Repository, index: str, base: str) -> bool:
-    env = {"GIT_INDEX_FILE": index}
-    return repository.git.run(*_PRIVATE_INDEX, "diff-index", "--cached", "--quiet", base, "--", env=env, ok=(0, 1)).code == 1
-
-
-def _index_parts(repository: Repository, index: str, said: _Index) -> Mapping[int, str]:
-    """Returns a tree for each stage of the index that has entries."""
-    staging = f"{index}.stage"
-    _copy(index, staging)
-    unmerged = sorted({path for entries in said.stages.values() for _, _, path in entries})
-    zero = "0" * len(object_id("blob", b"", repository.object_format))
-    _index_info(repository, staging, [b"0 %s 0\t%s" % (zero.encode(), path) for path in unmerged])
-    parts = {0: _git(repository, staging, "write-tree", "--missing-ok").strip().decode()}
-    for stage, entries in said.stages.items():
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(staging)
-        _index_info(repository, staging, [b"%s %s 0\t%s" % (mode, oid.encode(), path) for mode, oid, path in entries])
-        parts[stage] = _git(repository, staging, "write-tree", "--missing-ok").strip().decode()
-    return parts
-
-
-def _index_info(repository: Repository, index: str, lines: list[bytes]) -> None:
-    if lines:
-        _git(repository, index, "update-index", "-z", "--index-info", data=b"".join(line + b"\0" for line in lines))
-
-
-def _intent_to_add(repository: Repository, index: str, candidates: list[bytes]) -> list[bytes]:
-    if not candidates:
-        return []
-    found = _git(repository, index, "diff-files", "--diff-filter=A", "--name-only", "-z")
-    return sorted(set(found.split(b"\0")) & set(candidates))
-
-
-def _add_everything(repository: Repository, index: str) -> tuple[Omitted, ...]:
-    """Adds every file that is not ignored to the private index, and returns what git could not read."""
-    _git(repository, index, "update-index", "-q", "--really-refresh", ok=(0, 1))
-    done = repository.git.run(
-        *(*_DURABLE_BATCH, *_PRIVATE_INDEX, "add", "--all", "--sparse", "--ignore-errors", "--", "."),
-        env={"GIT_INDEX_FILE": index},
-        ok=(0, 1),
-    )
-    said = _UNREADABLE.findall(done.complaint)
-    names = list(dict.fromkeys((one or other).removesuffix("/") for one, other in said))  # some versions complain twice
-    if done.code == 1 and not names:
-        raise GitError(["add"], done.code, done.complaint)
-    return tuple(Omitted(path=name, reason="git cannot read it") for name in names)
-
-
-def _write(repository: Repository, objects: Objects, content: _Content) -> str:
-    """Writes the tree of a snapshot: `files/`, `index/<stage>/`, `operation/` and `flags`."""
-    pending: list[tuple[str, bytes]] = []
-
-    def put(kind: str, data: bytes) -> str:
-        pending.append((kind, data))
-        return object_id(kind, data, repository.object_format)
-
-    def put_directory(files: Mapping[str, bytes]) -> str:
-        entries: Entries = {}
-        below: dict[str, dict[str, bytes]] = {}
-        for name, data in files.items():
-            first, slash, rest = name.partition("/")
-            if slash:
-                below.setdefault(first, {})[rest] = data
+    def _accepted(self, untracked: list[bytes]) -> list[bytes]:
+        """Returns the untracked paths that are captured, with ignored ones that the settings include."""
+        included = set(self._also)
+        if self._limits.include:
+            patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
+            listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(b"\0")[:-1]
+            included |= {path for path in listed if not path.endswith(b"/")}
+        accepted = []
+        for path in dict.fromkeys([*untracked, *sorted(included)]):
+            whole = os.path.join(self._top, path)
+            reason = None if path in self._also else self._limits.reason_to_omit(whole, included=path in included)
+            if reason is None:
+                accepted.append(path)
             else:
-                entries[os.fsencode(name)] = (FILE, put("blob", data))
-        for name, inner in below.items():
-            entries[os.fsencode(name)] = (DIRECTORY, put_directory(inner))
-        return put("tree", encode_tree(entries))
+                self._omitted.append(Omitted(quoted(path), reason[0], reason[1]))
+        return accepted
 
-    whole: Entries = {b"files": (DIRECTORY, content.files)}
-    if content.index:
-        stages: Entries = {str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()}
-        whole[b"index"] = (DIRECTORY, put("tree", encode_tree(stages)))
-    if content.flags:
-        whole[b"flags"] = (FILE, put("blob", b"".join(b"%s %s\0" % (flag.encode(), path) for flag, path in content.flags)))
-    if content.operation:
-        whole[b"operation"] = (DIRECTORY, put_directory(content.operation))
-    tree = put("tree", encode_tree(whole))
-    objects.write(pending)
-    return tree
+    def _is_behind_link(self, path: bytes) -> bool:
+        parent = os.path.dirname(path)
+        while parent:
+            if os.path.islink(os.path.join(self._top, parent)):
+                return True
+            parent = os.path.dirname(parent)
+        return False
+
+    def _add(self, paths: list[bytes]) -> None:
+        """Reads files into the private index; what git cannot read stays as the index has it, and is listed as omitted."""
+        paths = [path for path in paths if self._is_readable(path)]
+        options = ("--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
+        while True:
+            try:
+                # Whatever the user says of line ends that change: what is to be saved is to be saved.
+                said = self._index.run("-c", "core.safecrlf=warn", "update-index", *options, data=b"".join(path + b"\0" for path in paths))
+            except GitError as error:
+                refused = _refused_path(error, paths)
+                if refused is None:
+                    raise
+                self._omit(refused, f"git cannot store it: {_cause(error)}")
+                paths = [path for path in paths if path != refused]
+            else:
+                warned = set(_CONVERTED.findall(said.complaint))
+                self._converted += [quoted(path) for path in paths if path.decode("utf-8", "replace") in warned]
+                return
+
+    def _is_readable(self, path: bytes) -> bool:
+        whole = os.path.join(self._top, path)
+        if os.path.islink(whole) or not os.path.isfile(whole) or os.access(whole, os.R_OK):
+            return True
+        self._omit(path, "cannot be read: permission denied")
+        return False
+
+    def _omit(self, path: bytes, reason: str) -> None:
+        self._omitted.append(Omitted(quoted(path), reason))
+
+    def _nested(self, seen: Survey) -> list[Omitted]:
+        reason = "a repository of its own: its files stay in it"
+        return [Omitted(quoted(path), reason, oid=head_of(os.path.join(self._top, path))) for path in seen.nested]
+
+
+def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
+    """Tells whether the objects of a checkpoint's snapshot are there: until its ref is written, a `gc --prune=now` can take them.
+
+    Only what the linked commit does not hold is looked at.
+    """
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    if tree is None:
+        return True
+    base = f"{checkpoint.git_sha}^{{tree}}" if checkpoint.git_sha else object_id("tree", b"", repository.object_format)
+    wanted = {tree}
+    parts = ["files", *(f"index/{stage}" for stage in range(4)), "operation"]
+    there = [f"{tree}:{part}" for part in parts if repository.cat_file.info(f"{tree}:{part}")]
+    for part in there:
+        done = repository.git.run("diff-tree", "-r", "-t", "--raw", "-z", "--no-renames", "--no-abbrev", base, part, ok=(0, 128))
+        if done.code != 0:
+            return False
+        for entry in done.out.split(b"\0")[:-1:2]:
+            _, mode, _, oid, _ = entry.split(b" ")
+            if mode not in (GITLINK, b"000000"):
+                wanted.add(oid.decode("ascii"))
+    return all(repository.cat_file.info(oid) for oid in wanted)
+
+
+def _refused_path(error: GitError, paths: list[bytes]) -> bytes | None:
+    """Returns the path that git gave up at; None where it failed for another reason."""
+    said = set(_REFUSED.findall(error.stderr))
+    return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
+
+
+def _cause(error: GitError) -> str:
+    lines = [line.strip() for line in error.stderr.splitlines() if line.strip()]
+    return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"

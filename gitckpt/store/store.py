@@ -24,6 +24,7 @@ from gitckpt.store.recorder import FilesPruned, Recorder
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
     from gitckpt.model.policy import Decision, Policy
+    from gitckpt.store.limits import Limits
     from gitckpt.store.remover import Remover
 
 _CAPTURES = 3
@@ -88,15 +89,22 @@ class Store:
             self.objects.close()
             self.repository.close()
 
-    def capture(self) -> Worktree:
+    def capture(self, limits: Limits | None = None) -> Worktree:
         """Captures the files of the worktree for `record`.
+
+        Args:
+            limits: what is left out, and how long it may take; by default as the settings say.
+
+        Returns:
+            What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
 
         Raises:
             WorktreeError: there is no worktree here, or git cannot read it.
+            UsageError: a setting cannot be understood.
         """
-        from gitckpt.store import snapshot
+        from gitckpt.store import settings, snapshot
 
-        return snapshot.capture(self.repository, self.objects, self.objects.head()[0])
+        return snapshot.capture(self.repository, self.objects, self.objects.head()[0], limits or settings.read(self.repository).limits)
 
     def record(
         self,
@@ -183,23 +191,30 @@ class Store:
         run: str | None = None,
         message: str | None = None,
         trigger: str = MANUAL,
+        limits: Limits | None = None,
     ) -> Checkpoint:
-        """Captures the files and records a checkpoint with them: `capture` and `record` in one, safe against a `gc --prune=now` in between.
+        """Captures the files and records a checkpoint with them: `capture` and `record` in one.
+
+        It is safe against a `gc --prune=now` and against a HEAD that moves in between.
 
         Args, returns and errors: as these two.
 
         Raises:
-            BusyError: objects of the snapshot vanished each time.
+            BusyError: HEAD moved, or objects of the snapshot vanished, each time.
         """
+        from gitckpt.store import snapshot
+
         for _ in range(_CAPTURES):
             try:
-                checkpoint = self.record(phase, state, worktree=self.capture(), run=run, message=message, trigger=trigger)
-            except FilesPruned:
+                checkpoint = self.record(phase, state, worktree=self.capture(limits), run=run, message=message, trigger=trigger)
+            except (FilesPruned, snapshot.Moved):
                 continue
-            if self._is_whole(checkpoint):
+            if snapshot.is_whole(self.repository, checkpoint):
                 return checkpoint
             self.remove([checkpoint.id])
-        raise BusyError("somebody prunes objects as fast as they are written", hint="wait for git gc to end, then run the command again")
+        raise BusyError(
+            "HEAD moves, or somebody prunes objects, as fast as they are written", hint="wait for it to end, then run the command again"
+        )
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Returns a checkpoint with its state.
@@ -333,14 +348,6 @@ class Store:
                 with contextlib.suppress(RefMoved):  # by another process, which has seen the same
                     self.refs.update([Update(ref, newest[0].oid, old or "")])
         self._caught_up.add(run)
-
-    def _is_whole(self, checkpoint: Checkpoint) -> bool:
-        """Tells whether all objects of a snapshot are there: until its ref is written, a `gc --prune=now` can take them."""
-        tree = checkpoint.worktree.tree if checkpoint.worktree else None
-        if tree is None:
-            return True
-        known = ["--not", checkpoint.git_sha] if checkpoint.git_sha else []
-        return self.repository.git.run("rev-list", "--objects", "--quiet", tree, *known, ok=(0, 128)).code == 0
 
     def _remover(self) -> Remover:
         from gitckpt.store.remover import Remover

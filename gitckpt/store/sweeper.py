@@ -16,7 +16,7 @@ GRACE = 3600
 
 
 def sweep(repository: Repository, refs: Refs) -> list[str]:
-    """Deletes the refs below `refs/ckpt/commits` and `refs/ckpt/trees` whose checkpoint does not exist.
+    """Deletes the refs that hold something for a checkpoint which does not exist.
 
     Args:
         repository: where.
@@ -40,9 +40,7 @@ def _sweep(repository: Repository, refs: Refs) -> list[str]:
     leftover = [
         ref
         for ref in oids
-        if ref.startswith((layout.COMMITS, layout.TREES))
-        and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids
-        and not _is_young(repository, ref)
+        if ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids and not _is_young(repository, ref)
     ]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])

@@ -1,11 +1,11 @@
-"""Worktrees made from checkpoints: where they live, whose they are, and how one is opened."""
+"""Worktrees made from checkpoints: where they live, and how one is opened, whatever became of it meanwhile."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,10 @@ from gitckpt.git.repository import Repository, main_worktree
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import layout, restorer, snapshot
+from gitckpt.store import contents, filler, indexing, operation, registration, verifier
+from gitckpt.store.limits import Limits
+from gitckpt.store.private_index import PARALLEL, PrivateIndex
+from gitckpt.store.registration import Owner
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
@@ -23,8 +26,7 @@ if TYPE_CHECKING:
 PRIVATE = ".ckpt"
 """The directory at the top of the main worktree that holds the worktrees; it ignores itself."""
 
-_PARALLEL = ("-c", "checkout.workers=0", "-c", "core.hooksPath=/dev/null")
-_LOCK_REASON = "gitckpt"
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "worktree.useRelativePaths=false")
 _STAGE = ".making-"
 """Begins the name of a directory in which a worktree is made, out of everybody's sight until it is whole."""
 
@@ -36,61 +38,75 @@ class Opened:
     Attributes:
         path: its top.
         made: whether it was made just now; if not, it is as it was left.
+        remarks: what else the person should know, a sentence each.
     """
 
     path: str
     made: bool
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """What a worktree was made for, as kept in its administrative directory."""
+class Wish:
+    """What `open_worktree` shall open.
 
-    checkpoint: str
-    run: str | None
+    Attributes:
+        checkpoint: what the worktree holds when it is made.
+        path: absolute path of its top.
+        in_run: whether it is the worktree of the checkpoint's run, rather than of this one checkpoint.
+        branch: the branch that it shall be on; None for a detached HEAD.
+        limits: what a capture leaves out, for the comparison at the end.
+        rescue: called with a worktree whose directory is gone, before git forgets it: records what is in no checkpoint.
+    """
+
+    checkpoint: Checkpoint
+    path: str
+    in_run: bool
+    branch: str | None
+    limits: Limits
+    rescue: Callable[[Repository], None]
+
+    @property
+    def owner(self) -> Owner:
+        """Whose the worktree is."""
+        return Owner(self.checkpoint.id, self.checkpoint.run if self.in_run else None)
 
 
-def open_worktree(repository: Repository, objects: Objects, checkpoint: Checkpoint, path: str, *, in_run: bool) -> Opened:
+def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     """Returns the worktree of a checkpoint; makes it if there is none.
 
     Args:
         repository: seen from any of its worktrees.
         objects: its objects.
-        checkpoint: what it shall hold.
-        path: absolute path of its top.
-        in_run: whether it is the worktree of the checkpoint's run, rather than of this one checkpoint.
+        wish: which worktree.
 
     Raises:
         WorktreeError: the directory there is not ours; the commit or the files are missing; or what was brought back is not what was
             captured. Nothing that was there before is changed.
     """
-    wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
-    root, name = os.path.split(path)
+    root, name = os.path.split(wish.path)
     _sweep(repository, root)
-    if os.path.lexists(path):
-        return _existing(repository, path, wanted)
-    _require_objects(repository, checkpoint)
+    if os.path.lexists(wish.path):
+        return _existing(repository, objects, wish)
+    forgotten = registration.registration_of(repository, wish.path)
+    if forgotten is not None:
+        moved = registration.moved_to(forgotten, [root, *_near(repository)])
+        if moved is not None:
+            repository.git.run("worktree", "repair", moved)
+            return Opened(moved, made=False, remarks=(f"it was moved there from {wish.path}",))
+        _rescue(repository, forgotten, wish)
+    _require_objects(repository, wish.checkpoint)
     _make_root(root)
     stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
     with Lock(f"{stage}.lock", 0):
         try:
             staged = os.path.join(stage, name)
-            _add(repository, staged, checkpoint)
-            _fill(repository, staged, objects, checkpoint, wanted)
-            moved = _move(repository, staged, path)
+            _add(repository, staged, wish.checkpoint)
+            remarks = _fill(repository, staged, objects, wish)
+            moved_in = _move(repository, staged, wish.path)
         finally:
             _discard(repository, stage)
-    return Opened(path, made=True) if moved else _existing(repository, path, wanted)
-
-
-def owner(repository: Repository) -> Owner | None:
-    """Returns what the worktree that `repository` is seen from was made for; None where gitckpt did not make it."""
-    try:
-        with open(os.path.join(repository.git_dir, layout.RUN_FILE), encoding="utf-8") as file:
-            said = json.load(file)
-        return Owner(said["checkpoint"], said.get("run"))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+    return Opened(wish.path, made=True, remarks=remarks) if moved_in else _existing(repository, objects, wish)
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
@@ -114,13 +130,27 @@ def default_root(repository: Repository, configured: str | None) -> str:
     return os.path.join(top, PRIVATE, "worktrees")
 
 
-def _existing(repository: Repository, path: str, wanted: Owner) -> Opened:
-    """Returns the worktree at a path as it stands, if it is the one that is wanted."""
-    found = _owner_at(repository, path)
+def _near(repository: Repository) -> list[str]:
+    """Returns the directories in which a worktree that was moved is looked for."""
+    top = main_worktree(repository)
+    return [] if top is None else [top, os.path.dirname(top)]
+
+
+def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
+    """Returns the worktree at a path as it stands, if it is the one that is wanted; repairs what git keeps of it."""
+    path, wanted = wish.path, wish.owner
+    git_dir = registration.named_by(path)
+    if git_dir is not None and not os.path.isdir(git_dir):
+        again = os.path.join(registration.administration(repository), os.path.basename(git_dir))
+        if os.path.isdir(again):  # the repository was moved
+            repository.git.run("worktree", "repair", path)
+        elif registration.is_ours(repository, git_dir) and os.path.basename(path) == (wanted.run or wanted.checkpoint):
+            return _adopt(repository, objects, wish)
+    found = registration.owner_at(repository, path)
     if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
         repository.git.run("worktree", "repair", path)  # a kill may have kept the one that made it from doing so
         return Opened(path, made=False)
-    if found is None and _registered_by_us(repository, path):
+    if found is None and registration.registration_of(repository, path):
         raise WorktreeError(
             f"{path} is a worktree of gitckpt that does not say what it was made for",
             hint=f"save what you need of it, then: git worktree remove --force --force '{path}'",
@@ -131,21 +161,85 @@ def _existing(repository: Repository, path: str, wanted: Owner) -> Opened:
     )
 
 
-def _fill(repository: Repository, staged: str, objects: Objects, checkpoint: Checkpoint, wanted: Owner) -> None:
-    made = _seen_from(repository, staged)
-    if made is None:
-        raise WorktreeError(f"git made no worktree at {staged}", hint="look at the repository: git ckpt doctor")
+def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
+    """Makes a directory a worktree again after git forgot it: the files stay as they are, the index is that of the checkpoint."""
+    root, name = os.path.split(wish.path)
+    _require_objects(repository, wish.checkpoint)
+    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
+    with Lock(f"{stage}.lock", 0):
+        try:
+            staged = os.path.join(stage, name)
+            _add(repository, staged, wish.checkpoint)
+            made = _require_seen(repository, staged)
+            _start_head(made, wish)
+            whole = _contents(repository, objects, wish.checkpoint)
+            with PrivateIndex(made) as index:
+                indexing.turn_into(index, whole, wish.checkpoint.git_sha)
+                index.install()
+            operation.bring_back(made, whole.operation)
+            registration.write_owner(made, wish.owner)
+            made.close()
+            os.replace(os.path.join(staged, ".git"), os.path.join(wish.path, ".git"))
+            repository.git.run("worktree", "repair", wish.path)
+        except GitError as error:
+            raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
+        finally:
+            _discard(repository, stage)
+    said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
+    return Opened(wish.path, made=False, remarks=(said,))
+
+
+def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
+    """Lets git forget a worktree whose directory was deleted by hand; what was staged there is recorded before."""
+    if os.path.isdir(os.path.join(git_dir, "modules")):
+        raise WorktreeError(
+            f"the directory {wish.path} is gone, and {git_dir} still holds repositories of its submodules",
+            hint=f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f '{wish.path}'",
+        )
+    there = Repository(git_dir, None, repository.object_format)
     try:
-        _bring_back(made, objects, checkpoint)
-        _write_owner(made, wanted)
+        wish.rescue(there)
+    finally:
+        there.close()
+    repository.git.run("worktree", "remove", "--force", "--force", wish.path)
+
+
+def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> tuple[str, ...]:
+    """Brings the checkpoint back into a worktree that was just made, and returns what the person should know of it."""
+    made = _require_seen(repository, staged)
+    checkpoint = wish.checkpoint
+    try:
+        _start_head(made, wish)
+        whole = None
+        if checkpoint.worktree is not None and (checkpoint.worktree.tree or not checkpoint.worktree.degraded):
+            whole = _contents(made, objects, checkpoint)
+            filler.fill(made, whole, checkpoint.git_sha)
+            differing = verifier.compare(made, _objects_of(made), whole, checkpoint.git_sha, wish.limits)
+            if differing:
+                raise WorktreeError(
+                    f"what came back is not what checkpoint {checkpoint.id} captured: {verifier.summary(differing)}",
+                    hint=f"look at both: git ckpt show {checkpoint.id[: ids.SHORT]}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}",
+                )
+        registration.write_owner(made, wish.owner)
     finally:
         made.close()
+    return tuple(_remarks(checkpoint, whole))
+
+
+def _remarks(checkpoint: Checkpoint, whole: contents.Contents | None) -> list[str]:
+    remarks = []
+    files = checkpoint.worktree
+    if files is not None and files.degraded:
+        remarks.append(f"it has the files of the commit only: {files.degraded}")
+    commands = operation.commands_in(whole.operation) if whole else ()
+    remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
+    if files is not None and files.omitted:
+        remarks.append(f"{len(files.omitted)} paths were not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
+    return remarks
 
 
 def _move(repository: Repository, staged: str, path: str) -> bool:
     """Moves a worktree that is whole to where it belongs; returns False if somebody else made one there meanwhile."""
-    if not os.path.lexists(path) and _registered_by_us(repository, path):
-        repository.git.run("worktree", "remove", "--force", "--force", path)  # its directory was deleted by hand
     try:
         os.rename(staged, path)  # not `git worktree move`, which refuses submodules
     except OSError as error:
@@ -169,15 +263,12 @@ def _sweep(repository: Repository, root: str) -> None:
 def _discard(repository: Repository, stage: str) -> None:
     """Removes a stage, its lock, and what git keeps of the worktree that was made there. Nobody but its maker has ever known of it."""
     real = os.path.realpath(stage) + os.sep
-    administration = os.path.join(repository.common_dir, "worktrees")
-    for name in os.listdir(administration) if os.path.isdir(administration) else ():
-        git_dir = os.path.join(administration, name)
-        place = os.path.dirname(_content(os.path.join(git_dir, "gitdir")))
+    for git_dir, place in registration.registered(repository):
         if not os.path.realpath(place).startswith(real):
             continue
         final = os.path.join(os.path.dirname(stage), os.path.basename(place))
-        there = _seen_from(repository, final)
-        if there is not None and os.path.realpath(there.git_dir) == os.path.realpath(git_dir):
+        there = registration.named_by(final)
+        if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
             # A kill came between its move and what follows it.
             repository.git.run("worktree", "repair", final)
         else:
@@ -187,33 +278,11 @@ def _discard(repository: Repository, stage: str) -> None:
         os.unlink(f"{stage}.lock")
 
 
-def _content(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.read().removesuffix(b"\n"))
-    except OSError:
-        return ""
-
-
-def _owner_at(repository: Repository, path: str) -> Owner | None:
-    """Returns whose the directory is, if it is a worktree of this repository that gitckpt made."""
-    there = _seen_from(repository, path)
-    return owner(there) if there is not None else None
-
-
-def _seen_from(repository: Repository, path: str) -> Repository | None:
-    """Returns the repository as seen from one of its linked worktrees, whatever `GIT_DIR` says; None where there is none at the path."""
-    named = _content(os.path.join(path, ".git")).removeprefix("gitdir: ")
-    git_dir = os.path.normpath(os.path.join(path, named))
-    place = os.path.join(repository.common_dir, "worktrees")
-    if not named or os.path.realpath(os.path.dirname(git_dir)) != os.path.realpath(place) or not os.path.isdir(git_dir):
-        return None
-    return Repository(git_dir, path, repository.object_format)
-
-
-def _write_owner(repository: Repository, owner: Owner) -> None:
-    with open(os.path.join(repository.git_dir, layout.RUN_FILE), "w", encoding="utf-8") as file:
-        json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
+def _require_seen(repository: Repository, path: str) -> Repository:
+    made = registration.seen_from(repository, path)
+    if made is None:
+        raise WorktreeError(f"git made no worktree at {path}", hint="look at the repository: git ckpt doctor")
+    return made
 
 
 def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
@@ -242,24 +311,15 @@ def _make_root(root: str) -> None:
 
 
 def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
-    tree = checkpoint.worktree.tree if checkpoint.worktree else None
-    options = ["--detach", "--lock", "--reason", f"{_LOCK_REASON} {checkpoint.run or checkpoint.id}"]
-    commit = checkpoint.git_sha or _empty_commit(repository)
-    if tree or not checkpoint.git_sha:
+    """Lets git make a worktree; with its files only where nothing is known of them but the commit."""
+    options = ["--detach", "--lock", "--reason", f"{registration.LOCK_REASON} {checkpoint.run or checkpoint.id}"]
+    if checkpoint.worktree is not None or not checkpoint.git_sha:
         options.append("--no-checkout")
+    commit = checkpoint.git_sha or _empty_commit(repository)
     try:
-        repository.git.run(*_PARALLEL, "-c", "worktree.useRelativePaths=false", "worktree", "add", *options, path, commit)
+        repository.git.run(*PARALLEL, *_NO_HOOKS, "worktree", "add", *options, path, commit)
     except GitError as error:
         raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
-
-
-def _registered_by_us(repository: Repository, path: str) -> bool:
-    listing = repository.git.run("worktree", "list", "--porcelain", "-z").out
-    for record in listing.split(b"\0\0"):
-        lines = record.split(b"\0")
-        if lines[0] == b"worktree " + os.fsencode(path):
-            return any(line.startswith(b"locked " + _LOCK_REASON.encode()) for line in lines)
-    return False
 
 
 def _empty_commit(repository: Repository) -> str:
@@ -270,25 +330,29 @@ def _empty_commit(repository: Repository) -> str:
     return done.out.decode("ascii").strip()
 
 
-def _bring_back(made: Repository, objects: Objects, checkpoint: Checkpoint) -> None:
-    if not checkpoint.git_sha:
-        branch = f"refs/heads/{checkpoint.branch or 'main'}"
-        made.git.run("symbolic-ref", "HEAD", branch if _is_free(made, branch) else f"refs/heads/ckpt/{checkpoint.id[: ids.SHORT]}")
-    files = checkpoint.worktree
-    if files is None or files.tree is None:
-        return
-    restorer.bring_back(made, objects, files.tree, checkpoint.git_sha)
-    found = snapshot.capture(made, objects, checkpoint.git_sha)
-    if found.tree != files.tree:
-        raise WorktreeError(
-            f"what came back is not what checkpoint {checkpoint.id} captured: {restorer.difference(made, files.tree, found.tree)}",
-            hint=f"compare by hand: git ckpt show {checkpoint.id}",
-        )
+def _start_head(made: Repository, wish: Wish) -> None:
+    """Lets HEAD point to the branch that is wanted."""
+    if wish.branch is not None:
+        made.git.run("symbolic-ref", "HEAD", f"refs/heads/{wish.branch}")
+    elif not wish.checkpoint.git_sha:
+        branch = f"refs/heads/{wish.checkpoint.branch or 'main'}"
+        free = is_free(made, branch) and made.cat_file.info(branch) is None
+        made.git.run("symbolic-ref", "HEAD", branch if free else f"refs/heads/ckpt/{wish.checkpoint.id[: ids.SHORT]}")
 
 
-def _is_free(repository: Repository, branch: str) -> bool:
-    """Tells whether there is neither such a branch nor a worktree that is about to start it."""
-    if repository.git.run("check-ref-format", branch, ok=(0, 1)).code != 0 or repository.cat_file.info(branch) is not None:
+def is_free(repository: Repository, ref: str) -> bool:
+    """Tells whether a ref may be a branch, and is checked out, or about to be started, in no worktree."""
+    if repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
         return False
     listing = repository.git.run("worktree", "list", "--porcelain", "-z").out
-    return b"branch " + os.fsencode(branch) not in listing.split(b"\0")
+    return b"branch " + os.fsencode(ref) not in listing.split(b"\0")
+
+
+def _contents(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> contents.Contents:
+    return contents.read(repository, objects, checkpoint.worktree.tree if checkpoint.worktree else None, checkpoint.git_sha)
+
+
+def _objects_of(made: Repository) -> Objects:
+    from gitckpt.git.objects import open_objects
+
+    return open_objects(made, "plumbing")

@@ -79,7 +79,8 @@ class TestRepositories:
         clone.write("README", "changed\n")
         missing = clone.git("rev-list", "--objects", "--missing=print", "HEAD").count("?")
         made = make_store(clone, "auto").record("a-complete", {}, worktree=make_store(clone, "auto").capture())
-        assert clone.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}").splitlines() == ["files/README", "files/other"]
+        names = clone.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}").splitlines()
+        assert names == ["files/README", "files/other", "flags", "sparse"]
         assert (missing, clone.git("rev-list", "--objects", "--missing=print", "HEAD").count("?")) == (2, 2)  # nothing was fetched for it
 
     def test_worktree_config(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ class TestARuthlessGc:
         main_checkout.write("new", "x")
         really, left = store.capture, [times]
 
-        def capture() -> object:
+        def capture(limits: object) -> object:
+            assert limits is None
             files = really()
             if left[0]:
                 left[0] -= 1

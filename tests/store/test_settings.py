@@ -11,10 +11,11 @@ from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store import settings
+from gitckpt.store.limits import Limits
 from gitckpt.store.settings import Settings
 from tests.conftest import Checkout
 
-DEFAULT = Settings(Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100), None)
+DEFAULT = Settings(Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100), Limits(), None)
 
 
 def read(checkout: Checkout) -> Settings:
@@ -31,7 +32,7 @@ class TestReading:
 
     def test_the_file(self, checkout: Checkout) -> None:
         checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 0\nrewritten_older_than = "12h"\n')
-        assert read(checkout) == Settings(Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), None)
+        assert read(checkout) == Settings(Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), Limits(), None)
 
     def test_git_config_overrides_it_key_by_key(self, checkout: Checkout) -> None:
         checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 3\n')
@@ -39,7 +40,7 @@ class TestReading:
         checkout.git("config", "--add", "ckpt.olderThan", "3d")
         checkout.git("config", "ckpt.rewrittenOlderThan", "1d")
         checkout.git("config", "ckpt.worktreeDir", "../w")
-        assert read(checkout) == Settings(Policy(older_than=3 * DAY, rewritten_older_than=DAY, keep_last=3), "../w")
+        assert read(checkout) == Settings(Policy(older_than=3 * DAY, rewritten_older_than=DAY, keep_last=3), Limits(), "../w")
         checkout.git("config", "ckpt.keepLast", "7")
         assert read(checkout).policy.keep_last == 7
 
@@ -59,8 +60,8 @@ class TestReading:
                 "{file} is not TOML: Expected ']' at the end of a table declaration (at line 1, column 11)",
                 "correct it: {file}",
             ),
-            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention"),
-            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention"),
+            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention, snapshot"),
+            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention, snapshot"),
             ("retention = 3\n", "{file}: retention must be a table", "write [retention] above its keys"),
             (
                 "[retention]\nkeep = 3\n",
@@ -120,7 +121,7 @@ class TestWriting:
 
     def test_comments_values_and_line_ends_stay(self, tmp_path: Path) -> None:
         path = tmp_path / "gitckpt.toml"
-        mine = "# mine\r\n[retention] # here\r\nkeep_last = 7   # seven\r\n"
+        mine = "# mine\r\n[snapshot]\r\n[retention] # here\r\nkeep_last = 7   # seven\r\n"
         path.write_bytes(mine.encode())
         assert not settings.write_template(str(path))
         assert (path.read_bytes(), settings.is_template(str(path))) == (mine.encode(), False)

@@ -251,7 +251,9 @@ def test_a_nested_repository_without_commits_is_named(plain: Store, main_checkou
     main_checkout.git("init", "--quiet", "nested dir")
     main_checkout.write("new", "x")
     files = plain.capture()
-    assert files == Worktree(dirty=True, tree=files.tree, omitted=(Omitted("nested dir", "git cannot read it"),))
+    assert files == Worktree(
+        dirty=True, tree=files.tree, omitted=(Omitted("nested dir/", "a repository of its own: its files stay in it"),)
+    )
     assert main_checkout.git("ls-tree", "-r", "--name-only", f"{files.tree}:files").splitlines() == ["README", "new"]
     made = plain.record("a-complete", {}, worktree=files)
     assert plain.read(made.id).worktree == files
@@ -261,23 +263,22 @@ def test_filters_apply(plain: Store, main_checkout: Checkout) -> None:
     main_checkout.git("config", "filter.secret.clean", "tr a-z n-za-m")
     main_checkout.git("config", "filter.secret.smudge", "tr a-z n-za-m")
     main_checkout.git("config", "filter.secret.required", "true")
-    main_checkout.write(".gitattributes", "*.key filter=secret\n")
-    main_checkout.write("a.key", "secret\n")
+    main_checkout.write(".gitattributes", "*.dat filter=secret\n")
+    main_checkout.write("a.dat", "secret\n")
     made = plain.save("a-complete", {})
-    assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/a.key") == "frperg"
-    assert (Path(resumption.resume(plain, made).path) / "a.key").read_text() == "secret\n"
+    assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/a.dat") == "frperg"
+    assert (Path(resumption.resume(plain, made).path) / "a.dat").read_text() == "secret\n"
 
 
-def test_a_filter_that_fails_changes_nothing(plain: Store, main_checkout: Checkout) -> None:
+def test_what_a_required_filter_refuses_is_left_out_and_named(plain: Store, main_checkout: Checkout) -> None:
     main_checkout.git("config", "filter.secret.clean", "false")
     main_checkout.git("config", "filter.secret.required", "true")
-    main_checkout.write(".gitattributes", "*.key filter=secret\n")
-    main_checkout.write("a.key", "secret\n")
+    main_checkout.write(".gitattributes", "*.dat filter=secret\n")
+    main_checkout.write("a.dat", "secret\n")
     before = main_checkout.fingerprint()
-    with pytest.raises(WorktreeError) as caught:
-        plain.capture()
-    assert caught.value.message.startswith(f"cannot capture the files of {main_checkout.path}: ")
-    assert "clean filter 'secret' failed" in caught.value.message
+    files = plain.capture()
+    assert [(entry.path, entry.reason.partition(": ")[0]) for entry in files.omitted] == [("a.dat", "git cannot store it")]
+    assert main_checkout.git("ls-tree", "-r", "--name-only", f"{files.tree}:files").splitlines() == [".gitattributes", "README"]
     assert main_checkout.fingerprint() == before
 
 

@@ -1,0 +1,70 @@
+"""Turns a private index that lists the files of a worktree into the index of a snapshot: what was staged, in conflict, and flagged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from gitckpt.git.repository import Repository
+from gitckpt.store.contents import ASSUMED, INTENT, SKIPPED, Contents
+from gitckpt.store.private_index import PrivateIndex
+
+
+def turn_into(index: PrivateIndex, contents: Contents, commit: str) -> None:
+    """Turns an index into that of a snapshot; what git knows of files that stay as they are is kept, so that it need not read them again.
+
+    Args:
+        index: lists the files of the worktree.
+        contents: of the snapshot.
+        commit: the one it is linked to; "" for none.
+
+    Raises:
+        GitError: git refuses a path, or an object is missing.
+    """
+    merged = contents.index.get(0) if contents.index else commit
+    index.git("read-tree", *(["--reset", merged] if merged else ["--empty"]))
+    for stage in (1, 2, 3):
+        if stage in contents.index:
+            index.put(stage_lines(index.repository, contents.index[stage], stage))
+    for flag in (INTENT, ASSUMED, SKIPPED):
+        change_flag(index, flag, contents.flags.get(flag, ()), ())
+
+
+def stage_lines(repository: Repository, tree: str, stage: int) -> list[bytes]:
+    """Returns the entries of a tree as lines for `PrivateIndex.put`.
+
+    Args:
+        repository: where.
+        tree: its oid.
+        stage: of the index that they belong to.
+    """
+    lines = []
+    for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]:
+        fields, _, path = entry.partition(b"\t")
+        mode, _, oid = fields.split(b" ")
+        lines.append(b"%s %s %d\t%s" % (mode, oid, stage, path))
+    return lines
+
+
+def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
+    """Gives a flag to entries and takes it from others; those that the index lacks are passed over.
+
+    Args:
+        index: where.
+        flag: "intent-to-add" (which makes entries), "assume-unchanged" or "skip-worktree".
+        gets: paths that get it.
+        loses: paths that lose it; entries added in intent only are not for this, they are to be removed.
+    """
+    if flag == INTENT:
+        if gets:
+            add = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
+            index.git("--literal-pathspecs", *add, data=b"\0".join(gets))
+        return
+    listed = index.git("ls-files", "-z").split(b"\0") if gets or loses else ()
+    for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
+        there = set(paths).intersection(listed)
+        if there:
+            index.git("update-index", option, "-z", "--stdin", data=_joined(sorted(there)))
+
+
+def _joined(paths: Iterable[bytes]) -> bytes:
+    return b"".join(path + b"\0" for path in paths)

@@ -1,0 +1,179 @@
+"""A private copy of a worktree's index, which git works on instead of the user's.
+
+It starts as a copy of the user's index with its time stamp, so that git reads again only files that may have changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld
+from gitckpt.model.errors import WorktreeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gitckpt.git.process import Child, Completed
+    from gitckpt.git.repository import Repository
+
+# The extensions of other programs' indexes are not for this copy: split, it would leave shared files behind; a file system monitor or
+# the untracked cache would have to be believed, where looking is the point.
+_PLAIN = (
+    *("-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false"),
+    *("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch", "-c", "core.hooksPath=/dev/null"),
+)
+PARALLEL = ("-c", "checkout.workers=0", "-c", "checkout.thresholdForParallelism=1")
+"""Options for git commands that write files: as many processes as there are cores, where git by itself writes alone."""
+
+_CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
+
+
+class PrivateIndex:
+    """A copy of an index. A context manager; the copy is gone at its end.
+
+    Args:
+        repository: seen from the worktree whose index it is.
+        deadline: when to give up, on the clock of `time.monotonic`.
+
+    Attributes:
+        path: absolute path of the copy.
+        is_rebuilt: whether the user's index could not be read, so that this one starts from the commit, with nothing staged.
+    """
+
+    def __init__(self, repository: Repository, deadline: float | None = None) -> None:
+        self.repository = repository
+        self.deadline = deadline
+        self.is_rebuilt = False
+        self.path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
+        self._options = [*_PLAIN]
+        if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
+            self._options += ["-c", "core.ignoreCase=false"]  # set by mistake, it would hide README beside readme
+
+    def __enter__(self) -> Self:
+        try:
+            self.copy_from(os.path.join(self.repository.git_dir, "index"))
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._remove()
+
+    def copy_from(self, path: str) -> None:
+        """Starts again as a copy of another index, or as an empty one where there is none.
+
+        Raises:
+            WorktreeError: it cannot be copied.
+        """
+        try:
+            shutil.copy2(path, self.path)  # with its time stamp: by that git tells which entries are racy
+        except FileNotFoundError:
+            self._remove()
+        except OSError as error:
+            raise WorktreeError(f"cannot copy the index to {self.path}: {error.strerror}") from None
+
+    def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
+        """Runs a git command on this index and returns its output.
+
+        Raises:
+            GitError: another exit code; DeadlinePassed: it took too long.
+        """
+        return self.run(*args, data=data, ok=ok).out
+
+    def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
+        """Runs a git command on this index and returns all that it said. Raises as `git`."""
+        environment = {"GIT_INDEX_FILE": self.path}
+        return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
+
+    def start(self, *args: str) -> Child:
+        """Starts a git command on this index, for `finish`."""
+        return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
+
+    def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
+        """Waits for a command that was started, and returns its output. Raises as `git`."""
+        return self.repository.git.finish(child, child.argv[3:], ok=ok, deadline=self.deadline).out
+
+    def write_tree(self) -> str:
+        """Writes this index as a tree, and returns its oid; blobs that a partial clone lacks may be missing.
+
+        Raises:
+            GitError: entries are in conflict, or git cannot write.
+        """
+        return self.git("write-tree", "--missing-ok").strip().decode("ascii")
+
+    def put(self, lines: Iterable[bytes]) -> None:
+        """Sets or removes entries.
+
+        Args:
+            lines: each as `git update-index --index-info` takes it, without the end: mode, oid, stage, tab, path; mode 0 removes.
+        """
+        data = b"".join(line + b"\0" for line in lines)
+        if data:
+            self.git("update-index", "-z", "--index-info", data=data)
+
+    def rebuild(self, commit: str) -> None:
+        """Starts again from a commit ("" for none), as the user's index cannot be read."""
+        self._remove()
+        self.git("read-tree", commit or "--empty")
+        self.is_rebuilt = True
+
+    def install(self) -> None:
+        """Makes this index the worktree's own, under git's lock and at once.
+
+        Raises:
+            LockHeld: another process is about to change the worktree's index.
+            WorktreeError: it cannot be written.
+        """
+        target = os.path.join(self.repository.git_dir, "index")
+        lock = f"{target}.lock"
+        try:
+            with open(self.path, "rb+") as file:
+                os.fsync(file.fileno())
+            if _is_left_over(lock, self.repository.private_dir):
+                os.unlink(lock)
+            os.link(self.path, lock)
+            os.replace(lock, target)
+        except FileExistsError:
+            raise LockHeld(lock) from None
+        except OSError as error:
+            raise WorktreeError(f"cannot write {target}: {error.strerror}") from None
+
+    def _remove(self) -> None:
+        for leftover in (self.path, f"{self.path}.lock"):
+            try:
+                os.unlink(leftover)
+            except FileNotFoundError:
+                pass
+
+
+def _is_left_over(lock: str, directory: str) -> bool:
+    """Tells whether a lock was left by a process that was killed in `install`: then it is one file with that process's private index."""
+    try:
+        found = os.stat(lock)
+    except FileNotFoundError:
+        return False
+    for name in os.listdir(directory) if found.st_nlink > 1 else ():
+        path = os.path.join(directory, name)
+        if name.startswith("index.") and os.path.samestat(os.stat(path), found):
+            return not _is_alive(int(name.split(".")[1]))
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def is_corrupt(error: GitError) -> bool:
+    """Tells whether git failed because it could not read the index."""
+    return any(words in error.stderr for words in _CORRUPT)

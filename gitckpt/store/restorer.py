@@ -1,0 +1,219 @@
+"""Restore: puts the files of a checkpoint into the worktree one is in, after a safety checkpoint; and takes that back.
+
+Only paths that differ are touched, by git itself, which refuses where a file changed since it was captured. HEAD never moves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gitckpt.git.process import GitError
+from gitckpt.model import ids
+from gitckpt.model.checkpoint import SAFETY, Checkpoint
+from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
+from gitckpt.store import contents, indexing, layout, operation, partial, settings, snapshot, treediff, undoing, verifier
+from gitckpt.store.contents import SKIPPED, Contents
+from gitckpt.store.plan import Change, Plan, make_plan
+from gitckpt.store.private_index import PARALLEL, PrivateIndex
+from gitckpt.store.snapshot import Captured
+from gitckpt.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of a restore.
+
+    Attributes:
+        changes: what was done, or would be, path by path.
+        safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
+        remarks: what else the person should know, a sentence each.
+    """
+
+    changes: Sequence[Change]
+    safety: str | None
+    remarks: Sequence[str]
+
+
+def restore(store: Store, checkpoint: Checkpoint, paths: Sequence[bytes] = (), *, dry_run: bool = False) -> Restored:
+    """Puts the files, the index and the operation in progress of a checkpoint into the worktree.
+
+    Args:
+        store: of the worktree.
+        checkpoint: what it shall hold.
+        paths: files and directories to which this is restricted, relative to the top; none for all, with the operation in progress.
+        dry_run: whether to say only what would be done.
+
+    Raises:
+        WorktreeError: there is no worktree; the checkpoint's files are missing or were not captured; something is in the way that no
+            checkpoint holds; or, after it was done, files and checkpoint differ.
+        BusyError: another process changes the index or the files.
+    """
+    return _Restore(store, checkpoint, paths).run(dry_run=dry_run)
+
+
+def undo(store: Store, *, dry_run: bool = False) -> Restored:
+    """Goes back to the safety checkpoint of the newest restore or undo in this worktree.
+
+    Args and errors: as `restore`.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    safety = undoing.read(store).safety
+    if safety is None:
+        raise NotFoundError("nothing was restored in this worktree", hint="see what there is to go back to: git ckpt list")
+    return restore(store, store.read(safety), dry_run=dry_run)
+
+
+class _Restore:
+    """One restore, from plan to comparison."""
+
+    def __init__(self, store: Store, checkpoint: Checkpoint, paths: Sequence[bytes]) -> None:
+        self._store = store
+        self._repository = store.repository
+        self._objects = store.objects
+        self._checkpoint = checkpoint
+        self._paths = list(paths)
+        self._head = store.objects.head()[0]
+        _require_files(store, checkpoint)
+        tree = checkpoint.worktree.tree if checkpoint.worktree else None
+        self._wanted = contents.read(self._repository, self._objects, tree, checkpoint.git_sha)
+        self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
+        self._same_head = self._head == checkpoint.git_sha
+
+    def run(self, *, dry_run: bool) -> Restored:
+        with PrivateIndex(self._repository) as index:
+            captured = self._capture(index)
+            found = contents.read(self._repository, self._objects, captured.worktree.tree, self._head)
+            found.files = captured.files
+            plan = self._plan(found)
+            if plan.in_the_way:  # files that the settings leave out: the safety checkpoint shall hold them
+                index.copy_from(os.path.join(self._repository.git_dir, "index"))
+                captured = self._capture(index, plan.in_the_way)
+                found.files = captured.files
+                plan = self._plan(found)
+            plan.require_no_obstacle()
+            operations = self._brings_operation and found.operation != self._wanted.operation
+            if dry_run or not (plan.changes or plan.flags or operations):
+                return Restored(plan.changes, None, self._remarks(plan, found))
+            expected = self._prepare(index, plan, captured.files)
+            safety = self._record_safety(captured)
+            self._write(index, plan, found, expected)
+        self._verify(expected)
+        undoing.finish(self._repository)
+        return Restored(plan.changes, safety, self._remarks(plan, found))
+
+    @property
+    def _brings_operation(self) -> bool:
+        return self._same_head and not self._paths
+
+    def _capture(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> Captured:
+        return snapshot.capture_in(index, self._objects, self._head, self._limits, also)
+
+    def _plan(self, found: Contents) -> Plan:
+        return make_plan(self._repository, (found, self._head), (self._wanted, self._checkpoint.git_sha), self._paths)
+
+    def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
+        """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
+        try:
+            with PrivateIndex(self._repository) as scratch:
+                scratch.copy_from(index.path)
+                scratch.put(one.line for one in plan.files)
+                expected = scratch.write_tree()
+        except GitError as error:
+            raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}") from None
+        if partial.promisor(self._repository):
+            partial.fetch_missing(self._repository, expected, before)
+        else:
+            gone = [one.new for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
+            if gone:
+                raise WorktreeError(
+                    f"{len(gone)} files of checkpoint {self._checkpoint.id} are missing: {', '.join(gone[:5])}",
+                    hint="see what is wrong: git fsck",
+                )
+        return expected
+
+    def _record_safety(self, captured: Captured) -> str:
+        """Records what is there now; from here on `undo` can bring it back."""
+        state = {"worktree": undoing.name_of(self._repository), "before": self._checkpoint.id}
+        message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
+        made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
+        if not snapshot.is_whole(self._repository, made):
+            self._store.remove([made.id])
+            raise BusyError("somebody prunes objects as fast as they are written", hint="wait for git gc to end, then run it again")
+        undoing.begin(self._repository, made.id)
+        return made.id
+
+    def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> None:
+        try:
+            index.git(*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+        except GitError as error:
+            raise BusyError(
+                f"a file changed while it was to be replaced: {error.message}", hint="look at git status, then run the command again"
+            ) from None
+        if self._paths:
+            self._write_index_of_paths(plan)
+        else:
+            indexing.turn_into(index, self._kept_flags(found), self._checkpoint.git_sha)
+            index.install()
+        if self._brings_operation and found.operation != self._wanted.operation:
+            operation.clear(self._repository)
+            operation.bring_back(self._repository, self._wanted.operation)
+
+    def _kept_flags(self, found: Contents) -> Contents:
+        """Returns what is wanted, with every entry marked to be skipped that has no file here because the checkout is sparse."""
+        top = os.fsencode(self._repository.worktree or "")
+        wanted = self._wanted.flags.get(SKIPPED, [])
+        if self._wanted.sparse is not None or found.sparse is not None:
+            both = dict.fromkeys([*wanted, *found.flags.get(SKIPPED, [])])
+            wanted = [path for path in both if not os.path.lexists(os.path.join(top, path))]
+        return replace(self._wanted, flags={**self._wanted.flags, SKIPPED: wanted})
+
+    def _write_index_of_paths(self, plan: Plan) -> None:
+        with PrivateIndex(self._repository) as own:
+            own.put(plan.index_lines)
+            own.git("update-index", "-q", "--refresh", ok=(0, 1))
+            for flag, (gets, loses) in plan.flags.items():
+                indexing.change_flag(own, flag, gets, loses)
+            own.install()
+
+    def _verify(self, expected: str) -> None:
+        if self._paths:
+            with PrivateIndex(self._repository) as index:
+                again = self._capture(index, [one.path for one in treediff.differences(self._repository, self._wanted.files, expected)])
+            differing = [str(one) for one in treediff.differences(self._repository, expected, again.files) if not one.is_submodule]
+        else:
+            wanted, commit = self._wanted, self._checkpoint.git_sha
+            differing = verifier.compare(
+                self._repository, self._objects, wanted, commit, self._limits, with_operation=self._brings_operation
+            )
+        if differing:
+            raise WorktreeError(
+                f"what came back is not what checkpoint {self._checkpoint.id} captured: {verifier.summary(differing)}",
+                hint="go back to what was there before: git ckpt undo",
+            )
+
+    def _remarks(self, plan: Plan, found: Contents) -> list[str]:
+        remarks = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in plan.submodules]
+        if not self._paths and not self._same_head and (self._wanted.operation or found.operation):
+            remarks.append("the operation in progress belongs to another commit than HEAD, and stays as it is")
+        if self._brings_operation:
+            commands = operation.commands_in(self._wanted.operation)
+            remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
+        return remarks
+
+
+def _require_files(store: Store, checkpoint: Checkpoint) -> None:
+    files = checkpoint.worktree
+    short = checkpoint.id[: ids.SHORT]
+    if store.repository.worktree is None:
+        raise WorktreeError("there is no worktree here to put files into", hint=f"open one: git ckpt resume {short}")
+    if files is not None and files.degraded and files.tree is None:
+        raise WorktreeError(
+            f"checkpoint {checkpoint.id} has no files: {files.degraded}",
+            hint=f"the files of its commit: git restore --source={checkpoint.git_sha[:10]} --staged --worktree .",
+        )
+    if checkpoint.git_sha and store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
+        raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")

@@ -1,0 +1,51 @@
+"""The settings of a sparse checkout (git-sparse-checkout(1)), kept with a snapshot and brought back with it.
+
+Their form: one line of words, `cone` or `no-cone`, then `index` where the index is sparse as well; then what `git sparse-checkout list`
+prints: directories in cone mode, patterns otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gitckpt.git import config
+
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+
+_NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
+_TRUE = ("true", "yes", "on", "1")
+
+
+def read(repository: Repository) -> bytes | None:
+    """Returns the settings of a worktree; None where its checkout is not sparse.
+
+    Args:
+        repository: seen from the worktree.
+    """
+    values = {name: found[-1].lower() in _TRUE for name, found in config.read(repository, _NAMES).items()}
+    if not values.get("core.sparsecheckout"):
+        return None
+    words = ["cone" if values.get("core.sparsecheckoutcone") else "no-cone", *(["index"] if values.get("index.sparse") else [])]
+    return " ".join(words).encode() + b"\n" + repository.git.run("sparse-checkout", "list").out
+
+
+def bring_back(made: Repository, settings: bytes | None) -> None:
+    """Gives a worktree that has no files yet the settings of a snapshot.
+
+    Args:
+        made: seen from the worktree.
+        settings: as `read` returned them.
+
+    Raises:
+        GitError: git refuses them.
+    """
+    if settings is None:
+        if read(made) is not None:  # git gives a new worktree those of the one it is made from
+            made.git.run("sparse-checkout", "disable")
+        return
+    head, _, listed = settings.partition(b"\n")
+    words = head.split()
+    cone = "--cone" if words[:1] == [b"cone"] else "--no-cone"
+    index = "--sparse-index" if b"index" in words else "--no-sparse-index"
+    made.git.run("sparse-checkout", "set", cone, index, "--stdin", data=listed)

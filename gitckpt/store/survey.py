@@ -1,0 +1,200 @@
+"""What is to be seen in a worktree: what `git status` says, the flags of the index, and what git passes over without a word."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gitckpt.git.process import environment, git_executable, run
+from gitckpt.model.checkpoint import Omitted
+from gitckpt.store.contents import ABSENT, ASSUMED, INTENT, SKIPPED
+from gitckpt.store.private_index import PrivateIndex
+from gitckpt.store.scan import Scan
+
+_FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
+_STATUS = (
+    *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
+    *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
+)
+_GONE = b"000000"
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is to be seen in a worktree. Paths are relative to its top, directories end in a slash."""
+
+    commit: str = ""
+    """What HEAD pointed to; "" on an unborn branch."""
+
+    is_staged: bool = False
+    """Whether the index differs from the commit."""
+
+    conflicts: dict[int, list[bytes]] = field(default_factory=dict)
+    """Entries in conflict by stage, each mode, space, oid, tab and path."""
+
+    unmerged: list[bytes] = field(default_factory=list)
+    changed: list[bytes] = field(default_factory=list)
+    """Tracked paths whose file differs from the index, or that are in conflict."""
+
+    deleted: list[bytes] = field(default_factory=list)
+    """Those of them that have no file."""
+
+    untracked: list[bytes] = field(default_factory=list)
+    nested: list[bytes] = field(default_factory=list)
+    """Directories of other repositories."""
+
+    submodules: dict[bytes, Omitted] = field(default_factory=dict)
+    flags: dict[str, list[bytes]] = field(default_factory=dict)
+    """Paths by flag (`Contents.flags`)."""
+
+    passed_over: list[Omitted] = field(default_factory=list)
+    """Sockets and the like, and directories that cannot be read."""
+
+
+def survey(index: PrivateIndex, *, is_sparse: bool) -> Survey:
+    """Looks at the worktree.
+
+    Args:
+        index: a private copy of its index; entries marked as assumed to be unchanged, and files that are there although they are marked
+            to be skipped, are looked at as well, for which it is changed.
+        is_sparse: whether the checkout is sparse: git itself marks entries then.
+
+    Raises:
+        GitError: git cannot read index or worktree.
+        DeadlinePassed: it took too long.
+    """
+    found = Survey()
+    listing = index.start("ls-files", "-v", "-z")
+    status = index.start(*_STATUS)
+    try:
+        tracked = index.finish(listing)
+        paths = _read_flags(tracked, found)
+        if _look_again(index, found, is_sparse=is_sparse):
+            status.kill_group()
+            status = index.start(*_STATUS)
+        scan = Scan(index)
+        scan.look(_parents(paths))  # while git looks at the files
+    except BaseException:
+        status.kill_group()
+        raise
+    _read_status(index.finish(status), found)
+    scan.look(_parents(found.untracked))
+    scan.look_elsewhere()
+    found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
+    _read_submodules(index, found)
+    return found
+
+
+def head_of(path: bytes) -> str | None:
+    """Returns the commit that is checked out in another repository; None where there is none."""
+    done = run([git_executable(), "-C", os.fsdecode(path), "rev-parse", "--quiet", "--verify", "HEAD^{commit}"], env=environment())
+    return done.out.decode("ascii").strip() or None if done.code == 0 else None
+
+
+def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
+    """Returns the tracked paths, and notes those that are flagged."""
+    entries = listing.split(b"\0")[:-1]
+    if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
+        for entry in entries:
+            for flag in _FLAGS.get(entry[:1], ()):
+                found.flags.setdefault(flag, []).append(entry[2:])
+    return [entry[2:] for entry in entries]
+
+
+def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
+    """Takes flags off entries of the private index so that git looks at their files; returns whether there were any."""
+    assumed, skipped = found.flags.get(ASSUMED, []), found.flags.get(SKIPPED, [])
+    if is_sparse:
+        skipped = []  # git takes the flag off by itself where there is a file
+    elif skipped:
+        top = os.fsencode(index.repository.worktree or "")
+        absent = [path for path in skipped if not os.path.lexists(os.path.join(top, path))]
+        if absent:
+            found.flags[ABSENT] = absent
+            skipped = sorted(set(skipped) - set(absent))
+    for option, marked in (("--no-assume-unchanged", assumed), ("--no-skip-worktree", skipped)):
+        if marked:
+            index.git("update-index", option, "-z", "--stdin", data=b"\0".join(marked))
+    return bool(assumed or skipped)
+
+
+def _parents(paths: Iterable[bytes]) -> set[bytes]:
+    """Returns the directories that lead to paths; the top is the empty one."""
+    found = {path.rpartition(b"/")[0] for path in paths}
+    found.add(b"")
+    for directory in list(found):
+        above = directory
+        while b"/" in above:
+            above = above.rpartition(b"/")[0]
+            if above in found:
+                break
+            found.add(above)
+    return found
+
+
+def _read_status(out: bytes, found: Survey) -> None:
+    """Reads what `git status --porcelain=v2 -z` printed (git-status(1), "Porcelain Format Version 2")."""
+    for record in out.split(b"\0"):
+        kind = record[:1]
+        if kind == b"1":
+            _, xy, submodule, *modes, _, _, path = record.split(b" ", 8)
+            _read_changed(found, xy, submodule, modes[2], path)
+        elif kind == b"?":
+            path = record[2:]
+            (found.nested if path.endswith(b"/") else found.untracked).append(path)
+        elif kind == b"u":
+            *fields, path = record.split(b" ", 10)
+            found.is_staged = True
+            found.unmerged.append(path)
+            found.changed.append(path)
+            if fields[6] == _GONE:
+                found.deleted.append(path)
+            for stage in (1, 2, 3):
+                if fields[2 + stage] != _GONE:
+                    found.conflicts.setdefault(stage, []).append(b"%s %s\t%s" % (fields[2 + stage], fields[6 + stage], path))
+        elif record.startswith(b"# branch.oid ") and record[13:] != b"(initial)":
+            found.commit = record[13:].decode("ascii")
+
+
+def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
+    if xy == b".A":
+        found.flags.setdefault(INTENT, []).append(path)
+    elif xy[:1] != b".":
+        found.is_staged = True
+    if xy[1:] == b".":
+        return
+    if submodule[:1] == b"S" and mode != _GONE:
+        found.submodules[path] = Omitted("", "", dirty=submodule[2:] != b"..")
+        if submodule[1:2] != b"C":
+            return
+    found.changed.append(path)
+    if mode == _GONE:
+        found.deleted.append(path)
+
+
+def _read_submodules(index: PrivateIndex, found: Survey) -> None:
+    """Notes every submodule that is checked out, with its commit."""
+    top = os.fsencode(index.repository.worktree or "")
+    changed = found.submodules
+    found.submodules = {}
+    if not changed and not os.path.exists(os.path.join(top, b".gitmodules")):
+        return
+    for entry in index.git("ls-files", "--stage", "-z").split(b"\0"):
+        if not entry.startswith(b"160000 "):
+            continue
+        fields, _, path = entry.partition(b"\t")
+        if not os.path.lexists(os.path.join(top, path, b".git")):
+            continue
+        dirty = path in changed and bool(changed[path].dirty)
+        oid = head_of(os.path.join(top, path)) if path in changed else fields.split(b" ")[1].decode("ascii")
+        reason = "a submodule with uncommitted changes: its files stay in it" if dirty else "a submodule: its files stay in it"
+        found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
+
+
+def quoted(path: bytes) -> str:
+    """Returns a path as text, C-quoted as git does it where it is not UTF-8."""
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path) + '"'

@@ -1,0 +1,58 @@
+"""What differs between two trees, path by path (git-diff-tree(1), raw format)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gitckpt.git.repository import Repository
+from gitckpt.git.tree import GITLINK
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that differs. Modes are as in trees; where there is nothing, mode and oid are zeros."""
+
+    status: str
+    """A (added), D (deleted), M (modified) or T (its type changed)."""
+
+    path: bytes
+    old_mode: bytes
+    new_mode: bytes
+    old: str
+    new: str
+
+    @property
+    def is_submodule(self) -> bool:
+        """Whether it is a submodule before and after, or before or after: its content is its own."""
+        return GITLINK in (self.old_mode, self.new_mode)
+
+    @property
+    def line(self) -> bytes:
+        """The line for `PrivateIndex.put` that makes an index agree with the second tree."""
+        return b"%s %s 0\t%s" % (self.new_mode.lstrip(b"0") or b"0", self.new.encode("ascii"), self.path)
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.path.decode('utf-8', 'replace')}"
+
+
+def differences(repository: Repository, old: str, new: str, paths: Iterable[bytes] = ()) -> list[Difference]:
+    """Returns what differs between two trees, sorted by path.
+
+    Args:
+        repository: where.
+        old: a tree.
+        new: another one.
+        paths: files or directories to look at, literally; none for all.
+    """
+    if old == new:
+        return []
+    options = ("-r", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+    wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
+    out = repository.git.run("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted).out
+    records = out.split(b"\0")[:-1]
+    found = []
+    for head, path in zip(records[::2], records[1::2], strict=True):
+        old_mode, new_mode, before, after, status = head[1:].split(b" ")
+        found.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
+    return found

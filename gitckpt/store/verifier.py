@@ -1,0 +1,73 @@
+"""Compares a worktree with a snapshot that was brought back into it, by capturing it anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gitckpt.git.repository import Repository
+from gitckpt.store import contents, snapshot, treediff
+from gitckpt.store.contents import ABSENT, SKIPPED, Contents
+from gitckpt.store.limits import Limits
+from gitckpt.store.private_index import PrivateIndex
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects import Objects
+
+_SHOWN = 5
+
+
+def compare(
+    repository: Repository, objects: Objects, wanted: Contents, commit: str, limits: Limits, *, with_operation: bool = True
+) -> list[str]:
+    """Returns how a worktree differs from a snapshot, for a person; nothing where it is the same.
+
+    Submodules are left out, their content is their own; and so is what a sparse checkout skips, as its patterns may differ.
+
+    Args:
+        repository: seen from the worktree.
+        objects: its objects.
+        wanted: of the snapshot.
+        commit: the one the snapshot is linked to; "" for none.
+        limits: what is left out.
+        with_operation: whether the operation in progress was brought back as well.
+
+    Raises:
+        WorktreeError: git cannot read the worktree.
+    """
+    head = objects.head()[0]
+    merged = merged_tree(repository, wanted, commit)
+    untracked = [one.path for one in treediff.differences(repository, merged, wanted.files) if one.status == "A"]
+    with PrivateIndex(repository) as index:
+        captured = snapshot.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
+    found = contents.read(repository, objects, captured.worktree.tree, head)
+    said = [str(one) for one in treediff.differences(repository, wanted.files, captured.files) if not one.is_submodule]
+    if merged != merged_tree(repository, found, head):
+        said.append("what is staged")
+    said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
+    if _flags(wanted) != _flags(found):
+        said.append("flags of the index")
+    if with_operation and wanted.operation != found.operation:
+        names = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
+        said.append(f"the operation in progress ({', '.join(names)})")
+    return said
+
+
+def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
+    """Returns the tree of the entries of a snapshot's index that are not in conflict.
+
+    Args:
+        repository: where.
+        found: of the snapshot.
+        commit: the one the snapshot is linked to; "" for none.
+    """
+    return found.index.get(0) or contents.base_tree(repository, commit)
+
+
+def summary(differing: list[str]) -> str:
+    """Returns the first few of what `compare` returned, on one line."""
+    return ", ".join(differing[:_SHOWN]) + (f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else "")
+
+
+def _flags(found: Contents) -> dict[str, set[bytes]]:
+    return {flag: set(paths) for flag, paths in found.flags.items() if flag not in (SKIPPED, ABSENT)}
