@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
 
-import typer
-
-from gitckpt.cli import helping, terminal
+from gitckpt.cli import options, terminal
 from gitckpt.model.errors import CkptError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
 
 _IDS = 200
 
@@ -61,7 +64,7 @@ def complete(context: typer.Context, words: Annotated[list[str] | None, typer.Ar
     commands: dict[str, Any] = context.parent.command.commands if context.parent else {}  # type: ignore[attr-defined]
     if before[-1:] == ["-C"] or "--" in before:
         return  # a directory, or paths: the shell knows them
-    for candidate in _candidates(commands, next(iter(before[helping.command_of(before) :]), None), last):
+    for candidate in _candidates(commands, next(iter(before[options.command_of(before) :]), None), last):
         if candidate.startswith(last):
             terminal.out(candidate)
 
@@ -78,7 +81,7 @@ def _candidates(commands: dict[str, Any], name: str | None, last: str) -> list[s
         return [option for parameter in parameters for option in getattr(parameter, "opts", []) if option.startswith("--")] + ["--help"]
     if name == "completion":
         return list(_SCRIPTS)
-    takes_ids = any(parameter.param_type_name == "argument" and parameter.name in ("id_", "ids") for parameter in parameters)
+    takes_ids = any(parameter.param_type_name == "argument" and parameter.name.startswith("id") for parameter in parameters)
     return _ids() if takes_ids else []
 
 

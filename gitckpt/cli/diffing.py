@@ -6,9 +6,6 @@ import base64
 import difflib
 import json
 import os
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
@@ -16,7 +13,12 @@ from gitckpt.model import statediff
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
+
     from gitckpt.store.store import Store
 
 _LONG = 60

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
-
-import typer
 
 from gitckpt import __version__
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git.repository import require_git
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
 _LABEL = 14
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
+) -> int:
     """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing.
 
     Exits with 1 where something is wrong.
@@ -42,5 +45,4 @@ def doctor(
                 terminal.out(f"    cure: {terminal.harmless(finding.cure)}")
         if not findings:
             terminal.out("nothing is wrong")
-    if findings:
-        raise typer.Exit(1)
+    return 1 if findings else 0

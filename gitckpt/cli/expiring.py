@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
 
-import typer
-
-from gitckpt.cli import helping, terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
 
 
 def expire(
@@ -17,7 +20,7 @@ def expire(
         str | None, typer.Option("--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w.")
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option("--keep-last", metavar="N", parser=helping.count, help="So many of the newest stay.")
+        int | None, typer.Option("--keep-last", metavar="N", parser=options.count, help="So many of the newest stay.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, of unfinished runs too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would become of each, and why.")] = False,

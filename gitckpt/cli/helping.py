@@ -9,10 +9,19 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from gitckpt.cli import options
 from gitckpt.model.errors import UsageError
 
 _GLOBAL = ("-q", "--quiet", "-C", "--version")
-_ALSO_CALLED = {"list": "ls log status", "remove": "rm delete", "expire": "gc prune", "resume": "restore checkout", "save": "create"}
+_ALSO_CALLED = {
+    "list": "ls log status",
+    "remove": "rm delete",
+    "expire": "gc prune",
+    "resume": "checkout",
+    "restore": "recover",
+    "undo": "revert",
+    "save": "create",
+}
 
 _EXTRA = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
 
@@ -39,32 +48,13 @@ class Command(TyperCommand):
                     formatter.write_dl(records)
 
 
-def count(text: str) -> int:
-    """Returns a number of checkpoints that a person typed.
-
-    Raises:
-        UsageError: it is not a whole number.
-    """
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise UsageError(f"{text!r} is not a number of checkpoints", hint="write a whole number, such as 20")
-    return int(text)
-
-
-def command_of(words: Sequence[str]) -> int:
-    """Returns where in a command line the command stands; the length of the line where there is none."""
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] == "-C" else 1
-    return min(at, len(words))
-
-
 def require_command(words: Sequence[str], commands: Collection[str]) -> None:
     """Raises an error with the likely meaning if the command of a command line is none of ours.
 
     Raises:
         UsageError: there is no such command.
     """
-    unknown = next(iter(words[command_of(words) :]), None)
+    unknown = next(iter(words[options.command_of(words) :]), None)
     if unknown is not None and unknown not in commands:
         meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
         raise UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", meant, commands) or "see: git ckpt --help")
@@ -79,7 +69,7 @@ def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> 
         commands: the names of all commands.
     """
     context = getattr(error, "ctx", None)
-    command = next((word for word in words[command_of(words) :][:1] if word in commands), "")
+    command = next((word for word in words[options.command_of(words) :][:1] if word in commands), "")
     help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from gitckpt.cli import terminal
 from gitckpt.git.repository import discover, require_git
 from gitckpt.model.errors import CkptError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
     from gitckpt.git.repository import Repository
 
 

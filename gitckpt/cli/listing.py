@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-
-from gitckpt.cli import helping, terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model import phase as phases
 from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Annotated, Any
+
+    import typer
+
     from gitckpt.store.index import Entry
     from gitckpt.store.store import Store
 
@@ -32,7 +31,7 @@ def list_(
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w.")] = None,
     number: Annotated[
-        int | None, typer.Option("-n", metavar="N", parser=helping.count, help=f"At most so many; {_NEWEST} unless told otherwise.")
+        int | None, typer.Option("-n", metavar="N", parser=options.count, help=f"At most so many; {_NEWEST} unless told otherwise.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -59,6 +58,8 @@ def list_(
         changed = changes.count(store.repository, store.index, entries)
         now = store.clock()
     if as_json:
+        import json
+
         report = {
             "checkpoints": [_as_json(entry, changed) for entry in entries],
             "more": len(found) > len(entries),
@@ -86,6 +87,8 @@ def _run(store: Store, text: str | None) -> str | None:
     if len(found) > 1:
         raise AmbiguousError(f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it")
     if not found:
+        import difflib
+
         close = difflib.get_close_matches(text, runs, n=1, cutoff=0.7)
         raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close[0]}?" if close else "see them: git ckpt list --all")
     return found[0]

@@ -1,4 +1,4 @@
-"""The commands of `git ckpt`, and the one place where their errors end."""
+"""Runs `git ckpt`, and is the one place where its errors end."""
 
 from __future__ import annotations
 
@@ -6,27 +6,10 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any
-
-import typer
 
 from gitckpt import __version__
-from gitckpt.cli import (
-    completing,
-    diffing,
-    doctoring,
-    expiring,
-    helping,
-    initializing,
-    listing,
-    removing,
-    resuming,
-    saving,
-    showing,
-    terminal,
-)
-from gitckpt.model.errors import CkptError, RepositoryError, UsageError
+from gitckpt.cli import quick, terminal
+from gitckpt.model.errors import CkptError
 
 BUG = 3
 INTERRUPTED = 130
@@ -36,55 +19,6 @@ _NOT_OURS = (
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
 )
 """What the system may refuse to any program; any other such error is a case that we should have foreseen."""
-
-app = typer.Typer(
-    name="git ckpt",
-    help="Checkpoints of a git repository: the state, the files and the commit of every step, kept in refs of the repository itself.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-
-_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
-    ("init", initializing.init, "Record a checkpoint at every commit from now on."),
-    ("save", saving.save, "Record a checkpoint now."),
-    ("list", listing.list_, "List checkpoints, newest first."),
-    ("show", showing.show, "Show one checkpoint."),
-    ("diff", diffing.diff, "Show what changed between two, or since one."),
-    ("resume", resuming.resume, "Open a worktree with the files of one."),
-    ("remove", removing.remove, "Remove checkpoints by name."),
-    ("expire", expiring.expire, "Remove checkpoints by policy."),
-    ("doctor", doctoring.doctor, "Look for what is wrong, and name the cure."),
-    ("uninit", initializing.uninit, "Take out what init put in."),
-    ("hook", initializing.hook, "What the installed hooks call."),
-    ("completion", completing.completion, "Print a script for the shell's completion."),
-    ("demo", initializing.demo, "Show all of it in a scratch repository."),
-)
-for _name, _function, _summary in _COMMANDS:
-    app.command(_name, cls=helping.Command, short_help=_summary)(_function)
-app.command("complete", hidden=True, context_settings={"ignore_unknown_options": True})(completing.complete)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        terminal.out(f"gitckpt {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
-    directory: Annotated[str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")] = None,
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
-) -> None:
-    del version
-    terminal.Settings.quiet = quiet
-    if directory is not None:
-        try:
-            os.chdir(directory)
-        except OSError as error:
-            raise RepositoryError(f"cannot go to {directory}: {error.strerror}", hint="give a directory that exists") from None
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -107,26 +41,14 @@ def run(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    command: Any = typer.main.get_command(app)
-    usage_error: type[Exception] = typer.BadParameter.__mro__[1]
-    shown_error: type[Exception] = usage_error.__mro__[1]
-    words, paths = _split_paths(argv)
     try:
-        helping.require_command(words, command.commands)
-        try:
-            with command.make_context("git ckpt", words, obj=paths) as context:
-                command.invoke(context)
-            code = 0
-        except typer.Exit as leaving:
-            code = leaving.exit_code
+        code = _perform(argv)
         sys.stdout.flush()
         return code
     except CkptError as error:
         error.hint = error.hint or _cure(error.message)
         return terminal.fail(error)
-    except shown_error as error:
-        return _wrong_usage(error, words, list(command.commands))
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         sys.stderr.write("\n")
         return INTERRUPTED
     except BrokenPipeError:
@@ -141,6 +63,15 @@ def _run(argv: list[str]) -> int:
         return terminal.fail(CkptError(message, hint=_cure(message)))
     except Exception as error:  # noqa: BLE001 - the end of the line: what nobody foresaw
         return _bug(error, argv)
+
+
+def _perform(argv: list[str]) -> int:
+    call = quick.call_of(argv)
+    if call is not None:
+        return call() or 0
+    from gitckpt.cli import app
+
+    return app.perform(argv)
 
 
 def _cure(message: str) -> str | None:
@@ -164,22 +95,6 @@ def _discard_output() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-def _split_paths(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Splits off the paths behind `diff … --`: the parser drops the dashes, and with them the difference."""
-    at = helping.command_of(argv)
-    if argv[at : at + 1] != ["diff"] or "--" not in argv[at:]:
-        return argv, []
-    dashes = argv.index("--", at)
-    return argv[:dashes], argv[dashes + 1 :]
-
-
-def _wrong_usage(error: Any, words: list[str], commands: list[str]) -> int:
-    if helping.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
-        sys.stderr.write(f"{error.ctx.get_help()}\n")
-        return UsageError.exit_code
-    return terminal.fail(helping.wrong_usage(error, words, commands))
 
 
 def _bug(error: Exception, argv: list[str]) -> int:

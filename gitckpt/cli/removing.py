@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
 
 
 def remove(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
-
-import typer
 
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
 
 
 def resume(
@@ -30,6 +33,8 @@ def resume(
         opened = resumption.resume(store, checkpoint, os.path.abspath(into) if into else None)
         what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({terminal.harmless(checkpoint.phase)})"
         terminal.remark(f"made {what}" if opened.made else f"{what} was there already, and is as it was left")
+        for remark in opened.remarks:
+            terminal.warn(terminal.harmless(remark))
         terminal.out_path(opened.path)
         if checkpoint.state:
             terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")

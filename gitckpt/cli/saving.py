@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
-
-import typer
 
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
 
 
 def save(
@@ -29,13 +32,13 @@ def save(
 ) -> None:
     """Record a checkpoint now: files, state and commit. Prints its id."""
     from gitckpt.model import phase as phases
-    from gitckpt.store import worktrees
+    from gitckpt.store import registration
 
     label = phases.label(phase)
     data = _state(state) if state is not None else None
     line = " ".join(message.split()) if message is not None else None
     with open_store() as store:
-        owner = worktrees.owner(store.repository)
+        owner = registration.owner(store.repository)
         record = store.record if no_worktree else store.save
         checkpoint = record(label, data, run=owner.run if owner else None, message=line)
         files = checkpoint.worktree
@@ -43,8 +46,11 @@ def save(
         if data == {}:
             terminal.warn("the state is empty")
         for entry in files.omitted if files else ():
-            terminal.warn(f"not captured: {terminal.harmless(entry.path)}: {entry.reason}")
-        what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
+            if entry.dirty is not False:  # a submodule without changes is where its commit says
+                terminal.warn(f"not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
+        if files and files.degraded:
+            terminal.warn(f"no files were captured: {files.degraded}; to allow more: git config ckpt.snapshotTimeout 5m")
+        what = "no files" if files is None or files.degraded else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
 

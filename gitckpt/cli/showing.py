@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import UsageError, WorktreeError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
+
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
@@ -35,6 +35,8 @@ def show(
             return
         checkpoint = store.read(checkpoint_id)
         if as_json or state:
+            import json
+
             from gitckpt.model import jsonable
 
             document = jsonable.state(checkpoint) if state else jsonable.document(checkpoint)

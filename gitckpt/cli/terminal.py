@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TextIO
 
 from gitckpt.model.errors import AmbiguousError, CkptError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import TextIO
 
 _BOLD, _DIM, _RED, _YELLOW, _RESET = "\033[1m", "\033[2m", "\033[31m", "\033[33m", "\033[0m"
 _GAP = "  "
@@ -114,6 +116,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         columns: the headings; a column in which no row has anything is left out.
         rows: the cells, harmless already.
     """
+    import shutil
+
     cells = [list(row) for row in rows]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     whole = [[row[i] for i in used] for row in [list(columns), *cells]]

@@ -14,7 +14,23 @@ from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
-COMMANDS = ["init", "save", "list", "show", "diff", "resume", "remove", "expire", "doctor", "uninit", "hook", "completion", "demo"]
+COMMANDS = [
+    "init",
+    "save",
+    "list",
+    "show",
+    "diff",
+    "resume",
+    "restore",
+    "undo",
+    "remove",
+    "expire",
+    "doctor",
+    "uninit",
+    "hook",
+    "completion",
+    "demo",
+]
 
 
 @pytest.mark.parametrize(
@@ -23,8 +39,8 @@ COMMANDS = ["init", "save", "list", "show", "diff", "resume", "remove", "expire"
         ([], COMMANDS),
         ([""], COMMANDS),
         (["s"], ["save", "show"]),
-        (["-q", "re"], ["resume", "remove"]),
-        (["-C", "show", "un"], ["uninit"]),
+        (["-q", "re"], ["resume", "restore", "remove"]),
+        (["-C", "show", "un"], ["undo", "uninit"]),
         (["--"], ["--quiet", "--version", "--help"]),
         (["list", "--s"], ["--status", "--since"]),
         (["-C", "x", "show", "--r"], ["--raw"]),
@@ -46,7 +62,7 @@ def test_words_are_completed_inside_and_outside_a_repository(
     assert done == Outcome(0, "".join(f"{each}\n" for each in offered), "")
 
 
-@pytest.mark.parametrize("command", ["show", "diff", "resume", "remove"])
+@pytest.mark.parametrize("command", ["show", "diff", "resume", "restore", "remove"])
 def test_ids_and_runs_are_completed(ckpt: Ckpt, checkout: Checkout, command: str) -> None:
     with Store.open(checkout.path) as store:
         made = store.record("a-complete", {}, start="work")
@@ -76,7 +92,7 @@ def test_a_script_is_printed_and_its_shell_can_read_it(ckpt: Ckpt, shell: str, t
     [
         (["git-ckpt", "sh"], ["show"]),
         (["git", "ckpt", "sh"], ["show"]),
-        (["git", "-C", "/", "ckpt", "res"], ["resume"]),
+        (["git", "-C", "/", "ckpt", "resu"], ["resume"]),
         (["git", "ckpt", "show", "--"], ["--json", "--raw", "--state", "--help"]),
         (["git-ckpt", "show", "lat"], ["latest"]),
         (["git", "ckpt", "completion", ""], ["bash", "zsh", "fish"]),

@@ -6,10 +6,13 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Spawn
+from tests.cli.conftest import PROJECT, Spawn
 from tests.conftest import Checkout
 
 HEAVY = ("pygit2", "tomlkit", "rich", "markdown_it", "pygments", "shellingham", "asyncio", "subprocess", "unittest")
+ALL = {file.stem for file in (PROJECT / "gitckpt" / "cli").glob("*ing.py")} - {"helping", "opening"}
+"""The modules that hold commands."""
+
 PROBE = """
 import sys
 sys.argv[0] = "git-ckpt"
@@ -18,25 +21,65 @@ try:
     main()
 finally:
     sys.stdout.flush()
-    sys.stderr.write("\\nMODULES " + " ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+    sys.stderr.write("\\nMODULES " + " ".join(sorted(sys.modules)))
 """
 
 
 def modules_of(spawn: Spawn, checkout: Checkout, *args: str) -> set[str]:
-    """Returns the top-level packages that a command has imported when it ends."""
+    """Returns the modules that a command has imported when it ends."""
     done = spawn(*args, at=checkout, argv=[sys.executable, "-c", PROBE])
     assert done.code == 0, done.err
     return set(done.err.rpartition("MODULES ")[2].split())
 
 
+def commands_among(found: set[str]) -> set[str]:
+    """Returns the names of the imported modules that hold commands."""
+    return {name.removeprefix("gitckpt.cli.") for name in found if name.startswith("gitckpt.cli.")} & ALL
+
+
 @pytest.mark.parametrize(
-    "args", [["--help"], ["--version"], ["save"], ["list"], ["list", "--json"], ["show"], ["complete", "--", "sh"], ["resume"], ["uninit"]]
+    ("args", "module"),
+    [
+        (["--version"], None),
+        (["save", "-m", "x"], "saving"),
+        (["-q", "save", "--no-worktree"], "saving"),
+        (["list", "-n", "5"], "listing"),
+        (["list", "--json"], "listing"),
+        (["-C", ".", "show", "latest"], "showing"),
+        (["show", "--state"], "showing"),
+        (["resume"], "resuming"),
+    ],
 )
-def test_no_command_of_every_day_imports_what_is_heavy(spawn: Spawn, main_checkout: Checkout, args: list[str]) -> None:
+def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands(
+    spawn: Spawn, main_checkout: Checkout, args: list[str], module: str | None
+) -> None:
+    assert spawn("save", at=main_checkout).code == 0
+    found = modules_of(spawn, main_checkout, *args)
+    assert found & {"typer", "click", "gitckpt.cli.app", "gitckpt.cli.helping", "traceback", *HEAVY} == set()
+    assert commands_among(found) == ({module} if module else set())
+
+
+@pytest.mark.parametrize(
+    ("args", "modules"),
+    [
+        (["diff", "latest"], {"diffing"}),
+        (["save", "--help"], {"saving"}),
+        (["list", "-n5"], {"listing"}),
+        (["uninit"], {"initializing"}),
+        (["--help"], ALL),
+        (["-qh"], ALL),
+        (["--version", "list"], ALL),
+        (["complete", "--", "sh"], ALL),
+    ],
+)
+def test_typer_imports_the_command_that_is_called_and_for_help_and_completion_all(
+    spawn: Spawn, main_checkout: Checkout, args: list[str], modules: set[str]
+) -> None:
     assert spawn("save", at=main_checkout).code == 0
     found = modules_of(spawn, main_checkout, *args)
     assert "typer" in found
     assert found & set(HEAVY[:5]) == set()
+    assert commands_among(found) == modules
 
 
 @pytest.mark.parametrize("event", ["post-commit", "post-merge", "post-rewrite", "pre-auto-gc"])

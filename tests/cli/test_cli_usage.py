@@ -16,7 +16,23 @@ from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
 
 COMMANDS = (
-    *("init", "save", "list", "show", "diff", "resume", "remove", "expire", "doctor", "uninit", "hook", "completion", "demo"),
+    *(
+        "init",
+        "save",
+        "list",
+        "show",
+        "diff",
+        "resume",
+        "restore",
+        "undo",
+        "remove",
+        "expire",
+        "doctor",
+        "uninit",
+        "hook",
+        "completion",
+        "demo",
+    ),
     "complete",
 )
 

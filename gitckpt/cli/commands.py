@@ -1,0 +1,42 @@
+"""The commands of `git ckpt`: where each one is, and what the list of them says. Naming one here imports none of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Command:
+    """A command.
+
+    Attributes:
+        load: imports its module, and returns the function that does the work; what that returns is the exit code, None standing for 0.
+        summary: what the list of commands says of it; empty where it is not for people, and not listed.
+    """
+
+    def __init__(self, load: Callable[[], Callable[..., int | None]], summary: str) -> None:
+        self.load = load
+        self.summary = summary
+
+
+COMMANDS: dict[str, Command] = {
+    "init": Command(lambda: import_module("gitckpt.cli.initializing").init, "Record a checkpoint at every commit from now on."),
+    "save": Command(lambda: import_module("gitckpt.cli.saving").save, "Record a checkpoint now."),
+    "list": Command(lambda: import_module("gitckpt.cli.listing").list_, "List checkpoints, newest first."),
+    "show": Command(lambda: import_module("gitckpt.cli.showing").show, "Show one checkpoint."),
+    "diff": Command(lambda: import_module("gitckpt.cli.diffing").diff, "Show what changed between two, or since one."),
+    "resume": Command(lambda: import_module("gitckpt.cli.resuming").resume, "Open a worktree with the files of one."),
+    "restore": Command(lambda: import_module("gitckpt.cli.restoring").restore, "Put the files of one into this worktree."),
+    "undo": Command(lambda: import_module("gitckpt.cli.restoring").undo, "Take the newest restore back."),
+    "remove": Command(lambda: import_module("gitckpt.cli.removing").remove, "Remove checkpoints by name."),
+    "expire": Command(lambda: import_module("gitckpt.cli.expiring").expire, "Remove checkpoints by policy."),
+    "doctor": Command(lambda: import_module("gitckpt.cli.doctoring").doctor, "Look for what is wrong, and name the cure."),
+    "uninit": Command(lambda: import_module("gitckpt.cli.initializing").uninit, "Take out what init put in."),
+    "hook": Command(lambda: import_module("gitckpt.cli.initializing").hook, "What the installed hooks call."),
+    "completion": Command(lambda: import_module("gitckpt.cli.completing").completion, "Print a script for the shell's completion."),
+    "demo": Command(lambda: import_module("gitckpt.cli.initializing").demo, "Show all of it in a scratch repository."),
+    "complete": Command(lambda: import_module("gitckpt.cli.completing").complete, ""),
+}
