@@ -7,7 +7,8 @@ import statistics
 import sys
 import tempfile
 
-from benchmarks.cases import CASES, Row
+from benchmarks.cases import CASES
+from benchmarks.rows import Row
 from benchmarks.stores import Scratch
 
 

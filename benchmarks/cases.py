@@ -7,44 +7,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from benchmarks import worktree_cases
+from benchmarks.rows import CKPT, Case, Row
 from benchmarks.stores import Scratch, git, state_of_10_kb
-from benchmarks.timing import Pair, alternate, process
+from benchmarks.timing import alternate, process
 from gitckpt.store.store import Store
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table.
-
-    Attributes:
-        what: is measured.
-        against: what it is compared with.
-        found: the ratio, or the excess in milliseconds.
-        limit: the most it may be; None where it is told for information.
-        unit: "x" or "ms".
-        pair: the times themselves.
-    """
-
-    what: str
-    against: str
-    found: float
-    limit: float | None
-    unit: str
-    pair: Pair | None
-
-    @property
-    def reached(self) -> bool:
-        """Whether it is within its limit."""
-        return self.limit is None or self.found <= self.limit
-
-
-Case = Callable[[Scratch, int], Iterator[Row]]
-"""Yields rows, given a scratch directory and the number of checkpoints that "very many" stands for."""
-
 SIZES = (0, 10_000, 100_000)
-CKPT = [sys.executable, "-m", "gitckpt"]
 
 
 def hook(scratch: Scratch, many: int) -> Iterator[Row]:
@@ -183,4 +153,14 @@ def bystanders(scratch: Scratch, many: int) -> Iterator[Row]:
         yield Row(f"git {args[0]}, {many:,} checkpoints", "the same without", pair.ratio, 1.1, "x", pair)
 
 
-CASES: dict[str, Case] = {"hook": hook, "list": listing, "record": record, "expire": expire, "git": bystanders}
+CASES: dict[str, Case] = {
+    "hook": hook,
+    "list": listing,
+    "record": record,
+    "expire": expire,
+    "git": bystanders,
+    "save": worktree_cases.save,
+    "resume": worktree_cases.resume,
+    "restore": worktree_cases.restore,
+    "size": worktree_cases.size,
+}

@@ -46,6 +46,14 @@ class Scratch:
             os.rename(f"{path}.new", path)
         return path
 
+    def tree(self, count: int) -> str:
+        """Returns a repository with one commit of so many files of 2 KB, a hundred in each directory, checked out."""
+        path = os.path.join(self.path, f"tree-{count}")
+        if not os.path.exists(path):
+            _build_tree(f"{path}.new", count)
+            os.rename(f"{path}.new", path)
+        return path
+
     def copy(self, source: str, name: str) -> str:
         """Returns a fresh copy of a repository; the last one of that name is deleted."""
         path = os.path.join(self.path, name)
@@ -115,6 +123,27 @@ def _import_notes(path: str, checkpoints: list[Checkpoint]) -> None:
         line = layout.link_line(checkpoint.id, checkpoint.phase, checkpoint.timestamp) + "\n"
         lines.append(f"N inline {checkpoint.git_sha}\ndata {len(line)}\n{line}")
     _imported(path, "".join(lines), 0, None)
+
+
+def path_of(number: int) -> str:
+    """Returns the path of a file in a repository that `Scratch.tree` made."""
+    return f"part-{number // 1000:03d}/group-{number // 100 % 10}/file-{number:06d}.txt"
+
+
+def _build_tree(path: str, count: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    subprocess.run(["git", "init", "--quiet", path], check=True)
+    lines = ["commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 5\nfiles\n"]
+    for number in range(count):
+        text = "".join(f"line {line} of file {number}: {hash_of(number * 64 + line)}\n" for line in range(64))[:2048]
+        lines.append(f"M 644 inline {path_of(number)}\ndata {len(text)}\n{text}\n")
+    git(path, "fast-import", "--quiet", data="".join(lines).encode())
+    git(path, "-c", "checkout.workers=0", "-c", "checkout.thresholdForParallelism=1", "reset", "--quiet", "--hard", "main")
+
+
+def hash_of(number: int) -> str:
+    """Returns digits that look random and are the same each time."""
+    return f"{number * 2654435761 % 2**32:08x}"
 
 
 def _imported(path: str, stream: str, count: int, ref: str | None) -> list[str]:

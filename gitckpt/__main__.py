@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
-    """Runs the command line, or what an installed hook calls, which must not wait for the imports of the former."""
+    """Runs the command line, or what an installed hook calls, which must not wait for the imports of the former.
+
+    The process ends without the clean-up that Python does for programs that go on: everything is closed and written by then.
+    """
     if sys.argv[1:2] == ["hook"] and sys.argv[2:] and not {"-h", "--help"} & set(sys.argv[2:]):
         from gitckpt import hook
 
-        sys.exit(hook.main(sys.argv[2:]))
+        hook.run(sys.argv[2:])
     from gitckpt.cli.main import run
 
-    sys.exit(run())
+    code = run()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

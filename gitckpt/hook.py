@@ -118,15 +118,12 @@ def _here() -> Repository:
 
 def _branch(repository: Repository, event: str) -> str | None:
     """Returns the branch that HEAD points to; None when detached."""
-    path = os.path.join(repository.git_dir, "HEAD")
-    with open(path, encoding="utf-8", errors="replace") as file:
-        head = file.read().removesuffix("\n").removeprefix("ref: ")
-    if head == "refs/heads/.invalid" or os.path.islink(path):  # kept in a reftable, or as git did it long ago
-        done = repository.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
-        head = done.out.decode("utf-8", "replace").removesuffix("\n")
-    if event == "post-rewrite" and not head.startswith("refs/"):
-        head = _rebased_branch(repository.git_dir)
-    return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
+    from gitckpt.git import head
+
+    target = head.target(repository)
+    if event == "post-rewrite" and not target:
+        target = _rebased_branch(repository.git_dir)
+    return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 
 def _rebased_branch(git_dir: str) -> str:

@@ -49,12 +49,17 @@ def undo(
 
 
 def _from_top(store: Store, path: str) -> bytes:
-    top = store.repository.worktree
-    whole = os.path.join(os.path.realpath(os.getcwd()), os.path.normpath(path))
-    relative = os.path.relpath(os.path.normpath(whole), os.path.realpath(top)) if top is not None else path
-    if relative.split(os.sep)[0] == os.pardir:
-        raise UsageError(f"{path} is outside of the worktree {top}", hint="name paths inside of it")
-    return b"" if relative == os.curdir else os.fsencode(relative)
+    """Returns a path relative to the top; links that lead to the top are followed, those inside of it are paths of their own."""
+    if store.repository.worktree is None:
+        return os.fsencode(path)
+    top = os.path.realpath(store.repository.worktree)
+    *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
+    for number in range(1, len(parts) + 1):
+        if os.path.realpath(os.sep.join(parts[:number]) or os.sep) == top:
+            return os.fsencode(os.sep.join([*parts[number:], last]))
+    if os.path.realpath(os.sep.join([*parts, last])) == top:
+        return b""
+    raise UsageError(f"{path} is outside of the worktree {store.repository.worktree}", hint="name paths inside of it")
 
 
 def _print(done: Restored, *, dry_run: bool) -> None:

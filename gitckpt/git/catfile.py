@@ -41,7 +41,7 @@ class CatFile:
         child = self._standby.take()
         try:
             _ask(child, f"info {name}\n".encode("utf-8", "surrogateescape"))
-            found = _header(child.read_line())
+            found = _header(child.read_line(), child)
         except BaseException:
             child.stop()
             raise
@@ -84,7 +84,7 @@ class CatFile:
             try:
                 _ask(child, b"".join(some))
                 while waiting:
-                    header = _header(child.read_line())
+                    header = _header(child.read_line(), child)
                     done += 1
                     if header is None:
                         found = None
@@ -126,17 +126,19 @@ def _ask(child: Child, data: bytes) -> None:
     try:
         child.write(data)
     except BrokenPipeError:
-        _ended()
+        _ended(child)
 
 
-def _header(line: bytes) -> tuple[str, str, int] | None:
+def _header(line: bytes, child: Child | None = None) -> tuple[str, str, int] | None:
     parts = line.split(b" ")
     if len(parts) == 3 and parts[2].isdigit():
         return parts[0].decode("ascii"), parts[1].decode("ascii"), int(parts[2])
     if not line:
-        _ended()
+        _ended(child)
     return None
 
 
-def _ended() -> NoReturn:
-    raise CkptError("git cat-file ended unexpectedly", hint="check the repository: git fsck") from None
+def _ended(child: Child | None) -> NoReturn:
+    said = child.communicate().complaint.strip().splitlines() if child else []
+    why = f": {said[-1].removeprefix('fatal: ')}" if said else ""
+    raise CkptError(f"git cat-file ended unexpectedly{why}", hint="check the repository: git fsck") from None

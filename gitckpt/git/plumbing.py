@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+from gitckpt.git import head
 from gitckpt.git.hashing import object_hash
 from gitckpt.git.process import GitError, Standby
 from gitckpt.git.repository import DURABLE
@@ -32,10 +33,9 @@ class Plumbing:
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
-        done = self._repository.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
-        target = done.out.removesuffix(b"\n").decode("utf-8", "replace")
+        branch = head.target(self._repository).removeprefix("refs/heads/") or None
         commit = self._repository.cat_file.info("HEAD")
-        return commit[0] if commit else "", target.removeprefix("refs/heads/") if done.code == 0 else None
+        return commit[0] if commit else "", branch
 
     def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
         """See `Objects.read`."""

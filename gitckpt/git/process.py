@@ -117,6 +117,9 @@ class Child:
         env: the whole environment.
         own_group: whether Ctrl-C in the terminal spares it, as it must where we go on after it ourselves.
 
+    Attributes:
+        has_ended: whether its end was waited for.
+
     Raises:
         CkptError: the program cannot be started.
     """
@@ -124,6 +127,7 @@ class Child:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False) -> None:
         self.owner = os.getpid()
         self.argv = list(argv)
+        self.has_ended = False
         self._buffer = b""
         self._errors = b""
         self.pid, self.stdin, self.stdout, self.stderr = _spawn(argv, env, own_group=own_group)
@@ -235,6 +239,7 @@ class Child:
                 setattr(self, name, -1)
         if self.owner != os.getpid():
             return 0
+        self.has_ended = True
         try:
             return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         except ChildProcessError:
@@ -242,7 +247,7 @@ class Child:
 
     def stop(self) -> None:
         """Ends it now; a process forked from ours may still hold its pipes open, so that closing ours would not do."""
-        if self.owner == os.getpid():
+        if self.owner == os.getpid() and not self.has_ended:
             try:
                 os.kill(self.pid, _SIGTERM)
             except ProcessLookupError:

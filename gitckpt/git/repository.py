@@ -20,6 +20,7 @@ DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fs
 
 
 _versions: dict[tuple[str, str], tuple[int, ...]] = {}
+_asked: dict[tuple[str, str], Child] = {}
 
 
 class Git:
@@ -31,7 +32,8 @@ class Git:
     """
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
-        self._prefix = [git_executable(), f"--git-dir={git_dir}", "-C", git_dir if worktree is None else worktree]
+        # A file system monitor is a program of the user's that git starts, and that may stay.
+        self._prefix = [git_executable(), "-c", "core.fsmonitor=false", f"--git-dir={git_dir}", "-C", worktree or git_dir]
         if worktree is not None:
             self._prefix.append(f"--work-tree={worktree}")
 
@@ -159,22 +161,30 @@ def discover(path: str = ".") -> Repository:
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
     ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
-    env = environment(keep_local=True)
-    done = run([*ask, "--is-bare-repository", "--is-inside-git-dir", "--show-object-format", "--git-dir"], env=env)
-    if done.code != 0:
+    what = ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format", "--git-dir", "--show-toplevel"]
+    done = run([*ask, *what], env=environment(keep_local=True))
+    # The last question is one too many where there is no worktree; the others are answered all the same.
+    said = os.fsdecode(done.out).split("\n", 3)
+    if done.code != 0 and len(said) < 4:
         raise _refused(path, done.complaint)
-    said = os.fsdecode(done.out).removesuffix("\n").split("\n", 3)
-    if said[0] not in ("true", "false"):  # git before 2.31 repeats the option that it does not know
+    if said[0] not in ("true", "false") or len(said) < 4:  # git before 2.31 repeats the option that it does not know
         require_git()
         raise RepositoryError(f"{git_executable()} does not answer as git does", hint="name another one in GITCKPT_GIT")
-    bare, inside, object_format, git_dir = said
-    worktree = None
-    if bare == "false" and inside == "false":
-        done = run([*ask, "--show-toplevel"], env=env)
-        if done.code != 0:
-            raise _refused(path, done.complaint)
-        worktree = os.fsdecode(done.out).removesuffix("\n")
+    bare, inside, object_format, rest = said
+    if bare == "true" or inside == "true":
+        return Repository(rest.removesuffix("\n"), None, object_format)
+    if done.code != 0:
+        raise _refused(path, done.complaint)
+    git_dir, worktree = _two_paths(rest.removesuffix("\n"))
     return Repository(git_dir, worktree, object_format)
+
+
+def _two_paths(lines: str) -> tuple[str, str]:
+    """Splits two absolute paths, the first that of a directory, which a line break separates; they may hold others."""
+    at = lines.find("\n/")
+    while at >= 0 and not os.path.isdir(lines[:at]):
+        at = lines.find("\n/", at + 1)
+    return lines[:at], lines[at + 1 :]
 
 
 def main_worktree(repository: Repository) -> str | None:
@@ -202,6 +212,17 @@ def common_dir(git_dir: str) -> str:
     return os.path.normpath(os.path.join(git_dir, relative))
 
 
+def ask_version() -> None:
+    """Asks git for its version, for `require_git` to find it out without waiting as long.
+
+    Raises:
+        CkptError: there is no git.
+    """
+    executable = _executable()
+    if executable not in _versions and executable not in _asked:
+        _asked[executable] = Child([executable[0], "version"], environment())
+
+
 def require_git() -> tuple[int, ...]:
     """Returns the version of git.
 
@@ -209,11 +230,13 @@ def require_git() -> tuple[int, ...]:
 
     Raises:
         RepositoryError: it is older than `MINIMUM`.
+        CkptError: there is no git.
     """
-    executable = (git_executable(), os.environ.get("PATH", ""))
+    executable = _executable()
     if executable in _versions:
         return _versions[executable]
-    said = run([executable[0], "version"]).out.decode("utf-8", "replace").strip()
+    ask_version()
+    said = _asked.pop(executable).communicate().out.decode("utf-8", "replace").strip()
     numbers = []
     for part in said.removeprefix("git version ").split("."):
         if not part.isdigit():
@@ -225,6 +248,10 @@ def require_git() -> tuple[int, ...]:
         raise RepositoryError(f"{said} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
     _versions[executable] = version
     return version
+
+
+def _executable() -> tuple[str, str]:
+    return git_executable(), os.environ.get("PATH", "")
 
 
 def _refused(path: str, said: str) -> RepositoryError:

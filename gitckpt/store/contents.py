@@ -75,6 +75,9 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         whole[b"flags"] = (FILE, put("blob", b"".join(records)))
     if content.operation:
         whole[b"operation"] = (DIRECTORY, put_directory(content.operation))
+        merged = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
+        if merged:
+            whole[b"auto-merge"] = (DIRECTORY, merged)  # git itself lets a gc take it
     if content.sparse is not None:
         whole[b"sparse"] = (FILE, put("blob", content.sparse))
     tree = put("tree", encode_tree(whole))

@@ -24,13 +24,16 @@ def fill(made: Repository, contents: Contents, commit: str) -> None:
         WorktreeError: git refuses a path in it, or an object is missing.
     """
     try:
+        _share_keys(made)
         sparse.bring_back(made, contents.sparse)
         with PrivateIndex(made) as index:
             index.git(*PARALLEL, "read-tree", "--reset", "-u", contents.files)
             if contents.sparse is not None:
                 _write_beyond_patterns(index, set(contents.flags.get(SKIPPED, ())))
-            for path in contents.flags.get(ABSENT, ()):
-                os.unlink(os.path.join(os.fsencode(made.worktree or ""), path))
+            if ABSENT in contents.flags:
+                written = set(index.git("ls-files", "-z").split(b"\0"))  # by git, just now: no other path is to be trusted
+                for path in written.intersection(contents.flags[ABSENT]):
+                    os.unlink(os.path.join(os.fsencode(made.worktree or ""), path))
             indexing.turn_into(index, contents, commit)
             index.install()
         operation.bring_back(made, contents.operation)
@@ -39,6 +42,13 @@ def fill(made: Repository, contents: Contents, commit: str) -> None:
         if missing:
             raise partial.unreachable(missing) from None
         raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}") from None
+
+
+def _share_keys(made: Repository) -> None:
+    """Lets git-crypt find its keys: it looks for them in the administrative directory of each worktree, and puts them into the first."""
+    keys, here = (os.path.join(place, "git-crypt") for place in (made.common_dir, made.git_dir))
+    if os.path.isdir(keys) and not os.path.lexists(here):
+        os.symlink(keys, here)
 
 
 def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes]) -> None:

@@ -20,12 +20,14 @@ def turn_into(index: PrivateIndex, contents: Contents, commit: str) -> None:
     Raises:
         GitError: git refuses a path, or an object is missing.
     """
+    files = set(index.git("ls-files", "-z").split(b"\0")) if INTENT in contents.flags else set()
     merged = contents.index.get(0) if contents.index else commit
     index.git("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     for stage in (1, 2, 3):
         if stage in contents.index:
             index.put(stage_lines(index.repository, contents.index[stage], stage))
-    for flag in (INTENT, ASSUMED, SKIPPED):
+    change_flag(index, INTENT, sorted(files.intersection(contents.flags.get(INTENT, ()))), ())
+    for flag in (ASSUMED, SKIPPED):
         change_flag(index, flag, contents.flags.get(flag, ()), ())
 
 
@@ -46,7 +48,7 @@ def stage_lines(repository: Repository, tree: str, stage: int) -> list[bytes]:
 
 
 def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
-    """Gives a flag to entries and takes it from others; those that the index lacks are passed over.
+    """Gives a flag to entries and takes it from others; those that the index lacks, or has in conflict, are passed over.
 
     Args:
         index: where.
@@ -59,7 +61,8 @@ def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: 
             add = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
             index.git("--literal-pathspecs", *add, data=b"\0".join(gets))
         return
-    listed = index.git("ls-files", "-z").split(b"\0") if gets or loses else ()
+    entries = index.git("ls-files", "-v", "-z").split(b"\0") if gets or loses else ()
+    listed = {entry[2:] for entry in entries if entry[:1] not in (b"M", b"")}
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
         there = set(paths).intersection(listed)
         if there:

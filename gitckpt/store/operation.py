@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.repository import DURABLE
+from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def in_progress(repository: Repository) -> str | None:
     def there(name: str) -> bool:
         if os.path.exists(os.path.join(repository.git_dir, name)):
             return True
-        return name in PSEUDO_REFS and repository.has_reftable and repository.cat_file.info(name) is not None
+        return name in PSEUDO_REFS and repository.has_reftable and _pseudo_ref(repository, name) is not None
 
     if there("rebase-apply"):
         return "am" if there("rebase-apply/applying") else "rebase"
@@ -47,11 +48,13 @@ def in_progress(repository: Repository) -> str | None:
         ("MERGE_HEAD", "merge"),
         ("CHERRY_PICK_HEAD", "cherry-pick"),
         ("REVERT_HEAD", "revert"),
-        ("BISECT_LOG", "bisect"),
     ):
         if there(name):
             return operation
-    return None
+    todo = os.path.join(repository.git_dir, "sequencer", "todo")
+    if os.path.exists(todo):  # of several, the one that had stopped was committed or reset
+        return "revert" if _content(todo).split(None, 1)[:1] in ([b"revert"], [b"r"]) else "cherry-pick"
+    return "bisect" if there("BISECT_LOG") else None
 
 
 def collect(repository: Repository) -> dict[str, bytes]:
@@ -61,14 +64,14 @@ def collect(repository: Repository) -> dict[str, bytes]:
         repository: seen from the worktree.
     """
     found: dict[str, bytes] = {}
-    for name in (*FILES, *PSEUDO_REFS):
+    for name in FILES:
         path = os.path.join(repository.git_dir, name)
         if os.path.isfile(path):
             found[name] = _content(path)
-        elif name in PSEUDO_REFS and repository.has_reftable:
-            value = repository.cat_file.info(name)
-            if value is not None:
-                found[name] = value[0].encode("ascii") + b"\n"
+    for name in PSEUDO_REFS:
+        value = _pseudo_ref(repository, name)
+        if value is not None:
+            found[name] = value.encode("ascii") + b"\n"
     for directory in DIRECTORIES:
         for parent, _, names in os.walk(os.path.join(repository.git_dir, directory)):
             for name in names:
@@ -91,9 +94,7 @@ def commit_of(repository: Repository, files: Mapping[str, bytes], head: str) -> 
         head: what HEAD points to; "" on an unborn branch.
     """
     named = sorted(_commits_named(repository, files))
-    if not named:
-        return None
-    if head:
+    if named and head:
         named = repository.git.run("rev-list", "--no-walk=unsorted", *named, "--not", head).out.decode("ascii").split()
     if len(named) > 1:
         named = repository.git.run("merge-base", "--independent", *named).out.decode("ascii").split()
@@ -117,17 +118,29 @@ def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
         files: content by name.
 
     Raises:
-        GitError: a commit that is needed is missing.
+        WorktreeError: as `require_objects`; nothing was written.
     """
+    require_objects(repository, files)
+    for name, oid in _refs_in(files).items():
+        repository.git.run("update-ref", "--no-deref", name, oid)
     for name, content in files.items():
-        parts = name.split("/")
-        if name in PSEUDO_REFS or name.startswith(tuple(f"{space}/" for space in REFS)):
-            _set_ref(repository, name, content)
-        elif name in FILES or (parts[0] in DIRECTORIES and len(parts) > 1 and not {"", ".", ".."} & set(parts)):
+        if name in FILES or (name.split("/")[0] in DIRECTORIES and "/" in name and _is_plain(name)):
             path = os.path.join(repository.git_dir, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(content)
+
+
+def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
+    """Raises `WorktreeError` if something that the refs of an operation point to is missing.
+
+    Args:
+        repository: where.
+        files: what `collect` returned.
+    """
+    for name, oid in _refs_in(files).items():
+        if repository.cat_file.info(oid) is None:
+            raise WorktreeError(f"{oid} is missing, which the operation in progress needs as {name}", hint="see what is wrong: git fsck")
 
 
 def clear(repository: Repository) -> None:
@@ -160,15 +173,31 @@ def commands_in(files: Mapping[str, bytes]) -> list[str]:
     return found
 
 
+def _pseudo_ref(repository: Repository, name: str) -> str | None:
+    """Returns what a ref beside HEAD points to; None where it is not there, or its object is gone, as that of an old ORIG_HEAD may be."""
+    is_there = repository.has_reftable or os.path.isfile(os.path.join(repository.git_dir, name))
+    found = repository.cat_file.info(name) if is_there else None
+    return found[0] if found else None
+
+
 def _own_refs(repository: Repository) -> dict[str, str]:
     lines = repository.git.run("for-each-ref", "--format=%(refname) %(objectname)", *REFS).out.decode("utf-8", "surrogateescape")
     return dict(line.split(" ") for line in lines.splitlines())
 
 
-def _set_ref(repository: Repository, name: str, content: bytes) -> None:
-    words = content.split()
-    if len(words) == 1 and len(words[0]) in (40, 64) and not words[0].strip(b"0123456789abcdef"):
-        repository.git.run("update-ref", "--no-deref", name, words[0].decode("ascii"))
+def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Returns the refs among what `collect` returned, with what they point to; others than it can return are left out."""
+    found = {}
+    for name, content in files.items():
+        is_ref = name in PSEUDO_REFS or (name.startswith(tuple(f"{space}/" for space in REFS)) and _is_plain(name))
+        words = content.split()
+        if is_ref and len(words) == 1 and len(words[0]) in (40, 64) and not words[0].strip(b"0123456789abcdef"):
+            found[name] = words[0].decode("ascii")
+    return found
+
+
+def _is_plain(name: str) -> bool:
+    return not {"", ".", ".."} & set(name.split("/"))
 
 
 def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[str]:

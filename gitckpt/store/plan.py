@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import indexing, treediff, verifier
+from gitckpt.store import ignoring, indexing, treediff, verifier
 from gitckpt.store.contents import ASSUMED, INTENT, SKIPPED, Contents
 from gitckpt.store.treediff import Difference
 
@@ -32,6 +32,9 @@ class Plan:
     files: list[Difference] = field(default_factory=list)
     """Files to be written or deleted."""
 
+    is_whole: bool = True
+    """Whether the files are those of the snapshot afterwards, without exception."""
+
     submodules: list[Difference] = field(default_factory=list)
     """Submodules that were at another commit; they stay."""
 
@@ -44,6 +47,9 @@ class Plan:
 
     index_lines: list[bytes] = field(default_factory=list)
     """Lines for `PrivateIndex.put` that make the entries of the wanted paths those of the snapshot."""
+
+    skipped: Collection[bytes] = ()
+    """Paths that are marked to be skipped, here or in the snapshot, and that may stay so."""
 
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     """By flag, the wanted paths that get it, and those that lose it."""
@@ -79,21 +85,66 @@ class _Planner:
         self._wanted, commit = wanted
         self._paths = paths
         self.plan = Plan()
-        skipped = set(self._wanted.flags.get(SKIPPED, ())) | set(self._found.flags.get(SKIPPED, ()))
-        for one in treediff.differences(repository, self._found.files, self._wanted.files, paths):
+        after = verifier.merged_tree(repository, self._wanted, commit)
+        self.plan.skipped = self._skipped(after)
+        differing = treediff.differences(repository, self._found.files, self._wanted.files, paths)
+        _require_relative(differing)
+        before = verifier.merged_tree(repository, self._found, head)
+        fileless = self._fileless(after)
+        spared = self._ignored_then(differing, before) - fileless
+        for one in differing:
             if one.is_submodule:
                 self.plan.submodules.append(one)
-            elif one.path not in skipped or self._is_there(one.path):
+            elif one.path not in spared and (one.path not in self.plan.skipped or self._is_there(one.path)):
                 self.plan.files.append(one)
+        self.plan.is_whole = not paths and self.plan.files == differing
         self._look_for_obstacles()
-        before = verifier.merged_tree(repository, self._found, head)
-        after = verifier.merged_tree(repository, self._wanted, commit)
+        self._look_for_ignored(fileless)
         staged = treediff.differences(repository, before, after, paths)
         self._plan_index(staged)
         touched = {one.path for one in self.plan.files}
         self.plan.changes = [Change(_KINDS[one.status], one.path) for one in self.plan.files]
         self.plan.changes += [Change(STAGE, path) for path in sorted(self._staged - touched)]
         self.plan.changes.sort(key=lambda change: change.path)
+
+    def _ignored_then(self, differing: list[Difference], before: str) -> set[bytes]:
+        """Returns the untracked files that would be deleted, but that the rules of the snapshot ignore: it says nothing of them."""
+        if not any(os.path.basename(one.path) == ignoring.RULES for one in differing):
+            return set()
+        untracked = {one.path for one in treediff.differences(self._repository, before, self._found.files) if one.status == "A"}
+        untracked -= self._staged_apart(self._found)
+        written = {one.path for one in differing if one.status != "D"}
+        untracked -= {parent for path in written for parent in _above(path)}  # what is to be written needs their place
+        gone = [one.path for one in differing if one.status == "D" and one.path in untracked and written.isdisjoint(_above(one.path))]
+        return ignoring.ignored_by(self._repository, self._wanted.files, gone)
+
+    def _fileless(self, after: str) -> set[bytes]:
+        """Returns paths of the wanted index, among them all without a file in the snapshot; `after` is the tree of the wanted entries."""
+        differing = treediff.differences(self._repository, after, self._wanted.files, self._paths)
+        return {one.path for one in differing if one.status == "D" and not one.is_submodule} | self._staged_apart(self._wanted)
+
+    def _staged_apart(self, contents: Contents) -> set[bytes]:
+        """Returns the paths of an index that the tree of its entries lacks: those in conflict, and those added in intent only."""
+        return {*self._conflicts(contents), *filter(self._is_wanted, contents.flags.get(INTENT, ()))}
+
+    def _look_for_ignored(self, fileless: Collection[bytes]) -> None:
+        """Notes ignored files that would become tracked: the wanted index has their paths, and the snapshot no file."""
+        planned = {one.path for one in self.plan.files}
+        there = [path for path in sorted(fileless) if path not in planned and self._is_file(path)]
+        if there:
+            known = treediff.present(self._repository, self._found.files, there)
+            self.plan.in_the_way += [path for path in there if path not in known]
+
+    def _skipped(self, after: str) -> set[bytes]:
+        """Returns the paths whose files stay away; `after` is the tree of the wanted entries.
+
+        What is skipped here, but was there and differed from its entry, is not among them: the entry does not hold it.
+        """
+        wanted = set(self._wanted.flags.get(SKIPPED, ()))
+        found = set(self._found.flags.get(SKIPPED, ())) - wanted
+        if found:
+            found -= {one.path for one in treediff.differences(self._repository, after, self._wanted.files)}
+        return wanted | found
 
     def _plan_index(self, staged: Iterable[Difference]) -> None:
         """Plans the entries of the index: those of the merged stage that differ, conflicts on either side, and flags."""
@@ -135,31 +186,36 @@ class _Planner:
     def _is_there(self, path: bytes) -> bool:
         return os.path.lexists(os.path.join(self._top, path))
 
+    def _is_file(self, path: bytes) -> bool:
+        """Tells whether there is a file or a symlink, and not by way of another symlink."""
+        whole = os.path.join(self._top, path)
+        is_file = os.path.isfile(whole) or os.path.islink(whole)
+        return is_file and not any(os.path.islink(os.path.join(self._top, parent)) for parent in _above(path))
+
     def _look_for_obstacles(self) -> None:
         gone = {one.path for one in self.plan.files if one.status == "D"}
         for one in self.plan.files:
-            if one.status == "D":
+            if one.status == "D" or self._is_blocked(one.path, gone):
                 continue
             path = os.path.join(self._top, one.path)
             if os.path.isdir(path) and not os.path.islink(path):
                 self.plan.obstacles += [inside for inside in self._files_in(one.path) if inside not in gone]
             elif one.status == "A" and os.path.lexists(path):
                 self._note(one.path, path)
-            self._look_above(one.path, gone)
         self.plan.obstacles = sorted(set(self.plan.obstacles))
 
     def _note(self, path: bytes, whole: bytes) -> None:
         (self.plan.in_the_way if os.path.isfile(whole) or os.path.islink(whole) else self.plan.obstacles).append(path)
 
-    def _look_above(self, path: bytes, gone: Collection[bytes]) -> None:
-        parent = os.path.dirname(path)
-        while parent:
+    def _is_blocked(self, path: bytes, gone: Collection[bytes]) -> bool:
+        """Tells whether a file or link is where a directory is needed; notes it, unless it is to be deleted."""
+        for parent in _above(path):
             whole = os.path.join(self._top, parent)
             if os.path.islink(whole) or (os.path.lexists(whole) and not os.path.isdir(whole)):
                 if parent not in gone:
                     self._note(parent, whole)
-                return
-            parent = os.path.dirname(parent)
+                return True
+        return False
 
     def _files_in(self, directory: bytes) -> list[bytes]:
         found = []
@@ -167,3 +223,16 @@ class _Planner:
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
             found += [os.path.relpath(os.path.join(parent, name), self._top) for name in [*names, *links]]
         return found
+
+
+def _require_relative(differing: Iterable[Difference]) -> None:
+    """Raises `WorktreeError` if a path leads out of the worktree: trees may have been fetched. What else git refuses is for git to say."""
+    for one in differing:
+        if {b"", b".", b".."} & set(one.path.split(b"/")):
+            raise WorktreeError(f"the files are not to be trusted, as one has the path {one.path!r}", hint="look at it: git fsck")
+
+
+def _above(path: bytes) -> list[bytes]:
+    """Returns the directories above a path, without the top."""
+    parts = path.split(b"/")
+    return [b"/".join(parts[:count]) for count in range(1, len(parts))]

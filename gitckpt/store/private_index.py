@@ -6,10 +6,10 @@ It starts as a copy of the user's index with its time stamp, so that git reads a
 from __future__ import annotations
 
 import os
-import shutil
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from gitckpt.git.hashing import object_hash
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import WorktreeError
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 # The extensions of other programs' indexes are not for this copy: split, it would leave shared files behind; a file system monitor or
-# the untracked cache would have to be believed, where looking is the point.
+# the untracked cache would have to be believed, where looking is the point; and git 2.39 lists one file many times where it makes an
+# index sparse that has entries added in intent only.
 _PLAIN = (
-    *("-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false"),
+    *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
     *("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch", "-c", "core.hooksPath=/dev/null"),
 )
 PARALLEL = ("-c", "checkout.workers=0", "-c", "checkout.thresholdForParallelism=1")
@@ -71,7 +72,7 @@ class PrivateIndex:
             WorktreeError: it cannot be copied.
         """
         try:
-            shutil.copy2(path, self.path)  # with its time stamp: by that git tells which entries are racy
+            _copy(path, self.path)
         except FileNotFoundError:
             self._remove()
         except OSError as error:
@@ -96,7 +97,7 @@ class PrivateIndex:
 
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
         """Waits for a command that was started, and returns its output. Raises as `git`."""
-        return self.repository.git.finish(child, child.argv[3:], ok=ok, deadline=self.deadline).out
+        return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
     def write_tree(self) -> str:
         """Writes this index as a tree, and returns its oid; blobs that a partial clone lacks may be missing.
@@ -111,10 +112,26 @@ class PrivateIndex:
 
         Args:
             lines: each as `git update-index --index-info` takes it, without the end: mode, oid, stage, tab, path; mode 0 removes.
+
+        Raises:
+            GitError: git refuses a path.
         """
         data = b"".join(line + b"\0" for line in lines)
         if data:
-            self.git("update-index", "-z", "--index-info", data=data)
+            done = self.run("update-index", "-z", "--index-info", data=data)
+            if "Ignoring path" in done.complaint:  # git goes on without it, and calls that success
+                raise GitError(["update-index"], done.code, done.complaint)
+
+    def is_whole(self) -> bool:
+        """Tells whether this index ends with the checksum of all before it (gitformat-index(5)): git reads one that was cut off."""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return True
+        size = 32 if self.repository.object_format == "sha256" else 20
+        checksum = data[-size:]
+        return not checksum.strip(b"\0") or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
 
     def rebuild(self, commit: str) -> None:
         """Starts again from a commit ("" for none), as the user's index cannot be read."""
@@ -149,6 +166,16 @@ class PrivateIndex:
                 os.unlink(leftover)
             except FileNotFoundError:
                 pass
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a file with its mode and its time stamp: by that git tells which entries are racy."""
+    with open(source, "rb") as file:
+        status = os.fstat(file.fileno())
+        data = file.read()
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb") as file:
+        file.write(data)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _is_left_over(lock: str, directory: str) -> bool:

@@ -5,7 +5,6 @@ Directories of worktrees get moved or deleted by hand, and what git keeps of the
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 
@@ -26,8 +25,13 @@ class Owner:
 
 def owner(repository: Repository) -> Owner | None:
     """Returns what the worktree that `repository` is seen from was made for; None where gitckpt did not make it."""
+    path = os.path.join(repository.git_dir, layout.RUN_FILE)
+    if not os.path.exists(path):
+        return None
+    import json
+
     try:
-        with open(os.path.join(repository.git_dir, layout.RUN_FILE), encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             said = json.load(file)
         return Owner(said["checkpoint"], said.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -36,6 +40,8 @@ def owner(repository: Repository) -> Owner | None:
 
 def write_owner(repository: Repository, owner: Owner) -> None:
     """Notes what the worktree that `repository` is seen from was made for."""
+    import json
+
     with open(os.path.join(repository.git_dir, layout.RUN_FILE), "w", encoding="utf-8") as file:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
 

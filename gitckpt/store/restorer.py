@@ -6,6 +6,7 @@ Only paths that differ are touched, by git itself, which refuses where a file ch
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,10 @@ from gitckpt.store.plan import Change, Plan, make_plan
 from gitckpt.store.private_index import PARALLEL, PrivateIndex
 from gitckpt.store.snapshot import Captured
 from gitckpt.store.store import Store
+
+_NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
+_UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
+"""What a path has that git might refuse, as it may lead out of the worktree or into .git; others need not be put to git."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ class _Restore:
             expected = self._prepare(index, plan, captured.files)
             safety = self._record_safety(captured)
             self._write(index, plan, found, expected)
-        self._verify(expected)
+        self._verify(plan, expected)
         undoing.finish(self._repository)
         return Restored(plan.changes, safety, self._remarks(plan, found))
 
@@ -117,13 +122,22 @@ class _Restore:
 
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
-        try:
-            with PrivateIndex(self._repository) as scratch:
-                scratch.copy_from(index.path)
-                scratch.put(one.line for one in plan.files)
-                expected = scratch.write_tree()
-        except GitError as error:
-            raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}") from None
+        expected = self._wanted.files
+        if not plan.is_whole or any(_UNUSUAL.search(one.path) for one in plan.files):
+            try:
+                with PrivateIndex(self._repository) as scratch:
+                    scratch.copy_from(index.path)
+                    scratch.put(one.line for one in plan.files)
+                    expected = scratch.write_tree()
+            except GitError as error:
+                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}") from None
+            planned = {one.path for one in plan.files}
+            left = treediff.differences(self._repository, expected, self._wanted.files, self._paths)
+            refused = [str(one) for one in left if one.path in planned]
+            if refused:  # a tree can hold what no index can
+                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {verifier.summary(refused)}")
+        if self._brings_operation:
+            operation.require_objects(self._repository, self._wanted.operation)
         if partial.promisor(self._repository):
             partial.fetch_missing(self._repository, expected, before)
         else:
@@ -147,28 +161,47 @@ class _Restore:
         return made.id
 
     def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> None:
+        wanted = {one.path for one in plan.files}
+        hidden = [path for path in found.flags.get(SKIPPED, ()) if path in wanted]
         try:
-            index.git(*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+            if hidden:  # git writes no file whose entry is to be skipped
+                index.git("update-index", "--no-skip-worktree", "-z", "--stdin", data=b"".join(path + b"\0" for path in hidden))
+            self._write_files(index, expected)
         except GitError as error:
-            raise BusyError(
-                f"a file changed while it was to be replaced: {error.message}", hint="look at git status, then run the command again"
+            if _NOT_UP_TO_DATE.search(error.stderr):
+                raise BusyError(
+                    f"a file changed while it was to be replaced: {error.message}", hint="look at git status, then run the command again"
+                ) from None
+            raise WorktreeError(
+                f"not every file could be written: {error.message}", hint="go back to what was there before: git ckpt undo"
             ) from None
         if self._paths:
             self._write_index_of_paths(plan)
         else:
-            indexing.turn_into(index, self._kept_flags(found), self._checkpoint.git_sha)
+            indexing.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha)
             index.install()
         if self._brings_operation and found.operation != self._wanted.operation:
             operation.clear(self._repository)
             operation.bring_back(self._repository, self._wanted.operation)
 
-    def _kept_flags(self, found: Contents) -> Contents:
+    @staticmethod
+    def _write_files(index: PrivateIndex, expected: str) -> None:
+        """Lets git replace the files; it looks at all of them before it touches the first."""
+        replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+        try:
+            index.git(*replace_them)
+        except GitError as error:
+            if not _NOT_UP_TO_DATE.search(error.stderr):
+                raise
+            index.git("update-index", "-q", "--refresh", ok=(0, 1))  # a file that was only touched is none that changed
+            index.git(*replace_them)
+
+    def _kept_flags(self, plan: Plan, found: Contents) -> Contents:
         """Returns what is wanted, with every entry marked to be skipped that has no file here because the checkout is sparse."""
         top = os.fsencode(self._repository.worktree or "")
         wanted = self._wanted.flags.get(SKIPPED, [])
         if self._wanted.sparse is not None or found.sparse is not None:
-            both = dict.fromkeys([*wanted, *found.flags.get(SKIPPED, [])])
-            wanted = [path for path in both if not os.path.lexists(os.path.join(top, path))]
+            wanted = [path for path in sorted(plan.skipped) if not os.path.lexists(os.path.join(top, path))]
         return replace(self._wanted, flags={**self._wanted.flags, SKIPPED: wanted})
 
     def _write_index_of_paths(self, plan: Plan) -> None:
@@ -179,15 +212,17 @@ class _Restore:
                 indexing.change_flag(own, flag, gets, loses)
             own.install()
 
-    def _verify(self, expected: str) -> None:
+    def _verify(self, plan: Plan, expected: str) -> None:
+        gone = {one.path for one in plan.files if one.status == "D"}
         if self._paths:
             with PrivateIndex(self._repository) as index:
-                again = self._capture(index, [one.path for one in treediff.differences(self._repository, self._wanted.files, expected)])
-            differing = [str(one) for one in treediff.differences(self._repository, expected, again.files) if not one.is_submodule]
+                untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
+                again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
+            differing = verifier.unexpected(treediff.differences(self._repository, expected, again.files), gone)
         else:
             wanted, commit = self._wanted, self._checkpoint.git_sha
             differing = verifier.compare(
-                self._repository, self._objects, wanted, commit, self._limits, with_operation=self._brings_operation
+                self._repository, self._objects, wanted, commit, self._limits, with_operation=self._brings_operation, gone=gone
             )
         if differing:
             raise WorktreeError(
@@ -213,7 +248,9 @@ def _require_files(store: Store, checkpoint: Checkpoint) -> None:
     if files is not None and files.degraded and files.tree is None:
         raise WorktreeError(
             f"checkpoint {checkpoint.id} has no files: {files.degraded}",
-            hint=f"the files of its commit: git restore --source={checkpoint.git_sha[:10]} --staged --worktree .",
+            hint=f"the files of its commit: git restore --source={checkpoint.git_sha[:10]} --staged --worktree ."
+            if checkpoint.git_sha
+            else "see what else there is: git ckpt list",
         )
     if checkpoint.git_sha and store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
         raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")

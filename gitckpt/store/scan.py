@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable
 
 from gitckpt.store.private_index import PrivateIndex
+from gitckpt.store.sightings import Directory
 
 _KINDS = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a fifo"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
 
@@ -16,30 +17,36 @@ class Scan:
 
     Args:
         index: of the worktree, through which git is asked what is ignored.
+        known: what was seen in directories the last time.
 
     Attributes:
         found: paths that cannot be captured, each with the reason.
+        seen: what was seen in directories this time.
+        news: whether anything was not known.
     """
 
-    def __init__(self, index: PrivateIndex) -> None:
+    def __init__(self, index: PrivateIndex, known: dict[bytes, Directory]) -> None:
         self._index = index
         self._top = os.fsencode(index.repository.worktree or "")
-        self._seen: set[bytes] = set()
+        self._known = known
         self._unknown: set[bytes] = set()
         self._special: list[tuple[bytes, str]] = []
         self.found: list[tuple[bytes, str]] = []
+        self.seen: dict[bytes, Directory] = {}
+        self.news = False
 
     def look(self, directories: Iterable[bytes]) -> None:
-        """Looks into directories that are known not to be ignored."""
-        for directory in directories:
-            if directory not in self._seen:
-                self._seen.add(directory)
-                self._list(directory)
+        """Looks into directories that are known not to be ignored; those above them are among them, or were."""
+        for directory in sorted(directories):
+            is_inside = not directory or os.path.dirname(directory) in self.seen  # not behind a link
+            if is_inside and directory not in self.seen:
+                self._look(directory)
 
     def look_elsewhere(self) -> None:
         """Looks into the directories that came up and were not named, if they are neither ignored nor repositories of their own."""
         while self._unknown:
-            there = [path for path in sorted(self._unknown - self._seen) if not os.path.lexists(self._join(path, b".git"))]
+            new = sorted(self._unknown - self.seen.keys())
+            there = [path for path in new if not os.path.lexists(self._join(path, b".git"))]
             self._unknown.clear()
             ignored = self._ignored([path + b"/" for path in there])
             self.look(path for path in there if path + b"/" not in ignored)
@@ -47,22 +54,26 @@ class Scan:
         self.found += [(path, reason) for path, reason in self._special if path not in ignored]
         self._special.clear()
 
-    def _list(self, directory: bytes) -> None:
+    def _look(self, directory: bytes) -> None:
         prefix = directory + b"/" if directory else b""
+        whole = self._join(directory)
         try:
-            with os.scandir(self._join(directory)) as entries:
-                for entry in entries:
-                    if entry.is_file(follow_symlinks=False) or entry.is_symlink():
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        if entry.name != b".git":
-                            self._unknown.add(prefix + entry.name)
-                    else:
-                        self._special.append((prefix + entry.name, _kind(entry)))
+            status = os.lstat(whole)
+            if not stat.S_ISDIR(status.st_mode):
+                return
+            changed = status.st_mtime_ns
+            here = self._known.get(directory)
+            if here is None or here.changed != changed:
+                self.news = True
+                here = Directory(changed, *_list(whole))
         except PermissionError:
             self.found.append((prefix, "cannot be read: permission denied"))
-        except (FileNotFoundError, NotADirectoryError):
-            pass  # it is tracked, and no longer there
+            return
+        except FileNotFoundError:
+            return  # it is tracked, and no longer there
+        self.seen[directory] = here
+        self._unknown.update(prefix + name for name in here.directories)
+        self._special += [(prefix + name, kind) for name, kind in here.special]
 
     def _ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
@@ -72,6 +83,20 @@ class Scan:
 
     def _join(self, *parts: bytes) -> bytes:
         return os.path.join(self._top, *parts)
+
+
+def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
+    """Returns the directories within a directory, and what is neither file nor link nor directory, with its kind."""
+    directories, special = [], []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+                continue
+            if not entry.is_dir(follow_symlinks=False):
+                special.append((entry.name, _kind(entry)))
+            elif entry.name != b".git":
+                directories.append(entry.name)
+    return directories, special
 
 
 def _kind(entry: os.DirEntry[bytes]) -> str:

@@ -22,14 +22,18 @@ from gitckpt.store import contents, operation, sparse
 from gitckpt.store.contents import Contents
 from gitckpt.store.limits import Limits
 from gitckpt.store.private_index import PrivateIndex, is_corrupt
-from gitckpt.store.survey import Survey, head_of, quoted, survey
+from gitckpt.store.survey import Survey, Surveyor, head_of, quoted
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
     from gitckpt.model.checkpoint import Checkpoint
 
 _REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*?)(?:: clean filter '.*' failed)?$", re.MULTILINE)
+_MISENCODED = re.compile(
+    r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ", re.MULTILINE
+)
 _CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
+_ATTRIBUTES = b".gitattributes"
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
@@ -139,14 +143,14 @@ class _Capture:
         self._converted: list[str] = []
 
     def run(self) -> Captured:
+        seen, settings = self._survey()
         under_way = operation.in_progress(self._repository)
-        settings = sparse.read(self._repository)
-        seen = self._survey(is_sparse=settings is not None)
         base = contents.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
         files = self._files_tree(seen, base)
         self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
-        omitted = tuple(sorted(self._omitted, key=lambda entry: entry.path))
+        by_path = {entry.path: entry for entry in self._omitted}  # what came last says it best
+        omitted = tuple(entry for _, entry in sorted(by_path.items()))
         is_flagged = any(flag != contents.SKIPPED or settings is None for flag in seen.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
         if not dirty and settings is None:
@@ -161,18 +165,27 @@ class _Capture:
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)
         return Captured(found, files)
 
-    def _survey(self, *, is_sparse: bool) -> Survey:
+    def _survey(self) -> tuple[Survey, bytes | None]:
+        """Returns what is to be seen, and the settings of a sparse checkout."""
         try:
-            seen = survey(self._index, is_sparse=is_sparse)
+            seen, settings = self._look()
         except GitError as error:
             if isinstance(error, DeadlinePassed) or not is_corrupt(error):
                 raise
             self._index.rebuild(self._commit)
             self._omitted.append(Omitted(".git/index", "git cannot read it, so what was staged is not known"))
-            seen = survey(self._index, is_sparse=is_sparse)
+            seen, settings = self._look()
         if seen.commit != self._commit:
             raise Moved("HEAD moved while the files were looked at", hint="run the command again")
-        return seen
+        return seen, settings
+
+    def _look(self) -> tuple[Survey, bytes | None]:
+        surveyor = Surveyor(self._index)
+        try:
+            settings = sparse.read(self._repository)  # while git looks at the files
+            return surveyor.finish(is_sparse=settings is not None), settings
+        finally:
+            surveyor.stop()
 
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
         """Returns a tree for each stage of the index that has entries. Changes the private index only where that is done again later."""
@@ -198,7 +211,11 @@ class _Capture:
         behind_links = [path for path in seen.deleted if self._is_behind_link(path)]
         if behind_links:  # git would not look at them any more
             self._index.git("update-index", "--force-remove", "-z", "--stdin", data=b"\0".join(behind_links))
-        self._add([path for path in [*seen.deleted, *(path for path in wanted if path not in gone)] if path not in behind_links])
+        rules = [path for path in seen.deleted if os.path.basename(path) == _ATTRIBUTES]
+        first = [path for path in seen.deleted if path not in rules and path not in behind_links]
+        self._add([*first, *(path for path in wanted if path not in gone)])
+        if rules:  # last, so that what they say of filters holds for the others: a secret is not to be stored in plain text
+            self._index.git("update-index", "--force-remove", "-z", "--stdin", data=b"".join(path + b"\0" for path in rules))
         return self._index.write_tree()
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
@@ -285,10 +302,10 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
 
 def _refused_path(error: GitError, paths: list[bytes]) -> bytes | None:
     """Returns the path that git gave up at; None where it failed for another reason."""
-    said = set(_REFUSED.findall(error.stderr))
+    said = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
 
 
 def _cause(error: GitError) -> str:
-    lines = [line.strip() for line in error.stderr.splitlines() if line.strip()]
+    lines = [line.strip() for line in error.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
     return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"

@@ -13,17 +13,17 @@ from gitckpt.git import packing
 from gitckpt.git.objects import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import RefMoved, Refs, Update
-from gitckpt.git.repository import Repository, discover, require_git
+from gitckpt.git.repository import Repository, ask_version, discover, require_git
 from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, UsageError
 from gitckpt.store import layout, log
-from gitckpt.store.index import Entry, Index, Problem, Query
 from gitckpt.store.recorder import FilesPruned, Recorder
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
     from gitckpt.model.policy import Decision, Policy
+    from gitckpt.store.index import Entry, Index, Problem, Query
     from gitckpt.store.limits import Limits
     from gitckpt.store.remover import Remover
 
@@ -52,7 +52,7 @@ class Store:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
         self.refs = Refs(repository)
-        self.index = Index(repository, self.objects, self.refs)
+        self._index: Index | None = None
         self.clock = clock
         self._new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
@@ -65,8 +65,21 @@ class Store:
         Raises:
             RepositoryError: there is none, git refuses it, or git is too old.
         """
-        require_git()
-        return cls(discover(os.fspath(path)), adapter=adapter)
+        ask_version()
+        try:
+            repository = discover(os.fspath(path))
+        finally:
+            require_git()  # if it is too old, that is why
+        return cls(repository, adapter=adapter)
+
+    @property
+    def index(self) -> Index:
+        """The derived listing of the checkpoints."""
+        if self._index is None:
+            from gitckpt.store.index import Index  # SQLite is not for those who only record
+
+            self._index = Index(self.repository, self.objects, self.refs)
+        return self._index
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +97,8 @@ class Store:
         except (BusyError, GitError) as error:
             log.append(self.repository, f"links were not written: {error.message}")
         finally:
-            self.index.close()
+            if self._index is not None:
+                self._index.close()
             self.refs.close()
             self.objects.close()
             self.repository.close()
@@ -261,9 +275,11 @@ class Store:
 
         return finder.find(text, self.repository, self.index, self.links)
 
-    def list(self, query: Query = Query()) -> Sequence[Entry]:  # noqa: B008 - immutable
-        """Returns the checkpoints that meet a query, newest first; their states are not read."""
-        return self.index.select(query)
+    def list(self, query: Query | None = None) -> Sequence[Entry]:
+        """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
+        from gitckpt.store.index import Query
+
+        return self.index.select(query or Query())
 
     def problems(self) -> Sequence[Problem]:
         """Returns the refs below `refs/checkpoints/` that are no valid checkpoints."""
@@ -275,6 +291,8 @@ class Store:
         Args:
             commit: full oid.
         """
+        from gitckpt.store.index import Query
+
         with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
             self._recorder.write_links(self.clock())
         listed = [layout.link_id(line) for line in self._recorder.notes.lines([commit]).get(commit, [])]
@@ -337,6 +355,8 @@ class Store:
 
     def _catch_up(self, run: str) -> None:
         """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
+        from gitckpt.store.index import Query
+
         if run in self._caught_up:
             return
         ref = layout.RUNS + run

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from gitckpt.git.process import environment, git_executable, run
+from gitckpt.git.process import GitError, environment, git_executable, run
 from gitckpt.model.checkpoint import Omitted
+from gitckpt.store import sightings
 from gitckpt.store.contents import ABSENT, ASSUMED, INTENT, SKIPPED
 from gitckpt.store.private_index import PrivateIndex
 from gitckpt.store.scan import Scan
@@ -52,38 +53,63 @@ class Survey:
     """Sockets and the like, and directories that cannot be read."""
 
 
-def survey(index: PrivateIndex, *, is_sparse: bool) -> Survey:
-    """Looks at the worktree.
+class Surveyor:
+    """Looks at a worktree, from now on.
 
     Args:
         index: a private copy of its index; entries marked as assumed to be unchanged, and files that are there although they are marked
             to be skipped, are looked at as well, for which it is changed.
-        is_sparse: whether the checkout is sparse: git itself marks entries then.
 
     Raises:
-        GitError: git cannot read index or worktree.
-        DeadlinePassed: it took too long.
+        GitError: the index is damaged.
     """
-    found = Survey()
-    listing = index.start("ls-files", "-v", "-z")
-    status = index.start(*_STATUS)
-    try:
-        tracked = index.finish(listing)
-        paths = _read_flags(tracked, found)
-        if _look_again(index, found, is_sparse=is_sparse):
+
+    def __init__(self, index: PrivateIndex) -> None:
+        self._index = index
+        self._known = sightings.load(index)
+        if not self._known.is_known and not index.is_whole():
+            raise GitError(["ls-files"], 128, "index file corrupt")
+        self._listing = None if self._known.is_known else index.start("ls-files", "-v", "-z")
+        self._status = index.start(*_STATUS)
+
+    def stop(self) -> None:
+        """Ends what it has started, as nobody waits for it any more."""
+        for child in (self._listing, self._status):
+            if child is not None and not child.has_ended:
+                child.kill_group()
+
+    def finish(self, *, is_sparse: bool) -> Survey:
+        """Returns what is to be seen.
+
+        Args:
+            is_sparse: whether the checkout is sparse: git itself marks entries then.
+
+        Raises:
+            GitError: git cannot read index or worktree.
+            DeadlinePassed: it took too long.
+        """
+        found = Survey()
+        tracked = self._tracked(found, is_sparse=is_sparse)
+        scan = Scan(self._index, self._known.directories)
+        scan.look(tracked)  # while git looks at the files
+        _read_status(self._index.finish(self._status), found)
+        scan.look(_parents(found.untracked))
+        scan.look_elsewhere()
+        found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
+        _read_submodules(self._index, found)
+        if scan.news or not self._known.is_known:
+            sightings.save(self._index, "" if found.flags else self._known.checksum, tracked, scan.seen)
+        return found
+
+    def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
+        """Returns the directories that lead to tracked files; notes the flags of the index, and has flagged files looked at."""
+        if self._listing is None:
+            return self._known.tracked
+        paths = _read_flags(self._index.finish(self._listing), found)
+        if _look_again(self._index, found, is_sparse=is_sparse):
+            status, self._status = self._status, self._index.start(*_STATUS)
             status.kill_group()
-            status = index.start(*_STATUS)
-        scan = Scan(index)
-        scan.look(_parents(paths))  # while git looks at the files
-    except BaseException:
-        status.kill_group()
-        raise
-    _read_status(index.finish(status), found)
-    scan.look(_parents(found.untracked))
-    scan.look_elsewhere()
-    found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
-    _read_submodules(index, found)
-    return found
+        return _parents(paths)
 
 
 def head_of(path: bytes) -> str | None:
@@ -158,9 +184,9 @@ def _read_status(out: bytes, found: Survey) -> None:
 
 
 def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
-    if xy == b".A":
+    if xy[1:] == b"A":
         found.flags.setdefault(INTENT, []).append(path)
-    elif xy[:1] != b".":
+    if xy[:1] != b".":
         found.is_staged = True
     if xy[1:] == b".":
         return

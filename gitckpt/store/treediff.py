@@ -43,12 +43,14 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         repository: where.
         old: a tree.
         new: another one.
-        paths: files or directories to look at, literally; none for all.
+        paths: files or directories to look at, literally; none, or the empty one for the top, for all.
     """
     if old == new:
         return []
     options = ("-r", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
     wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
+    if "" in wanted:
+        wanted = []
     out = repository.git.run("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted).out
     records = out.split(b"\0")[:-1]
     found = []
@@ -56,3 +58,15 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         old_mode, new_mode, before, after, status = head[1:].split(b" ")
         found.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
     return found
+
+
+def present(repository: Repository, tree: str, paths: Iterable[bytes]) -> set[bytes]:
+    """Returns those of the paths that a tree has.
+
+    Args:
+        repository: where.
+        tree: its oid.
+        paths: of files, one at least, literally.
+    """
+    wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
+    return set(repository.git.run("--literal-pathspecs", "ls-tree", "-r", "--name-only", "-z", tree, "--", *wanted).out.split(b"\0")[:-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from gitckpt.store import contents, snapshot, treediff
 from gitckpt.store.contents import ABSENT, SKIPPED, Contents
 from gitckpt.store.limits import Limits
 from gitckpt.store.private_index import PrivateIndex
+from gitckpt.store.treediff import Difference
 
 if TYPE_CHECKING:
     from gitckpt.git.objects import Objects
@@ -18,7 +20,14 @@ _SHOWN = 5
 
 
 def compare(
-    repository: Repository, objects: Objects, wanted: Contents, commit: str, limits: Limits, *, with_operation: bool = True
+    repository: Repository,
+    objects: Objects,
+    wanted: Contents,
+    commit: str,
+    limits: Limits,
+    *,
+    with_operation: bool = True,
+    gone: Collection[bytes] | None = None,
 ) -> list[str]:
     """Returns how a worktree differs from a snapshot, for a person; nothing where it is the same.
 
@@ -31,6 +40,7 @@ def compare(
         commit: the one the snapshot is linked to; "" for none.
         limits: what is left out.
         with_operation: whether the operation in progress was brought back as well.
+        gone: the paths that were deleted, where the worktree was not empty before: other files may have been ignored until now, and stay.
 
     Raises:
         WorktreeError: git cannot read the worktree.
@@ -41,7 +51,7 @@ def compare(
     with PrivateIndex(repository) as index:
         captured = snapshot.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
     found = contents.read(repository, objects, captured.worktree.tree, head)
-    said = [str(one) for one in treediff.differences(repository, wanted.files, captured.files) if not one.is_submodule]
+    said = unexpected(treediff.differences(repository, wanted.files, captured.files), gone)
     if merged != merged_tree(repository, found, head):
         said.append("what is staged")
     said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
@@ -51,6 +61,17 @@ def compare(
         names = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
         said.append(f"the operation in progress ({', '.join(names)})")
     return said
+
+
+def unexpected(differing: Iterable[Difference], gone: Collection[bytes] | None) -> list[str]:
+    """Returns what of the differences between the wanted and the found files should not be, for a person.
+
+    Args:
+        differing: from the wanted files to those found.
+        gone: as for `compare`.
+    """
+    wrong = (one for one in differing if not one.is_submodule)
+    return [str(one) for one in wrong if one.status != "A" or gone is None or one.path in gone]
 
 
 def merged_tree(repository: Repository, found: Contents, commit: str) -> str:

@@ -211,7 +211,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
     try:
         _start_head(made, wish)
         whole = None
-        if checkpoint.worktree is not None and (checkpoint.worktree.tree or not checkpoint.worktree.degraded):
+        if _has_files(checkpoint):
             whole = _contents(made, objects, checkpoint)
             filler.fill(made, whole, checkpoint.git_sha)
             differing = verifier.compare(made, _objects_of(made), whole, checkpoint.git_sha, wish.limits)
@@ -226,6 +226,12 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
     return tuple(_remarks(checkpoint, whole))
 
 
+def _has_files(checkpoint: Checkpoint) -> bool:
+    """Tells whether a checkpoint knows its files, be it that they are those of its commit."""
+    files = checkpoint.worktree
+    return files is not None and bool(files.tree or not files.degraded)
+
+
 def _remarks(checkpoint: Checkpoint, whole: contents.Contents | None) -> list[str]:
     remarks = []
     files = checkpoint.worktree
@@ -233,8 +239,10 @@ def _remarks(checkpoint: Checkpoint, whole: contents.Contents | None) -> list[st
         remarks.append(f"it has the files of the commit only: {files.degraded}")
     commands = operation.commands_in(whole.operation) if whole else ()
     remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
-    if files is not None and files.omitted:
-        remarks.append(f"{len(files.omitted)} paths were not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
+    left_out = [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
+    if left_out:  # a submodule without changes is where its commit says
+        count = f"{len(left_out)} paths were" if len(left_out) > 1 else "1 path was"
+        remarks.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
     return remarks
 
 
@@ -313,7 +321,7 @@ def _make_root(root: str) -> None:
 def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
     """Lets git make a worktree; with its files only where nothing is known of them but the commit."""
     options = ["--detach", "--lock", "--reason", f"{registration.LOCK_REASON} {checkpoint.run or checkpoint.id}"]
-    if checkpoint.worktree is not None or not checkpoint.git_sha:
+    if _has_files(checkpoint) or not checkpoint.git_sha:
         options.append("--no-checkout")
     commit = checkpoint.git_sha or _empty_commit(repository)
     try:

@@ -48,7 +48,7 @@ def assert_same(syntax: quick.Syntax, params: list[Any], function: Callable[...,
     assert syntax.values == {spelling: each.name for each in values for spelling in each.opts}
     assert [each.name for each in named if each.secondary_opts or each.count or each.multiple or each.prompt] == []
     assert [
-        each.name for each in params if (each.required or each.nargs != 1) and each.name != syntax.words or each.envvar or each.callback
+        each.name for each in params if ((each.required or each.nargs != 1) and each.name != syntax.words) or each.envvar or each.callback
     ] == []
     assert syntax.readers == {each.name: each.type.func for each in params if hasattr(each.type, "func")}
     assert {each.type.name for each in flags} <= {"boolean"}
