@@ -208,8 +208,8 @@ class _Capture:
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         gone = set(seen.deleted)
-        behind_links = [path for path in seen.deleted if self._is_behind_link(path)]
-        if behind_links:  # git would not look at them any more
+        behind_links = [path for path in seen.deleted if self._is_behind_link(path) or os.path.isdir(os.path.join(self._top, path))]
+        if behind_links:  # git would not look at them any more, or not drop their stages
             self._index.git("update-index", "--force-remove", "-z", "--stdin", data=b"\0".join(behind_links))
         rules = [path for path in seen.deleted if os.path.basename(path) == _ATTRIBUTES]
         first = [path for path in seen.deleted if path not in rules and path not in behind_links]
