@@ -38,6 +38,11 @@ GITCONFIG = """\
 """
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--long`: the property tests take an hour instead of a minute."""
+    parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
+
+
 @pytest.fixture(autouse=True)
 def sealed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Gives the test a HOME of its own and a current directory that is no repository; returns that HOME."""

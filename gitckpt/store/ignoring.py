@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gitckpt.git.repository import Repository
 
 RULES = b".gitignore"
 
 
-def ignored_by(repository: Repository, tree: str, paths: Sequence[bytes]) -> set[bytes]:
-    """Returns the paths that git ignores by the rules of a tree (and those of the repository and the user, as everywhere).
+def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
+    """Returns the files of a tree that hold rules: oid by path."""
+    found = {}
+    for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]:
+        fields, _, path = entry.partition(b"\t")
+        if os.path.basename(path) == RULES and fields.startswith(b"100"):
+            found[path] = fields.split(b" ")[2].decode("ascii")
+    return found
+
+
+def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]) -> set[bytes]:
+    """Returns the paths that git would ignore by some rules (and those of the repository and the user, as everywhere).
 
     Args:
         repository: where.
-        tree: its oid.
+        rules: oids of the files that hold them, by path.
         paths: relative to the top.
     """
     if not paths:
         return set()
     scratch = os.path.join(repository.make_private_dir(), f"rules.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]:
-            fields, _, path = entry.partition(b"\t")
-            if os.path.basename(path) == RULES and fields.startswith(b"100"):
-                _write(os.path.join(os.fsencode(scratch), path), _content(repository, fields.split(b" ")[2].decode("ascii")))
+        for path, oid in rules.items():
+            _write(os.path.join(os.fsencode(scratch), path), _content(repository, oid))
         os.makedirs(scratch, exist_ok=True)
         words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index", "-z", "--stdin")
         return set(repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")) - {b""}

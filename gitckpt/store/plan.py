@@ -35,6 +35,9 @@ class Plan:
     is_whole: bool = True
     """Whether the files are those of the snapshot afterwards, without exception."""
 
+    is_contradictory: bool = False
+    """Whether a file and a directory of one name are to be written, which only a tree that git did not make can ask for."""
+
     submodules: list[Difference] = field(default_factory=list)
     """Submodules that were at another commit; they stay."""
 
@@ -65,7 +68,13 @@ class Plan:
             )
 
 
-def make_plan(repository: Repository, found: tuple[Contents, str], wanted: tuple[Contents, str], paths: Sequence[bytes]) -> Plan:
+def make_plan(
+    repository: Repository,
+    found: tuple[Contents, str],
+    wanted: tuple[Contents, str],
+    paths: Sequence[bytes],
+    written: Collection[bytes] = (),
+) -> Plan:
     """Returns what is to be done to a worktree.
 
     Args:
@@ -73,12 +82,20 @@ def make_plan(repository: Repository, found: tuple[Contents, str], wanted: tuple
         found: what the worktree holds, and what HEAD points to ("" for nothing).
         wanted: what it shall hold, and the commit that this is linked to.
         paths: files and directories to which the restore is restricted; none for all.
+        written: files that are only there because of the restore which is taken back.
     """
-    return _Planner(repository, found, wanted, paths).plan
+    return _Planner(repository, found, wanted, paths, written).plan
 
 
 class _Planner:
-    def __init__(self, repository: Repository, found: tuple[Contents, str], wanted: tuple[Contents, str], paths: Sequence[bytes]) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        found: tuple[Contents, str],
+        wanted: tuple[Contents, str],
+        paths: Sequence[bytes],
+        written: Collection[bytes],
+    ) -> None:
         self._repository = repository
         self._top = os.fsencode(repository.worktree or "")
         self._found, head = found
@@ -91,13 +108,15 @@ class _Planner:
         _require_relative(differing)
         before = verifier.merged_tree(repository, self._found, head)
         fileless = self._fileless(after)
-        spared = self._ignored_then(differing, before) - fileless
+        spared = self._ignored_then(differing, before) - fileless - set(written)
         for one in differing:
             if one.is_submodule:
                 self.plan.submodules.append(one)
             elif one.path not in spared and (one.path not in self.plan.skipped or self._is_there(one.path)):
                 self.plan.files.append(one)
         self.plan.is_whole = not paths and self.plan.files == differing
+        coming = {one.path for one in self.plan.files if one.status != "D"}
+        self.plan.is_contradictory = any(not coming.isdisjoint(_above(path)) for path in coming)
         self._look_for_obstacles()
         self._look_for_ignored(fileless)
         staged = treediff.differences(repository, before, after, paths)
@@ -116,7 +135,10 @@ class _Planner:
         written = {one.path for one in differing if one.status != "D"}
         untracked -= {parent for path in written for parent in _above(path)}  # what is to be written needs their place
         gone = [one.path for one in differing if one.status == "D" and one.path in untracked and written.isdisjoint(_above(one.path))]
-        return ignoring.ignored_by(self._repository, self._wanted.files, gone)
+        rules = {path: oid for path, oid in ignoring.rules_in(self._repository, self._found.files).items() if not self._is_wanted(path)}
+        coming = ignoring.rules_in(self._repository, self._wanted.files)
+        rules |= {path: oid for path, oid in coming.items() if self._is_wanted(path)}
+        return ignoring.ignored_by(self._repository, rules, gone)
 
     def _fileless(self, after: str) -> set[bytes]:
         """Returns paths of the wanted index, among them all without a file in the snapshot; `after` is the tree of the wanted entries."""

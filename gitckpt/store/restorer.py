@@ -69,34 +69,51 @@ def undo(store: Store, *, dry_run: bool = False) -> Restored:
     safety = undoing.read(store).safety
     if safety is None:
         raise NotFoundError("nothing was restored in this worktree", hint="see what there is to go back to: git ckpt list")
-    return restore(store, store.read(safety), dry_run=dry_run)
+    checkpoint = store.read(safety)
+    return _Restore(store, checkpoint, (), _written_after(store, checkpoint)).run(dry_run=dry_run)
+
+
+def _written_after(store: Store, safety: Checkpoint) -> list[bytes]:
+    """Returns the files that the restore wrote for which a safety checkpoint was recorded, and that were not there before."""
+    try:
+        restored = store.read(str(safety.state.get("before")))
+    except NotFoundError:
+        return []  # it was removed meanwhile: those that are ignored by now stay
+    before, after = (_contents(store, checkpoint).files for checkpoint in (safety, restored))
+    paths = [path for path in safety.state.get("paths", []) if isinstance(path, bytes)]
+    return [one.path for one in treediff.differences(store.repository, before, after, paths) if one.status == "A"]
+
+
+def _contents(store: Store, checkpoint: Checkpoint) -> Contents:
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    return contents.read(store.repository, store.objects, tree, checkpoint.git_sha)
 
 
 class _Restore:
     """One restore, from plan to comparison."""
 
-    def __init__(self, store: Store, checkpoint: Checkpoint, paths: Sequence[bytes]) -> None:
+    def __init__(self, store: Store, checkpoint: Checkpoint, paths: Sequence[bytes], written: Sequence[bytes] = ()) -> None:
         self._store = store
         self._repository = store.repository
         self._objects = store.objects
         self._checkpoint = checkpoint
         self._paths = list(paths)
+        self._written = written
         self._head = store.objects.head()[0]
         _require_files(store, checkpoint)
-        tree = checkpoint.worktree.tree if checkpoint.worktree else None
-        self._wanted = contents.read(self._repository, self._objects, tree, checkpoint.git_sha)
+        self._wanted = _contents(store, checkpoint)
         self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
 
     def run(self, *, dry_run: bool) -> Restored:
         with PrivateIndex(self._repository) as index:
-            captured = self._capture(index)
+            captured = self._capture(index, self._written)
             found = contents.read(self._repository, self._objects, captured.worktree.tree, self._head)
             found.files = captured.files
             plan = self._plan(found)
             if plan.in_the_way:  # files that the settings leave out: the safety checkpoint shall hold them
                 index.copy_from(os.path.join(self._repository.git_dir, "index"))
-                captured = self._capture(index, plan.in_the_way)
+                captured = self._capture(index, [*self._written, *plan.in_the_way])
                 found.files = captured.files
                 plan = self._plan(found)
             plan.require_no_obstacle()
@@ -118,12 +135,12 @@ class _Restore:
         return snapshot.capture_in(index, self._objects, self._head, self._limits, also)
 
     def _plan(self, found: Contents) -> Plan:
-        return make_plan(self._repository, (found, self._head), (self._wanted, self._checkpoint.git_sha), self._paths)
+        return make_plan(self._repository, (found, self._head), (self._wanted, self._checkpoint.git_sha), self._paths, self._written)
 
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
         expected = self._wanted.files
-        if not plan.is_whole or any(_UNUSUAL.search(one.path) for one in plan.files):
+        if not plan.is_whole or plan.is_contradictory or any(_UNUSUAL.search(one.path) for one in plan.files):
             try:
                 with PrivateIndex(self._repository) as scratch:
                     scratch.copy_from(index.path)
@@ -151,7 +168,7 @@ class _Restore:
 
     def _record_safety(self, captured: Captured) -> str:
         """Records what is there now; from here on `undo` can bring it back."""
-        state = {"worktree": undoing.name_of(self._repository), "before": self._checkpoint.id}
+        state = {"worktree": undoing.name_of(self._repository), "before": self._checkpoint.id, "paths": self._paths}
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
         if not snapshot.is_whole(self._repository, made):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ _STATUS = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
     *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
 )
+_FAILING = re.compile(r"clean filter '(.*)' failed")
 _GONE = b"000000"
 
 
@@ -92,7 +94,7 @@ class Surveyor:
         tracked = self._tracked(found, is_sparse=is_sparse)
         scan = Scan(self._index, self._known.directories)
         scan.look(tracked)  # while git looks at the files
-        _read_status(self._index.finish(self._status), found)
+        _read_status(self._status_out(), found)
         scan.look(_parents(found.untracked))
         scan.look_elsewhere()
         found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
@@ -100,6 +102,18 @@ class Surveyor:
         if scan.news or not self._known.is_known:
             sightings.save(self._index, "" if found.flags else self._known.checksum, tracked, scan.seen)
         return found
+
+    def _status_out(self) -> bytes:
+        """Returns what `git status` says. Where a filter that is required fails, the files that need it count as changed."""
+        try:
+            return self._index.finish(self._status)
+        except GitError as error:
+            failing = set(_FAILING.findall(error.stderr))
+            if not failing:
+                raise
+        without = [f"filter.{name}.{key}" for name in sorted(failing) for key in ("clean=", "process=", "required=false")]
+        self._status = self._index.start(*(word for setting in without for word in ("-c", setting)), *_STATUS)
+        return self._index.finish(self._status)
 
     def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
         """Returns the directories that lead to tracked files; notes the flags of the index, and has flagged files looked at."""

@@ -1,0 +1,180 @@
+"""Operations in progress: captured as git keeps them, brought back so that git goes on with them, whatever became of their branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gitckpt.store import resumption
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore, view
+
+TODO = "GIT_SEQUENCE_EDITOR"
+
+
+class Kind(NamedTuple):
+    """How a test gets into an operation, and out of it again.
+
+    Attributes:
+        name: what git calls it.
+        start: begins it; it stops at a conflict in `README`.
+        go_on: the words behind `git` that go on after that; None for a bisect.
+    """
+
+    name: str
+    start: Callable[[Checkout], object]
+    go_on: list[str]
+
+
+def two_sides(here: Checkout) -> tuple[list[str], list[str]]:
+    """Makes a branch `theirs` with three commits beside the current one with two; the first of each are in conflict."""
+    base = here.git("rev-parse", "HEAD")
+    theirs = [here.commit(f"theirs {n}", **({"README": "theirs\n"} if n == 0 else {f"their-{n}": "x\n"})) for n in range(3)]
+    here.git("branch", "theirs")
+    here.git("reset", "--quiet", "--hard", base)
+    ours = [here.commit("ours 0", README="ours\n"), here.commit("ours 1", other="x\n")]
+    return ours, theirs
+
+
+def merge(here: Checkout) -> None:
+    two_sides(here)
+    here.git("merge", "theirs", ok=(1,))
+
+
+def cherry_pick(here: Checkout) -> None:
+    _, theirs = two_sides(here)
+    here.git("cherry-pick", *theirs, ok=(1,))
+
+
+def revert(here: Checkout) -> None:
+    commits = [here.commit("one", README="one\n"), here.commit("other", other="x\n")]
+    here.commit("two", README="two\n")
+    here.git("revert", "--no-edit", *commits, ok=(1,))
+
+
+def rebase(*options: str, todo: str = ":") -> Callable[[Checkout], None]:
+    def start(here: Checkout) -> None:
+        two_sides(here)
+        here.git("checkout", "--quiet", "-b", "topic", "theirs")
+        main = "main" if here.main == here.path else "side"
+        here.git("rebase", *options, main, env={TODO: todo}, ok=(1,))
+
+    return start
+
+
+def am(here: Checkout) -> None:
+    two_sides(here)
+    patches = here.git("format-patch", "--stdout", "HEAD~2..theirs")
+    here.git("am", "--3way", data=patches, ok=(128,))
+
+
+KINDS = [
+    Kind("merge", merge, ["merge", "--continue"]),
+    Kind("cherry-pick", cherry_pick, ["cherry-pick", "--continue"]),
+    Kind("revert", revert, ["revert", "--continue"]),
+    Kind("rebase", rebase("--merge"), ["rebase", "--continue"]),
+    Kind("rebase", rebase("--apply"), ["rebase", "--continue"]),
+    Kind("rebase", rebase("--interactive", todo="echo 'exec touch was-run' >>"), ["rebase", "--continue"]),
+    Kind("am", am, ["am", "--continue"]),
+]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(kind.start.__qualname__.split(".")[:1] + kind.go_on[:1]))
+
+
+def go_on(here: Checkout, kind: Kind) -> tuple[str, str, str]:
+    """Resolves the conflict, goes on, and returns what came of it: the commit, the status, and the names of the files."""
+    here.write("README", "resolved\n")
+    here.git("add", "README")
+    here.git(*kind.go_on, env={"GIT_EDITOR": "true"})
+    return here.git("rev-parse", "HEAD"), here.git("status", "--porcelain"), here.git("ls-files")
+
+
+def forget(here: Checkout, refs: dict[str, str]) -> None:
+    """Lets every commit go that only an operation, its branches or reflogs lead to; the branch that was begun from is as it was."""
+    home = "main" if here.main == here.path else "side"
+    here.git("checkout", "--quiet", "--force", "--detach", refs[f"refs/heads/{home}"])
+    here.git("update-ref", f"refs/heads/{home}", refs[f"refs/heads/{home}"])
+    here.git("checkout", "--quiet", home)
+    for name in ("refs/heads/theirs", "refs/heads/topic", "ORIG_HEAD", "AUTO_MERGE", "REBASE_HEAD"):
+        here.git("update-ref", "-d", name)
+    here.git("reflog", "expire", "--expire=now", "--all")
+    here.git("gc", "--quiet", "--prune=now")
+
+
+@each_kind
+def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
+    kind.start(checkout)
+    checkout.write("new", "x")
+    expected, refs = view(checkout.path), checkout.refs("refs/heads")
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    assert made.worktree is not None
+    assert made.worktree.operation == kind.name
+    ends = go_on(checkout, kind)
+    forget(checkout, refs)
+    held = checkout.refs("refs/ckpt/operations")
+    assert held == ({f"refs/ckpt/operations/{made.id}": made.worktree.operation_commit} if made.worktree.operation_commit else {})
+    there = Checkout(Path(resumption.resume(store, made).path))
+    assert view(there.path) == expected
+    if "refs/heads/topic" in refs:
+        checkout.git("update-ref", "refs/heads/topic", refs["refs/heads/topic"])  # git insists on it when it ends a rebase
+    # the same steps on the same commits at the same time make the same commits
+    assert go_on(there, kind) == ends
+    there.git("fsck", "--connectivity-only", "--no-dangling")
+
+
+def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore) -> None:
+    commits = [checkout.commit(f"number {n}", number=f"{n}\n") for n in range(8)]
+    checkout.git("bisect", "start", commits[7], commits[0])
+    checkout.git("bisect", "good")
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    assert made.worktree is not None
+    assert (made.worktree.operation, made.worktree.omitted) == ("bisect", ())
+    refs = checkout.refs("refs/bisect")
+    assert len(refs) == 3
+    log, head = checkout.git("bisect", "log"), checkout.git("rev-parse", "HEAD")
+    checkout.git("bisect", "reset")
+    checkout.git("reset", "--quiet", "--hard", commits[0])
+    checkout.git("reflog", "expire", "--expire=now", "--all")
+    checkout.git("gc", "--quiet", "--prune=now")
+    there = Checkout(Path(resumption.resume(store, made).path))
+    assert (there.refs("refs/bisect"), there.git("bisect", "log"), there.git("rev-parse", "HEAD")) == (refs, log, head)
+    assert checkout.refs("refs/bisect") == {}  # each worktree has its own
+    there.git("bisect", "good")
+    said = there.git("bisect", "bad")
+    assert said.startswith(f"{there.git('rev-parse', 'refs/bisect/bad')} is the first ")
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [("exec make  all && touch x", "make  all && touch x"), ("x true", "true"), ("pick", None), ("# exec false", None), ("execute", None)],
+)
+def test_commands_in_a_todo_list_are_told(plain: Store, main_checkout: Checkout, line: str, command: str | None) -> None:
+    two_sides(main_checkout)
+    main_checkout.git("checkout", "--quiet", "-b", "topic", "theirs")
+    main_checkout.git("rebase", "--interactive", "main", env={TODO: "true"}, ok=(1,))
+    todo = main_checkout.path / ".git/rebase-merge/git-rebase-todo"
+    todo.write_text(f"{line}\n{todo.read_text()}")
+    opened = resumption.resume(plain, plain.save("a-complete", {}))
+    said = [f"the rebase in progress will run a command when it goes on: {command}"] if command else []
+    assert opened.remarks == tuple(said)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in ("merge", "cherry-pick", "revert")], ids=lambda kind: kind.name)
+def test_where_refs_are_in_tables(newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore, kind: Kind) -> None:
+    checkout = make_checkout("tables", "--ref-format=reftable")
+    checkout.commit("first", README="hello\n")
+    kind.start(checkout)
+    expected = view(checkout.path)
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    assert made.worktree is not None
+    assert made.worktree.operation == kind.name
+    there = Checkout(Path(resumption.resume(store, made).path))
+    assert view(there.path) == expected
+    ends = go_on(checkout, kind)
+    assert go_on(there, kind) == ends

@@ -1,0 +1,138 @@
+"""A kill before, after and within every git call of a restore: running it again brings it to its end, undo takes it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model.checkpoint import SAFETY
+from gitckpt.model.errors import NotFoundError
+from gitckpt.store import restorer
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+from tests.store.conftest import require_whole, view
+from tests.store.killer import Killer, opened
+from tests.store.test_kill_at_git_calls import SHARES, Copies
+
+RESTORE = """
+    from gitckpt.store import restorer
+    id_, *paths = [word for word in args if word != "--dry-run"]
+    restorer.restore(store, store.read(id_), [path.encode() for path in paths], dry_run="--dry-run" in args)
+"""
+UNDO = """
+    from gitckpt.store import restorer
+    restorer.undo(store)
+"""
+
+each_share = pytest.mark.parametrize("share", range(SHARES))
+
+
+@pytest.fixture
+def killer(tmp_path: Path) -> Killer:
+    return Killer(tmp_path / "killer")
+
+
+@pytest.fixture
+def copies(main_checkout: Checkout, tmp_path: Path) -> Copies:
+    return Copies(main_checkout, tmp_path / "copy")
+
+
+def merging(here: Checkout) -> str:
+    """Brings a merge to a conflict, with work on top; saves that and returns the checkpoint's id; then makes everything different."""
+    base = here.git("rev-parse", "HEAD")
+    ours = here.commit("ours", README="ours\n", kept="k\n", gone="g\n")
+    here.git("checkout", "--quiet", "-b", "theirs", base)
+    here.commit("theirs", README="theirs\n", other="o\n")
+    here.git("checkout", "--quiet", "main")
+    here.git("merge", "theirs", ok=(1,))
+    here.write("new", "x\n")
+    (here.path / "gone").unlink()
+    with opened(here) as store:
+        made = store.save("a-complete", {}).id
+    here.git("reset", "--quiet", "--hard", ours)
+    here.write("README", "typed since\n")
+    here.git("add", "README")
+    here.write("kept", "typed since\n")
+    here.write("precious", "typed since\n")
+    (here.path / "new").unlink()
+    return made
+
+
+def seen(here: Checkout) -> dict[str, object]:
+    """Returns all that a restore changes."""
+    state = {path.name: path.read_bytes() for path in sorted((here.path / ".git").glob("MERGE_*"))}
+    return {**view(here.path), "state": state}
+
+
+class TestAKillAtEveryGitCall:
+    """Each copy is looked at in one of two ways, in turn: the restore is run again, or taken back."""
+
+    @each_share
+    def test_of_a_restore(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+        made = merging(main_checkout)
+        before = seen(main_checkout)
+        with opened(copies.make()) as store:
+            restorer.restore(store, store.read(made))
+            wanted = seen(Checkout(Path(str(store.repository.worktree))))
+        main_checkout.git("gc", "--quiet")
+        killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
+        begin = killer._count.stat().st_size - 4  # until then it only looks
+        for number in count():
+            at = begin + 3 * (number * SHARES + share)  # a kill after one call and one before the next leave the same
+            checkout = copies.make()
+            survived, _ = killer.run(at, RESTORE, str(checkout.path), made)
+            if number % 2 == share % 2 or survived:
+                self.go_on(checkout, lambda store: restorer.restore(store, store.read(made)))
+                assert seen(checkout) == wanted
+            self.go_on(checkout, restorer.undo)
+            assert seen(checkout) == before
+            if survived:
+                assert number > 2
+                return
+
+    @each_share
+    def test_of_an_undo(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+        made = merging(main_checkout)
+        before = seen(main_checkout)
+        with opened(main_checkout) as store:
+            restorer.restore(store, store.read(made))
+        wanted = seen(main_checkout)
+        # an undo makes the same calls as a restore: some of them will do
+        for at in (share * 9 + 36,):
+            checkout = copies.make()
+            killer.run(at, UNDO, str(checkout.path))
+            safeties = self.safeties(checkout)
+            self.go_on(checkout, restorer.undo)
+            assert seen(checkout) in ((before, wanted) if safeties > 1 else (before,))
+
+    @each_share
+    def test_of_a_restore_of_paths(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+        made = merging(main_checkout)
+        before = seen(main_checkout)
+        for at in (share * 7 + 36,):
+            checkout = copies.make()
+            killer.run(at, RESTORE, str(checkout.path), made, "README", "new")
+            self.go_on(checkout, lambda store: restorer.restore(store, store.read(made), [b"README", b"new"]))
+            assert ((checkout.path / "new").read_text(), (checkout.path / "kept").read_text()) == ("x\n", "typed since\n")
+            assert checkout.git("ls-files", "--unmerged", "--", "README").count("\n") == 2
+            self.go_on(checkout, restorer.undo)
+            assert seen(checkout) == before
+
+    @staticmethod
+    def safeties(checkout: Checkout) -> int:
+        with opened(checkout) as store:
+            return len([entry for entry in store.list() if entry.trigger == SAFETY])
+
+    @staticmethod
+    def go_on(checkout: Checkout, action: Callable[[Store], object]) -> None:
+        """Does what a person would do next; git can work there afterwards, and every checkpoint is whole."""
+        with opened(checkout) as store:
+            try:
+                action(store)
+            except NotFoundError:
+                assert not any(entry.trigger == SAFETY for entry in store.list())
+        require_whole(checkout)
+        assert not (checkout.path / ".git/index.lock").exists()

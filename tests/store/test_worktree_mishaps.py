@@ -1,0 +1,295 @@
+"""What becomes of the worktrees of checkpoints behind our back: deleted, moved, forgotten; and that those of others are never touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model.checkpoint import SAFETY, Checkpoint
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store import registration
+from gitckpt.store.registration import Owner
+from gitckpt.store.resumption import resume
+from gitckpt.store.store import Store
+from gitckpt.store.worktrees import Opened
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore, nth, view
+
+
+@pytest.fixture
+def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
+    """The checkpoint that starts a run, with a file that is not committed."""
+    main_checkout.write("new", "captured\n")
+    return plain.record("a-started", {}, worktree=plain.capture(), start="r")
+
+
+def resumed(store: Store, made: Checkpoint) -> Checkout:
+    return Checkout(Path(resume(store, made).path), Path(str(store.repository.worktree)))
+
+
+def safeties(store: Store) -> list[Checkpoint]:
+    return [store.read(entry.id) for entry in store.list() if entry.trigger == SAFETY]
+
+
+def registered(checkout: Checkout) -> list[str]:
+    """Returns where git believes linked worktrees to be, each with what it is locked for."""
+    blocks = checkout.git("worktree", "list", "--porcelain").split("\n\n")[1:]
+    lines = [block.strip().splitlines() for block in blocks]
+    return [" ".join([each[0].removeprefix("worktree "), *(line for line in each if line.startswith("locked"))]) for each in lines]
+
+
+class TestDeletedByHand:
+    def test_it_is_made_again(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+        here = resumed(plain, made)
+        expected = view(here.path)
+        shutil.rmtree(here.path)
+        assert resume(plain, made) == Opened(str(here.path), made=True)
+        assert view(here.path) == expected
+        assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
+        assert safeties(plain) == []  # nothing was staged or committed there
+
+    def test_what_was_staged_is_in_a_safety_checkpoint(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+        here = resumed(plain, made)
+        here.write("staged", "precious\n")
+        here.git("add", "staged")
+        shutil.rmtree(here.path)
+        resume(plain, made)
+        (safety,) = safeties(plain)
+        assert (safety.message, safety.git_sha) == (f"what was staged in {here.path}, which is gone", made.git_sha)
+        assert safety.worktree is not None
+        listing = main_checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{safety.id}").splitlines()
+        assert listing == ["files/README", "files/staged", "index/0/README", "index/0/staged"]
+        there = Checkout(Path(resume(plain, safety).path))
+        assert ((there.path / "staged").read_text(), there.git("status", "--porcelain")) == ("precious\n", "A  staged")
+
+    def test_a_conflict_is_in_a_safety_checkpoint(self, plain: Store, made: Checkpoint) -> None:
+        here = resumed(plain, made)
+        base = here.commit("ours", README="ours\n")
+        here.git("checkout", "--quiet", "--detach", "HEAD^")
+        here.commit("theirs", README="theirs\n")
+        here.git("merge", base, ok=(1,))
+        index = here.git("ls-files", "--stage")
+        shutil.rmtree(here.path)
+        resume(plain, made)
+        (safety,) = safeties(plain)
+        assert safety.worktree is not None
+        assert safety.worktree.operation == "merge"
+        there = Checkout(Path(resume(plain, safety).path))
+        assert (there.git("ls-files", "--stage"), there.git("rev-parse", "MERGE_HEAD")) == (index, base)
+
+    def test_commits_that_no_ref_reaches_are_kept(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+        here = resumed(plain, made)
+        lost = here.commit("precious", precious="x\n")
+        shutil.rmtree(here.path)
+        resume(plain, made)
+        (safety,) = safeties(plain)
+        assert safety.git_sha == lost
+        main_checkout.git("reflog", "expire", "--expire=now", "--all")
+        main_checkout.git("gc", "--quiet", "--prune=now")
+        there = Checkout(Path(resume(plain, safety).path))
+        assert (there.path / "precious").read_text() == "x\n"
+
+    @pytest.mark.parametrize("holder", ["branch", "tag", "checkpoint"])
+    def test_commits_that_are_held_need_none(self, plain: Store, make_store: MakeStore, made: Checkpoint, holder: str) -> None:
+        here = resumed(plain, made)
+        here.git("rm", "--quiet", "--cached", "new", ok=(0, 128))
+        here.commit("work", work="x\n")
+        if holder == "checkpoint":
+            make_store(here).record("b-complete", {})
+        else:
+            here.git(holder, "kept")
+        shutil.rmtree(here.path)
+        assert resume(plain, made).made
+        assert safeties(plain) == []
+
+    def test_repositories_of_submodules_are_not_thrown_away(
+        self, plain: Store, main_checkout: Checkout, make_checkout: Callable[..., Checkout]
+    ) -> None:
+        inner = make_checkout("inner")
+        inner.commit("first", inside="x")
+        main_checkout.git("submodule", "--quiet", "add", str(inner.path), "sub")
+        main_checkout.git("commit", "--quiet", "--message", "with a submodule")
+        made = plain.record("a-complete", {}, worktree=plain.capture())
+        here = resumed(plain, made)
+        here.git("submodule", "--quiet", "update", "--init")
+        Checkout(here.path / "sub").commit("precious")
+        git_dir = here.git("rev-parse", "--absolute-git-dir")
+        shutil.rmtree(here.path)
+        before = main_checkout.fingerprint()
+        with pytest.raises(WorktreeError) as caught:
+            resume(plain, made)
+        assert caught.value.message == f"the directory {here.path} is gone, and {git_dir} still holds repositories of its submodules"
+        assert caught.value.hint == (
+            f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f '{here.path}'"
+        )
+        assert (os.path.isdir(f"{git_dir}/modules/sub"), main_checkout.fingerprint()) == (True, before)
+        main_checkout.git("worktree", "remove", "-f", "-f", str(here.path))
+        assert resume(plain, made) == Opened(str(here.path), made=True)
+
+
+class TestMovedByHand:
+    @pytest.mark.parametrize("place", ["sibling", "top", "next to the repository"])
+    def test_nearby_it_is_found_and_repaired(
+        self, plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path, place: str
+    ) -> None:
+        here = resumed(plain, made)
+        here.write("unsaved", "precious\n")
+        here.git("add", "unsaved")
+        expected = view(here.path)
+        new = {"sibling": here.path.parent, "top": main_checkout.path, "next to the repository": tmp_path}[place] / "moved here"
+        here.path.rename(new)
+        assert resume(plain, made) == Opened(str(new), made=False, remarks=(f"it was moved there from {here.path}",))
+        assert view(new) == expected
+        assert registered(main_checkout) == [f"{new} locked gitckpt {made.run}"]
+        assert safeties(plain) == []
+
+    def test_far_away_it_is_made_again_and_the_other_stays_as_it_is(self, plain: Store, made: Checkpoint, tmp_path: Path) -> None:
+        here = resumed(plain, made)
+        here.write("unsaved", "precious\n")
+        here.git("add", "unsaved")
+        far = tmp_path / "far" / "away"
+        far.parent.mkdir()
+        here.path.rename(far)
+        assert resume(plain, made).made
+        assert (far / "unsaved").read_text() == "precious\n"
+        assert [safety.message for safety in safeties(plain)] == [f"what was staged in {here.path}, which is gone"]
+
+    @pytest.mark.parametrize("asked", ["from the main worktree", "from the worktree itself"])
+    def test_with_the_whole_repository(
+        self, make_store: MakeStore, main_checkout: Checkout, made: Checkpoint, plain: Store, tmp_path: Path, asked: str
+    ) -> None:
+        here = resumed(plain, made)
+        here.write("unsaved", "precious\n")
+        expected = view(here.path)
+        new = tmp_path / "elsewhere"
+        main_checkout.path.rename(new)
+        path = new / here.path.relative_to(main_checkout.path)
+        if asked == "from the main worktree":
+            assert resume(make_store(new), made) == Opened(str(path), made=False)
+        else:
+            Checkout(new).git("worktree", "repair", str(path))
+            assert resume(make_store(path), made) == Opened(str(path), made=False)
+        assert view(path) == expected
+        assert registered(Checkout(new)) == [f"{path} locked gitckpt {made.run}"]
+
+
+class TestForgotten:
+    def test_it_is_adopted_with_its_files_as_they_are(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+        here = resumed(plain, made)
+        here.write("README", "unsaved\n")
+        (here.path / "new").unlink()
+        here.write("newer", "precious\n")
+        shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
+        said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
+        assert resume(plain, made) == Opened(str(here.path), made=False, remarks=(said,))
+        assert {path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"} == {
+            "README": "unsaved\n",
+            "newer": "precious\n",
+        }
+        assert here.git("status", "--porcelain") == " M README\n?? newer"
+        assert here.git("rev-parse", "HEAD") == made.git_sha
+        assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
+        assert registration.owner_at(plain.repository, str(here.path)) == Owner(made.id, made.run)
+        assert resume(plain, made) == Opened(str(here.path), made=False)
+        assert sorted(os.listdir(here.path.parent)) == [made.run]
+
+    def test_all_of_them(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+        other = plain.record("b-complete", {})
+        places = [resumed(plain, one) for one in (made, other)]
+        shutil.rmtree(main_checkout.path / ".git/worktrees")
+        assert [resume(plain, one).made for one in (made, other)] == [False, False]
+        expected = [f"{places[0].path} locked gitckpt {made.run}", f"{places[1].path} locked gitckpt {other.id}"]
+        assert sorted(registered(main_checkout)) == sorted(expected)
+
+    def test_under_another_name_it_is_not_adopted(self, plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path) -> None:
+        place = tmp_path / "place"
+        resume(plain, made, str(place))
+        shutil.rmtree(main_checkout.path / ".git/worktrees")
+        before = sorted(os.listdir(place))
+        with pytest.raises(WorktreeError) as caught:
+            resume(plain, made, str(place))
+        assert caught.value.message == f"{place} exists and is not the worktree of {made.run}"
+        assert sorted(os.listdir(place)) == before
+
+
+class TestTheBranchOfARun:
+    """A run that moved on to a branch of its own is opened on it, where that is possible."""
+
+    @pytest.fixture
+    def moved_on(self, plain: Store, make_store: MakeStore, main_checkout: Checkout) -> Checkpoint:
+        first = plain.record("a-started", {}, start="r")
+        here = resumed(plain, first)
+        here.git("checkout", "--quiet", "-b", "topic")
+        here.commit("work", work="x\n")
+        newest = make_store(here).record("b-complete", {}, run=first.run)
+        main_checkout.git("worktree", "remove", "--force", "--force", str(here.path))
+        return newest
+
+    def test_free(self, plain: Store, moved_on: Checkpoint) -> None:
+        opened = resume(plain, moved_on)
+        assert opened.remarks == ()
+        assert Checkout(Path(opened.path)).git("branch", "--show-current") == "topic"
+        assert Checkout(Path(opened.path)).git("status", "--porcelain") == ""
+
+    @pytest.mark.parametrize(
+        ("why", "said"),
+        [("checked out", "is checked out in another worktree"), ("moved", "is elsewhere by now"), ("deleted", "is gone")],
+    )
+    def test_not_free(self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path, why: str, said: str) -> None:
+        if why == "checked out":
+            main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"), "topic")
+        elif why == "moved":
+            main_checkout.git("branch", "--force", "topic", "main")
+        else:
+            main_checkout.git("branch", "-D", "topic")
+        before = main_checkout.refs("refs/heads")
+        opened = resume(plain, moved_on)
+        assert opened.remarks == (f"HEAD is detached: the branch topic {said}",)
+        there = Checkout(Path(opened.path))
+        assert (there.git("branch", "--show-current"), there.git("rev-parse", "HEAD")) == ("", moved_on.git_sha)
+        assert main_checkout.refs("refs/heads") == before
+
+    def test_an_older_checkpoint_is_detached(self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint) -> None:
+        there = Checkout(Path(resume(plain, plain.read(str(moved_on.parent))).path))
+        assert there.git("branch", "--show-current") == ""
+
+    def test_the_branch_that_the_run_was_started_on_is_the_users(self, plain: Store, main_checkout: Checkout) -> None:
+        made = plain.record("a-started", {}, start="r")
+        main_checkout.git("checkout", "--quiet", "--detach")
+        opened = resume(plain, made)
+        assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == ((), "")
+
+
+def test_worktrees_of_others_are_never_touched(plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path) -> None:
+    for name in ("alive", "gone", "moved", "locked"):
+        main_checkout.git("worktree", "add", "--quiet", "-b", name, str(tmp_path / name))
+    main_checkout.git("worktree", "lock", "--reason", "theirs", str(tmp_path / "locked"))
+    shutil.rmtree(tmp_path / "gone")  # git worktree prune would forget it
+    (tmp_path / "moved").rename(tmp_path / "moved there")
+    (tmp_path / "alive" / "unsaved").write_text("x")
+    before = registered(main_checkout)
+    administration = main_checkout.path / ".git/worktrees"
+
+    def others() -> dict[str, bytes]:
+        names = ("alive", "gone", "moved", "locked")
+        return {str(path): path.read_bytes() for name in names for path in sorted((administration / name).rglob("*")) if path.is_file()}
+
+    kept = others()
+    here = resumed(plain, made)
+    shutil.rmtree(here.path)
+    resume(plain, made)
+    shutil.rmtree(administration / str(made.run))
+    resume(plain, made)
+    here.path.rename(here.path.parent / "moved")
+    assert resume(plain, made).path == str(here.path.parent / "moved")
+    assert others() == kept
+    assert [line for line in registered(main_checkout) if "gitckpt" not in line] == before
+    assert (tmp_path / "alive" / "unsaved").read_text() == "x"
+    with pytest.raises(WorktreeError) as caught:
+        resume(plain, made, str(tmp_path / "locked"))
+    assert caught.value.message == f"{tmp_path / 'locked'} exists and is not the worktree of {made.run}"
+    assert made.id == nth(1)

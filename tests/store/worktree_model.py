@@ -1,0 +1,289 @@
+"""What the state machine of `test_worktree_machine.py` compares: a plain copy of a worktree, and what a restore shall make of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gitckpt.git.process import git_executable
+from gitckpt.store import operation
+
+CONVERTED = b"t.txt"
+"""The file whose line ends git may convert: they are not looked at."""
+
+File = tuple[str, bytes]
+"""A file as git knows it: "file", "tool" (executable) or "link", with its content."""
+
+_ENTRY = re.compile(rb"\S ([0-7]+) ([0-9a-f]+) ([0-3])\t([^\0]*)\0(?:  [^\n]*\n){4}  size: \d+\tflags: ([0-9a-f]+)\n")
+_MEANT = 0x60008000
+"""The flags of an entry that a person sets: added in intent, to be skipped, assumed to be unchanged."""
+
+_OWN = ("refs/checkpoints/", "refs/ckpt/", "refs/notes/checkpoints")
+_PASSING = ("ORIG_HEAD", "AUTO_MERGE")
+"""Of no meaning for the operation in progress: the first outlives it, of the second a `gc` takes the object."""
+
+_MARKS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "sequencer")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that is to be seen of a worktree."""
+
+    files: Mapping[bytes, File]
+    stats: Mapping[bytes, tuple[int, int]]
+    """Time of the last change and inode of each file."""
+
+    ignored: frozenset[bytes]
+    """Files that no capture holds: ignored and untracked."""
+
+    entries: Mapping[bytes, tuple[tuple[bytes, ...], ...]]
+    """The index: for each path its entries, each mode, oid, stage and flags."""
+
+    status: Mapping[bytes, bytes]
+    """What `git status` says of each path that is not as the commit has it, but for untracked ones."""
+
+    operation: Mapping[str, bytes]
+    commit: bytes
+    head: bytes
+    refs: tuple[bytes, ...]
+    index: bytes
+
+    @property
+    def captured(self) -> dict[bytes, File]:
+        return {path: file for path, file in self.files.items() if path not in self.ignored}
+
+    def lasting(self) -> Seen:
+        """Without what may differ when all that matters is the same: time stamps, and those that the index holds."""
+        return replace(self, stats={}, index=b"")
+
+
+class Place:
+    """A worktree under test."""
+
+    def __init__(self, top: str) -> None:
+        self.top = os.fsencode(top)
+        self.git_dir = self.git("rev-parse", "--absolute-git-dir").removesuffix(b"\n")
+
+    def git(self, *args: str | bytes, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
+        """Runs git and returns what it printed; whatever the exit code, where `ok` is empty."""
+        settings = os.environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"}
+        done = subprocess.run([git_executable(), *args], cwd=self.top, input=data, capture_output=True, env=settings, check=False)
+        assert not ok or done.returncode in ok, (args, done.returncode, done.stderr)
+        return done.stdout
+
+    def join(self, path: bytes) -> bytes:
+        return os.path.join(self.top, path)
+
+    def make_way(self, path: bytes) -> bytes:
+        """Makes a path free for a file or symlink, with the directories above it; returns the whole path."""
+        whole = self.join(path)
+        above = os.path.dirname(path)
+        while above:
+            if os.path.islink(self.join(above)) or os.path.isfile(self.join(above)):
+                os.unlink(self.join(above))
+            above = os.path.dirname(above)
+        os.makedirs(os.path.dirname(whole), exist_ok=True)
+        self.delete(path)
+        return whole
+
+    def delete(self, path: bytes) -> None:
+        whole = self.join(path)
+        if os.path.isdir(whole) and not os.path.islink(whole):
+            shutil.rmtree(whole)
+        elif os.path.lexists(whole) and not self._is_behind_link(path):
+            os.unlink(whole)
+
+    def write(self, path: bytes, content: bytes) -> None:
+        """Writes a file; one that is there keeps its mode."""
+        whole = self.join(path)
+        if not os.path.isfile(whole) or os.path.islink(whole) or self._is_behind_link(path):
+            whole = self.make_way(path)
+        with open(whole, "wb") as file:
+            file.write(content)
+
+    def rename(self, path: bytes, to: bytes) -> None:
+        if self.is_file(path) and not is_within(to, [path]) and not is_within(path, [to]):
+            os.rename(self.join(path), self.make_way(to))
+
+    def chmod(self, path: bytes, mode: int) -> None:
+        if self.is_file(path):
+            os.chmod(self.join(path), mode)
+
+    def touch(self, path: bytes) -> None:
+        if self.is_file(path):
+            os.utime(self.join(path), (1_000_000_000, 1_000_000_000))
+
+    def link(self, path: bytes, to: bytes) -> None:
+        os.symlink(to, self.make_way(path))
+
+    def make_directory(self, path: bytes) -> None:
+        os.mkdir(self.make_way(path))
+
+    def ignore(self, directory: bytes, rules: bytes) -> None:
+        if rules:
+            self.write(directory + b".gitignore", rules)
+        else:
+            self.delete(directory + b".gitignore")
+
+    def convert(self, rules: bytes) -> None:
+        self.write(b".gitattributes", rules)
+
+    def add(self, path: bytes, option: str) -> None:
+        self.git_whatever("add", option, "--", path)
+
+    def stage_in_part(self, path: bytes, content: bytes) -> None:
+        self.write(path, b"staged " + content)
+        self.add(path, "--force")
+        self.write(path, content)
+
+    def unstage(self, path: bytes) -> None:
+        self.git_whatever("rm", "--quiet", "--cached", "--force", "-r", "--", path)
+
+    def assume(self, path: bytes, option: str) -> None:
+        self.git_whatever("update-index", option, "--", path)
+
+    def git_whatever(self, *args: str | bytes) -> None:
+        """Runs git, which may refuse."""
+        self.git(*args, ok=())
+
+    def is_file(self, path: bytes) -> bool:
+        whole = self.join(path)
+        return os.path.isfile(whole) and not os.path.islink(whole) and not self._is_behind_link(path)
+
+    def look(self) -> Seen:
+        files: dict[bytes, File] = {}
+        stats = {}
+        for path in self._walk():
+            whole = self.join(path)
+            status = os.lstat(whole)
+            stats[path] = (status.st_mtime_ns, status.st_ino)
+            if os.path.islink(whole):
+                files[path] = ("link", os.readlink(whole))
+            else:
+                content = _content(whole)
+                if path == CONVERTED:
+                    content = content.replace(b"\r\n", b"\n")
+                files[path] = ("tool" if status.st_mode & 0o100 else "file", content)
+        status_lines, ignored, commit = self._status()
+        refs = self.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+        return Seen(
+            files=files,
+            stats=stats,
+            ignored=frozenset(ignored),
+            entries=self._entries(),
+            status=status_lines,
+            operation=self._operation(),
+            commit=commit,
+            head=_content(os.path.join(self.git_dir, b"HEAD")),
+            refs=tuple(line for line in refs if not line.decode().startswith(_OWN)),
+            index=_content(os.path.join(self.git_dir, b"index")),
+        )
+
+    def ignored_of(self, paths: Iterable[bytes]) -> set[bytes]:
+        """Returns those of the paths that the rules here ignore, tracked or not."""
+        data = b"".join(path + b"\0" for path in paths)
+        return set(self.git("check-ignore", "--no-index", "-z", "--stdin", data=data, ok=(0, 1)).split(b"\0")[:-1]) if data else set()
+
+    def _is_behind_link(self, path: bytes) -> bool:
+        parts = path.split(b"/")
+        return any(os.path.islink(self.join(b"/".join(parts[:count]))) for count in range(1, len(parts)))
+
+    def _walk(self) -> Iterable[bytes]:
+        for parent, directories, names in os.walk(self.top):
+            if parent == self.top:
+                directories[:] = [name for name in directories if name != b".git"]
+            links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
+            found = [os.path.relpath(os.path.join(parent, name), self.top) for name in [*names, *links]]
+            yield from (path for path in found if path != b".git")
+
+    def _status(self) -> tuple[dict[bytes, bytes], list[bytes], bytes]:
+        options = ("--branch", "--no-renames", "--untracked-files=all", "--ignored=traditional", "-z")
+        seen: dict[bytes, bytes] = {}
+        ignored = []
+        commit = b""
+        for record in self.git("status", "--porcelain=v2", *options).split(b"\0"):
+            if record.startswith((b"1 ", b"u ")):
+                fields, path = (
+                    record.split(b" ", 8 if record[:1] == b"1" else 10)[:-1],
+                    record.split(b" ", 8 if record[:1] == b"1" else 10)[-1],
+                )
+                seen[path] = b" ".join(fields)
+            elif record.startswith(b"! "):
+                ignored.append(record[2:])
+            elif record.startswith(b"# branch.oid "):
+                commit = record[13:]
+        return seen, ignored, commit
+
+    def _entries(self) -> dict[bytes, tuple[tuple[bytes, ...], ...]]:
+        found: dict[bytes, list[tuple[bytes, ...]]] = {}
+        for mode, oid, stage, path, flags in _ENTRY.findall(self.git("ls-files", "-v", "--stage", "--debug", "-z")):
+            found.setdefault(path, []).append((mode, oid, stage, b"%x" % (int(flags, 16) & _MEANT)))
+        return {path: tuple(entries) for path, entries in found.items()}
+
+    def _operation(self) -> dict[str, bytes]:
+        """What git keeps of an operation in progress; nothing where none is."""
+        git_dir = os.fsdecode(self.git_dir)
+        if not any(os.path.exists(os.path.join(git_dir, name)) for name in _MARKS):
+            return {}
+        names = [*operation.FILES, *(name for name in operation.PSEUDO_REFS if name not in _PASSING)]
+        for directory in operation.DIRECTORIES:
+            for parent, _, inside in os.walk(os.path.join(git_dir, directory)):
+                names += [os.path.relpath(os.path.join(parent, name), git_dir) for name in inside]
+        return {name: _content(os.path.join(git_dir, name)) for name in names if os.path.isfile(os.path.join(git_dir, name))}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a restore shall make of a worktree."""
+
+    files: dict[bytes, File]
+    entries: dict[bytes, tuple[tuple[bytes, ...], ...]]
+    operation: Mapping[str, bytes]
+    unsure: set[bytes]
+    """Untracked files that are no more there, unless what is restored ignores them."""
+
+    refused: bool
+    """Whether something is in the way that no checkpoint can hold."""
+
+
+def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
+    return not paths or any(path == one or path.startswith(one + b"/") for one in paths)
+
+
+def expect(before: Seen, target: Seen, paths: Sequence[bytes] = (), written: frozenset[bytes] = frozenset()) -> Expected:
+    """Returns what is to be there after a restore, possibly of some paths only; `written` are files that only an undone restore brought."""
+    wanted = {path: file for path, file in target.captured.items() if is_within(path, paths)}
+    files, unsure = {}, set()
+    refused = False
+    for path, file in before.files.items():
+        above = any(one.startswith(path + b"/") for one in wanted)
+        below = any(path.startswith(one + b"/") for one in wanted)
+        if not is_within(path, paths):
+            files[path] = file
+            refused |= above
+        elif path in wanted:
+            continue
+        elif path in before.ignored - written:
+            refused |= below and path not in target.entries
+            if not above and path not in target.entries:
+                files[path] = file
+        elif path not in before.entries and path not in target.entries and path not in written and not above and not below:
+            unsure.add(path)
+    entries = {path: entry for path, entry in before.entries.items() if not is_within(path, paths)}
+    new = {path: entry for path, entry in target.entries.items() if is_within(path, paths)}
+    for path in list(entries):  # a stage of the index cannot hold a file and a directory of one name
+        taken = {entry[2] for one in new if one.startswith(path + b"/") or path.startswith(one + b"/") for entry in new[one]}
+        entries[path] = tuple(entry for entry in entries[path] if entry[2] not in taken)
+        if not entries[path]:
+            del entries[path]
+    brings = before.commit == target.commit and not paths
+    return Expected(files | wanted, entries | new, target.operation if brings else before.operation, unsure, refused)
+
+
+def _content(path: str | bytes) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
