@@ -208,7 +208,7 @@ class _Capture:
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         gone = set(seen.deleted)
-        behind_links = [path for path in seen.deleted if self._is_behind_link(path) or os.path.isdir(os.path.join(self._top, path))]
+        behind_links = [path for path in seen.deleted if self._is_behind_link(path) or self._is_directory(path)]
         if behind_links:  # git would not look at them any more, or not drop their stages
             self._index.git("update-index", "--force-remove", "-z", "--stdin", data=b"\0".join(behind_links))
         rules = [path for path in seen.deleted if os.path.basename(path) == _ATTRIBUTES]
@@ -220,7 +220,7 @@ class _Capture:
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
         """Returns the untracked paths that are captured, with ignored ones that the settings include."""
-        included = set(self._also)
+        included = {path for path in self._also if not self._is_directory(path) and not self._is_behind_link(path)}
         if self._limits.include:
             patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
             listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(b"\0")[:-1]
@@ -234,6 +234,10 @@ class _Capture:
             else:
                 self._omitted.append(Omitted(quoted(path), reason[0], reason[1]))
         return accepted
+
+    def _is_directory(self, path: bytes) -> bool:
+        whole = os.path.join(self._top, path)
+        return os.path.isdir(whole) and not os.path.islink(whole)
 
     def _is_behind_link(self, path: bytes) -> bool:
         parent = os.path.dirname(path)
