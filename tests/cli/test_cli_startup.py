@@ -14,14 +14,16 @@ ALL = {file.stem for file in (PROJECT / "gitckpt" / "cli").glob("*ing.py")} - {"
 """The modules that hold commands."""
 
 PROBE = """
-import sys
+import os, sys
 sys.argv[0] = "git-ckpt"
-from gitckpt.__main__ import main
-try:
-    main()
-finally:
-    sys.stdout.flush()
+leave = os._exit
+def tell(code):
     sys.stderr.write("\\nMODULES " + " ".join(sorted(sys.modules)))
+    sys.stderr.flush()
+    leave(code)
+os._exit = tell
+from gitckpt.__main__ import main
+main()
 """
 
 
