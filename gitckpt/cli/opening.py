@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from gitckpt.git.repository import open_repository
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 
-def open_store() -> Store:
+def open_store(*, to_capture: bool = False) -> Store:
     """Returns the store of the repository that the current directory is in.
+
+    Args:
+        to_capture: whether the worktree is going to be captured: git begins to look at it while Python still imports.
 
     Raises:
         RepositoryError: there is none, git refuses it, or git is too old.
+        WorktreeError: the index cannot be copied.
     """
+    repository = open_repository()
+    ahead = None
+    if to_capture and repository.worktree is not None:
+        from gitckpt.store.private_index import PrivateIndex
+
+        ahead = PrivateIndex(repository)
+        ahead.open()
+        ahead.look_ahead()
     from gitckpt.store.store import Store
 
-    return Store.open(adapter="plumbing")
+    return Store(repository, adapter="plumbing", ahead=ahead)

@@ -30,9 +30,9 @@ def restore(
     What is here now is recorded first, in a safety checkpoint: git ckpt undo brings it back.
     Only what differs is touched: files, what is staged, and a merge or rebase in progress. HEAD stays. Ignored files stay.
     """
-    from gitckpt.store import restorer
+    with open_store(to_capture=True) as store:
+        from gitckpt.store import restorer
 
-    with open_store() as store:
         checkpoint = store.read(store.find(id_and_paths[0]))
         done = restorer.restore(store, checkpoint, [_from_top(store, path) for path in id_and_paths[1:]], dry_run=dry_run)
         _print(done, dry_run=dry_run)
@@ -42,9 +42,9 @@ def undo(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
 ) -> None:
     """Take back the newest restore in this worktree; given again, take that back."""
-    from gitckpt.store import restorer
+    with open_store(to_capture=True) as store:
+        from gitckpt.store import restorer
 
-    with open_store() as store:
         _print(restorer.undo(store, dry_run=dry_run), dry_run=dry_run)
 
 

@@ -32,12 +32,13 @@ def save(
 ) -> None:
     """Record a checkpoint now: files, state and commit. Prints its id."""
     from gitckpt.model import phase as phases
-    from gitckpt.store import registration
 
     label = phases.label(phase)
     data = _state(state) if state is not None else None
     line = " ".join(message.split()) if message is not None else None
-    with open_store() as store:
+    with open_store(to_capture=not no_worktree) as store:
+        from gitckpt.store import registration
+
         owner = registration.owner(store.repository)
         record = store.record if no_worktree else store.save
         checkpoint = record(label, data, run=owner.run if owner else None, message=line)

@@ -152,6 +152,19 @@ class Repository:
         self.cat_file.close()
 
 
+def open_repository(path: str = ".") -> Repository:
+    """Returns what `discover` does, after a look at the version of git.
+
+    Raises:
+        RepositoryError: there is none, git refuses it, or git is too old.
+    """
+    ask_version()
+    try:
+        return discover(path)
+    finally:
+        require_git()  # if it is too old, that is why
+
+
 def discover(path: str = ".") -> Repository:
     """Returns the repository that `path` is in, found as git finds it (`GIT_DIR` and the like are respected).
 

@@ -34,7 +34,7 @@ def fill(made: Repository, contents: Contents, commit: str) -> None:
                 written = set(index.git("ls-files", "-z").split(b"\0"))  # by git, just now: no other path is to be trusted
                 for path in written.intersection(contents.flags[ABSENT]):
                     os.unlink(os.path.join(os.fsencode(made.worktree or ""), path))
-            indexing.turn_into(index, contents, commit)
+            indexing.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)
     except GitError as error:

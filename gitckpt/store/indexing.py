@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from gitckpt.git.repository import Repository
-from gitckpt.store.contents import ASSUMED, INTENT, SKIPPED, Contents
+from gitckpt.store import treediff
+from gitckpt.store.contents import ASSUMED, INTENT, SKIPPED, Contents, base_tree
 from gitckpt.store.private_index import PrivateIndex
 
 
-def turn_into(index: PrivateIndex, contents: Contents, commit: str) -> None:
+def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
     """Turns an index into that of a snapshot; what git knows of files that stay as they are is kept, so that it need not read them again.
 
     Args:
         index: lists the files of the worktree.
         contents: of the snapshot.
         commit: the one it is linked to; "" for none.
+        listed: the tree of the entries that the index has now, if it is known.
 
     Raises:
         GitError: git refuses a path, or an object is missing.
     """
     files = set(index.git("ls-files", "-z").split(b"\0")) if INTENT in contents.flags else set()
-    merged = contents.index.get(0) if contents.index else commit
-    index.git("read-tree", *(["--reset", merged] if merged else ["--empty"]))
+    merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
+    if listed is None or merged is None:
+        index.git("read-tree", *(["--reset", merged] if merged else ["--empty"]))
+    else:  # takes half the time, as few entries differ
+        differing = treediff.differences(index.repository, listed, merged)
+        index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))
     for stage in (1, 2, 3):
         if stage in contents.index:
             index.put(stage_lines(index.repository, contents.index[stage], stage))

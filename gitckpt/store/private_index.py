@@ -6,16 +6,17 @@ It starts as a copy of the user's index with its time stamp, so that git reads a
 from __future__ import annotations
 
 import os
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
 
 from gitckpt.git.hashing import object_hash
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import WorktreeError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import TracebackType
+    from typing import Self
 
     from gitckpt.git.process import Child, Completed
     from gitckpt.git.repository import Repository
@@ -27,14 +28,18 @@ _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
     *("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch", "-c", "core.hooksPath=/dev/null"),
 )
-PARALLEL = ("-c", "checkout.workers=0", "-c", "checkout.thresholdForParallelism=1")
-"""Options for git commands that write files: as many processes as there are cores, where git by itself writes alone."""
+PARALLEL = ("-c", f"checkout.workers={max(8, os.cpu_count() or 1)}", "-c", "checkout.thresholdForParallelism=100")
+"""Options for git commands that write files, where git by itself writes alone. More processes than cores: they wait for the disk."""
 
+_LOOK = (
+    *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
+    *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
+)
 _CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
 
 
 class PrivateIndex:
-    """A copy of an index. A context manager; the copy is gone at its end.
+    """A copy of an index, from `open` on. A context manager that opens and closes it; the copy is gone at its end.
 
     Args:
         repository: seen from the worktree whose index it is.
@@ -49,21 +54,57 @@ class PrivateIndex:
         self.repository = repository
         self.deadline = deadline
         self.is_rebuilt = False
+        self._look: Child | None = None
         self.path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
             self._options += ["-c", "core.ignoreCase=false"]  # set by mistake, it would hide README beside readme
 
     def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Copies the user's index, unless that was done.
+
+        Raises:
+            WorktreeError: it cannot be copied.
+        """
+        if self._look is not None:
+            return
         try:
             self.copy_from(os.path.join(self.repository.git_dir, "index"))
         except BaseException:
             self._remove()
             raise
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Removes the copy, and ends what still looks."""
+        self._stop_looking()
         self._remove()
+
+    def look(self, *options: str) -> Child:
+        """Returns a `git status` in the format that `survey` reads, for `finish`: one that looks already, or a new one.
+
+        Args:
+            options: settings for git; with any, a new one starts.
+        """
+        child, self._look = self._look, None
+        if child is not None and options:
+            child.kill_group()
+        return child if child is not None and not options else self.start(*options, *_LOOK)
+
+    def look_ahead(self) -> None:
+        """Lets git begin to look at the files, for `look` to find it at work."""
+        self._look = self.start(*_LOOK)
+
+    def _stop_looking(self) -> None:
+        child, self._look = self._look, None
+        if child is not None:
+            child.kill_group()
 
     def copy_from(self, path: str) -> None:
         """Starts again as a copy of another index, or as an empty one where there is none.
@@ -71,6 +112,7 @@ class PrivateIndex:
         Raises:
             WorktreeError: it cannot be copied.
         """
+        self._stop_looking()
         try:
             _copy(path, self.path)
         except FileNotFoundError:
@@ -135,7 +177,7 @@ class PrivateIndex:
 
     def rebuild(self, commit: str) -> None:
         """Starts again from a commit ("" for none), as the user's index cannot be read."""
-        self._remove()
+        self.close()
         self.git("read-tree", commit or "--empty")
         self.is_rebuilt = True
 

@@ -106,7 +106,7 @@ class _Restore:
         self._same_head = self._head == checkpoint.git_sha
 
     def run(self, *, dry_run: bool) -> Restored:
-        with PrivateIndex(self._repository) as index:
+        with self._store.private_index() as index:
             captured = self._capture(index, self._written)
             found = contents.read(self._repository, self._objects, captured.worktree.tree, self._head)
             found.files = captured.files
@@ -195,7 +195,7 @@ class _Restore:
         if self._paths:
             self._write_index_of_paths(plan)
         else:
-            indexing.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha)
+            indexing.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha, expected)
             index.install()
         if self._brings_operation and found.operation != self._wanted.operation:
             operation.clear(self._repository)

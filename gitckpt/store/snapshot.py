@@ -52,15 +52,14 @@ class Captured:
     """The tree of all files."""
 
 
-def capture(repository: Repository, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Worktree:
+def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Worktree:
     """Captures the worktree.
 
     Args:
-        repository: seen from the worktree.
+        index: a private copy of its index, which is opened and closed here.
         objects: its objects.
         commit: what HEAD points to; "" on an unborn branch.
         limits: what is left out, and how long it may take.
-        also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
 
     Returns:
         The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet. It is degraded where the
@@ -69,11 +68,12 @@ def capture(repository: Repository, objects: Objects, commit: str, limits: Limit
     Raises:
         WorktreeError: there is no worktree here, or git cannot read it.
     """
-    if repository.worktree is None:
+    if index.repository.worktree is None:
         raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
+    index.deadline = limits.deadline()
     try:
-        with PrivateIndex(repository, limits.deadline()) as index:
-            return capture_in(index, objects, commit, limits, also).worktree
+        with index:
+            return capture_in(index, objects, commit, limits).worktree
     except DeadlinePassed:
         return Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds")
 
@@ -81,7 +81,9 @@ def capture(repository: Repository, objects: Objects, commit: str, limits: Limit
 def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
     """Captures the worktree in a private index, which afterwards lists every file of the snapshot as it is on disk.
 
-    Args and errors: as `capture`.
+    Args and errors: as `capture`, and:
+        index: is open.
+        also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
@@ -182,6 +184,7 @@ class _Capture:
     def _look(self) -> tuple[Survey, bytes | None]:
         surveyor = Surveyor(self._index)
         try:
+            surveyor.begin()
             settings = sparse.read(self._repository)  # while git looks at the files
             return surveyor.finish(is_sparse=settings is not None), settings
         finally:

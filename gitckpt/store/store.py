@@ -13,7 +13,7 @@ from gitckpt.git import packing
 from gitckpt.git.objects import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import RefMoved, Refs, Update
-from gitckpt.git.repository import Repository, ask_version, discover, require_git
+from gitckpt.git.repository import Repository, open_repository, require_git
 from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, UsageError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gitckpt.model.policy import Decision, Policy
     from gitckpt.store.index import Entry, Index, Problem, Query
     from gitckpt.store.limits import Limits
+    from gitckpt.store.private_index import PrivateIndex
     from gitckpt.store.remover import Remover
 
 _CAPTURES = 3
@@ -39,6 +40,7 @@ class Store:
         adapter: how objects are read and written: "auto", "libgit2" or "plumbing" (see `open_objects`).
         clock: returns the current instant, in microseconds since the epoch.
         new_id: returns a fresh UUID version 4.
+        ahead: a private index in which git looks at the worktree already, for the first capture.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Store:
         adapter: str = "auto",
         clock: Callable[[], int] = times.now,
         new_id: Callable[[], str] = ids.new_id,
+        ahead: PrivateIndex | None = None,
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
         self.refs = Refs(repository)
         self._index: Index | None = None
+        self._ahead = ahead
         self.clock = clock
         self._new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
@@ -65,12 +69,7 @@ class Store:
         Raises:
             RepositoryError: there is none, git refuses it, or git is too old.
         """
-        ask_version()
-        try:
-            repository = discover(os.fspath(path))
-        finally:
-            require_git()  # if it is too old, that is why
-        return cls(repository, adapter=adapter)
+        return cls(open_repository(os.fspath(path)), adapter=adapter)
 
     @property
     def index(self) -> Index:
@@ -99,9 +98,18 @@ class Store:
         finally:
             if self._index is not None:
                 self._index.close()
+            if self._ahead is not None:
+                self._ahead.close()
             self.refs.close()
             self.objects.close()
             self.repository.close()
+
+    def private_index(self) -> PrivateIndex:
+        """Returns a private copy of the worktree's index, still to be opened; in the first one, git may look at the files already."""
+        from gitckpt.store.private_index import PrivateIndex
+
+        ahead, self._ahead = self._ahead, None
+        return ahead or PrivateIndex(self.repository)
 
     def capture(self, limits: Limits | None = None) -> Worktree:
         """Captures the files of the worktree for `record`.
@@ -113,12 +121,12 @@ class Store:
             What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
 
         Raises:
-            WorktreeError: there is no worktree here, or git cannot read it.
-            UsageError: a setting cannot be understood.
+            WorktreeError, UsageError: there is no worktree here, or git cannot read it; a setting cannot be understood.
         """
         from gitckpt.store import settings, snapshot
 
-        return snapshot.capture(self.repository, self.objects, self.objects.head()[0], limits or settings.read(self.repository).limits)
+        limits = limits or settings.read(self.repository).limits
+        return snapshot.capture(self.private_index(), self.objects, self.objects.head()[0], limits)
 
     def record(
         self,
@@ -226,9 +234,7 @@ class Store:
             if snapshot.is_whole(self.repository, checkpoint):
                 return checkpoint
             self.remove([checkpoint.id])
-        raise BusyError(
-            "HEAD moves, or somebody prunes objects, as fast as they are written", hint="wait for it to end, then run the command again"
-        )
+        raise BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Returns a checkpoint with its state.
@@ -245,8 +251,7 @@ class Store:
     def raw(self, checkpoint_id: str) -> bytes:
         """Returns the document of a checkpoint as it is stored.
 
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
+        Raises: as `read`.
         """
         ref = layout.CHECKPOINTS + checkpoint_id
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
@@ -267,8 +272,7 @@ class Store:
                 (the newest checkpoint linked to that commit).
 
         Raises:
-            UsageError: it is empty.
-            NotFoundError: nothing goes by it; the hint names what is close.
+            UsageError, NotFoundError: it is empty; or nothing goes by it, and the hint names what is close.
             AmbiguousError: several things do; they are listed.
         """
         from gitckpt.store import finder

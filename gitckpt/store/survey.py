@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from gitckpt.git.process import GitError, environment, git_executable, run
+from gitckpt.git.process import Child, GitError, environment, git_executable, run
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.store import sightings
 from gitckpt.store.contents import ABSENT, ASSUMED, INTENT, SKIPPED
@@ -15,10 +15,6 @@ from gitckpt.store.private_index import PrivateIndex
 from gitckpt.store.scan import Scan
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
-_STATUS = (
-    *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
-    *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
-)
 _FAILING = re.compile(r"clean filter '(.*)' failed")
 _GONE = b"000000"
 
@@ -61,18 +57,25 @@ class Surveyor:
     Args:
         index: a private copy of its index; entries marked as assumed to be unchanged, and files that are there although they are marked
             to be skipped, are looked at as well, for which it is changed.
-
-    Raises:
-        GitError: the index is damaged.
     """
 
     def __init__(self, index: PrivateIndex) -> None:
         self._index = index
+        self._status = index.look()
+        self._listing: Child | None = None
         self._known = sightings.load(index)
-        if not self._known.is_known and not index.is_whole():
+
+    def begin(self) -> None:
+        """Has the flags of the index looked at, where they are not known.
+
+        Raises:
+            GitError: the index is damaged.
+        """
+        if self._known.is_known:
+            return
+        if not self._index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
-        self._listing = None if self._known.is_known else index.start("ls-files", "-v", "-z")
-        self._status = index.start(*_STATUS)
+        self._listing = self._index.start("ls-files", "-v", "-z")
 
     def stop(self) -> None:
         """Ends what it has started, as nobody waits for it any more."""
@@ -112,7 +115,7 @@ class Surveyor:
             if not failing:
                 raise
         without = [f"filter.{name}.{key}" for name in sorted(failing) for key in ("clean=", "process=", "required=false")]
-        self._status = self._index.start(*(word for setting in without for word in ("-c", setting)), *_STATUS)
+        self._status = self._index.look(*(word for setting in without for word in ("-c", setting)))
         return self._index.finish(self._status)
 
     def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
@@ -121,7 +124,7 @@ class Surveyor:
             return self._known.tracked
         paths = _read_flags(self._index.finish(self._listing), found)
         if _look_again(self._index, found, is_sparse=is_sparse):
-            status, self._status = self._status, self._index.start(*_STATUS)
+            status, self._status = self._status, self._index.look()
             status.kill_group()
         return _parents(paths)
 
