@@ -235,7 +235,7 @@ class _Restore:
             with PrivateIndex(self._repository) as index:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
                 again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
-            differing = verifier.unexpected(treediff.differences(self._repository, expected, again.files), gone)
+            differing = verifier.unexpected(self._repository, treediff.differences(self._repository, expected, again.files), gone)
         else:
             wanted, commit = self._wanted, self._checkpoint.git_sha
             differing = verifier.compare(

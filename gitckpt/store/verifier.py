@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -51,7 +52,7 @@ def compare(
     with PrivateIndex(repository) as index:
         captured = snapshot.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
     found = contents.read(repository, objects, captured.worktree.tree, head)
-    said = unexpected(treediff.differences(repository, wanted.files, captured.files), gone)
+    said = unexpected(repository, treediff.differences(repository, wanted.files, captured.files), gone)
     if merged != merged_tree(repository, found, head):
         said.append("what is staged")
     said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
@@ -63,15 +64,26 @@ def compare(
     return said
 
 
-def unexpected(differing: Iterable[Difference], gone: Collection[bytes] | None) -> list[str]:
+def unexpected(repository: Repository, differing: Iterable[Difference], gone: Collection[bytes] | None) -> list[str]:
     """Returns what of the differences between the wanted and the found files should not be, for a person.
 
     Args:
+        repository: seen from the worktree.
         differing: from the wanted files to those found.
         gone: as for `compare`.
     """
-    wrong = (one for one in differing if not one.is_submodule)
-    return [str(one) for one in wrong if one.status != "A" or gone is None or one.path in gone]
+    wrong = [one for one in differing if not one.is_submodule and (one.status != "A" or gone is None or one.path in gone)]
+    return [str(one) for one in wrong if not _is_as_git_writes_it(repository, one)]
+
+
+def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
+    """Tells whether a file is what git makes of the wanted blob, though git would store it otherwise: attributes came after the file."""
+    if one.status != "M" or one.old_mode != one.new_mode:
+        return False
+    with open(os.path.join(os.fsencode(repository.worktree or ""), one.path), "rb") as file:
+        found = file.read()
+    written = repository.git.run("cat-file", "--filters", f"--path={os.fsdecode(one.path)}", one.old, ok=(0, 128))
+    return written.code == 0 and written.out == found
 
 
 def merged_tree(repository: Repository, found: Contents, commit: str) -> str:

@@ -131,3 +131,17 @@ def test_an_entry_assumed_unchanged_becomes_one_in_conflict(store: Store, checko
     checkout.git("update-index", "--assume-unchanged", "README")
     restorer.restore(store, made, [b"README"])
     assert checkout.git("ls-files", "--stage") == conflict
+
+
+def test_attributes_that_came_after_the_file(store: Store, checkout: Checkout) -> None:
+    """Git believes that the file is unchanged, as its time stamp says so; brought back, it would store it otherwise."""
+    checkout.write("a.txt", "one\r\ntwo\r\n")
+    checkout.git("add", "--all")
+    checkout.git("commit", "--quiet", "--message", "with CRLF")
+    checkout.write(".gitattributes", "*.txt text eol=crlf\n")
+    made = store.save("a-complete", {})
+    checkout.write("a.txt", "other\n")
+    restorer.restore(store, made)
+    assert (checkout.path / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+    opened = resumption.resume(store, made)
+    assert (Path(opened.path) / "a.txt").read_bytes() == b"one\r\ntwo\r\n"

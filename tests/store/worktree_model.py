@@ -58,7 +58,8 @@ class Seen:
 
     def lasting(self) -> Seen:
         """Without what may differ when all that matters is the same: time stamps, and those that the index holds."""
-        return replace(self, stats={}, index=b"")
+        status = {path: line for path, line in self.status.items() if path != CONVERTED}
+        return replace(self, stats={}, index=b"", status=status)
 
 
 class Place:
