@@ -24,6 +24,7 @@ def maintain(repository: Repository) -> None:
     with Store(repository, adapter="plumbing") as store:
         store.expire(settings.read(repository).policy)
         sweeper.sweep(repository, store.refs)
+    sweeper.sweep_scratch(repository)
     pack(repository)
 
 

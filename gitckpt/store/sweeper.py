@@ -1,8 +1,9 @@
-"""Sweeps what a kill or a power cut can leave: refs that hold a commit or a snapshot for a checkpoint that was never finished."""
+"""Sweeps what a kill or a power cut can leave: refs that hold something for a checkpoint that was never finished, and scratch files."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 
 from gitckpt.git.lock import Lock
@@ -32,6 +33,30 @@ def sweep(repository: Repository, refs: Refs) -> list[str]:
         return []  # transactions there are all or nothing
     with Lock(os.path.join(repository.make_private_dir(), LOCK_FILE), 0) as alone:
         return _sweep(repository, refs) if alone else []
+
+
+def sweep_scratch(repository: Repository) -> list[str]:
+    """Deletes private indexes and the like of processes that were killed: what is named `<kind>.<pid>.<digits>`, and old.
+
+    Args:
+        repository: where.
+
+    Returns:
+        The names of what is gone.
+    """
+    gone = []
+    for name in sorted(os.listdir(repository.make_private_dir())):
+        path = os.path.join(repository.private_dir, name)
+        # Not the time of the content, which a private index has from the index that it is a copy of.
+        kind, _, rest = name.partition(".")
+        if kind not in ("index", "rules") or not rest.partition(".")[0].isdigit() or time.time() - os.stat(path).st_ctime < GRACE:
+            continue
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+        gone.append(name)
+    return gone
 
 
 def _sweep(repository: Repository, refs: Refs) -> list[str]:

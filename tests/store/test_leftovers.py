@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from gitckpt.git.repository import discover
 from gitckpt.store import layout, sweeper
 from gitckpt.store.store import Store
@@ -72,3 +74,18 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
             assert held
             assert sweeper.sweep(store.repository, store.refs) == []
         assert sweeper.sweep(store.repository, store.refs) == sorted(left)
+
+
+def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _store(main_checkout) as store:
+        store.record("whole-complete")
+        store.list()
+        place = Path(store.repository.private_dir)
+        kept = sorted(path.name for path in place.iterdir())
+        for name in ("index.123.ab", "index.123.ab.lock"):
+            (place / name).write_bytes(b"x")
+        (place / "rules.123.cd" / "d").mkdir(parents=True)
+        assert sweeper.sweep_scratch(store.repository) == []
+        monkeypatch.setattr(sweeper, "GRACE", -1)
+        assert sweeper.sweep_scratch(store.repository) == ["index.123.ab", "index.123.ab.lock", "rules.123.cd"]
+        assert sorted(path.name for path in place.iterdir()) == kept
