@@ -29,27 +29,26 @@ def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str 
     else:  # takes half the time, as few entries differ
         differing = treediff.differences(index.repository, listed, merged)
         index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))
-    for stage in (1, 2, 3):
-        if stage in contents.index:
-            index.put(stage_lines(index.repository, contents.index[stage], stage))
+    index.put(conflicts(index.repository, contents))
     change_flag(index, INTENT, sorted(files.intersection(contents.flags.get(INTENT, ()))), ())
     for flag in (ASSUMED, SKIPPED):
         change_flag(index, flag, contents.flags.get(flag, ()), ())
 
 
-def stage_lines(repository: Repository, tree: str, stage: int) -> list[bytes]:
-    """Returns the entries of a tree as lines for `PrivateIndex.put`.
+def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
+    """Returns the entries of a snapshot that are in conflict, as lines for `PrivateIndex.put`.
 
     Args:
         repository: where.
-        tree: its oid.
-        stage: of the index that they belong to.
+        contents: of the snapshot.
     """
     lines = []
-    for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]:
-        fields, _, path = entry.partition(b"\t")
-        mode, _, oid = fields.split(b" ")
-        lines.append(b"%s %s %d\t%s" % (mode, oid, stage, path))
+    for stage in (1, 2, 3):
+        tree = contents.index.get(stage)
+        for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1] if tree else ():
+            fields, _, path = entry.partition(b"\t")
+            mode, _, oid = fields.split(b" ")
+            lines.append(b"%s %s %d\t%s" % (mode, oid, stage, path))
     return lines
 
 

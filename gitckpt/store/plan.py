@@ -195,11 +195,10 @@ class _Planner:
     def _conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         """Returns the lines of the entries in conflict, by path."""
         found: dict[bytes, list[bytes]] = {}
-        for stage in (1, 2, 3):
-            for line in indexing.stage_lines(self._repository, contents.index[stage], stage) if stage in contents.index else ():
-                path = line.partition(b"\t")[2]
-                if self._is_wanted(path):
-                    found.setdefault(path, []).append(line)
+        for line in indexing.conflicts(self._repository, contents):
+            path = line.partition(b"\t")[2]
+            if self._is_wanted(path):
+                found.setdefault(path, []).append(line)
         return found
 
     def _is_wanted(self, path: bytes) -> bool:

@@ -80,7 +80,7 @@ def _written_after(store: Store, safety: Checkpoint) -> list[bytes]:
     except NotFoundError:
         return []  # it was removed meanwhile: those that are ignored by now stay
     before, after = (_contents(store, checkpoint).files for checkpoint in (safety, restored))
-    paths = [path for path in safety.state.get("paths", []) if isinstance(path, bytes)]
+    paths = [path if isinstance(path, bytes) else str(path).encode() for path in safety.state.get("paths", [])]
     return [one.path for one in treediff.differences(store.repository, before, after, paths) if one.status == "A"]
 
 
@@ -110,6 +110,7 @@ class _Restore:
             captured = self._capture(index, self._written)
             found = contents.read(self._repository, self._objects, captured.worktree.tree, self._head)
             found.files = captured.files
+            self._require_paths(found)
             plan = self._plan(found)
             if plan.in_the_way:  # files that the settings leave out: the safety checkpoint shall hold them
                 index.copy_from(os.path.join(self._repository.git_dir, "index"))
@@ -126,6 +127,24 @@ class _Restore:
         self._verify(plan, expected)
         undoing.finish(self._repository)
         return Restored(plan.changes, safety, self._remarks(plan, found))
+
+    def _require_paths(self, found: Contents) -> None:
+        """Raises `NotFoundError` if one of the paths is neither here nor in the checkpoint."""
+        paths = [path for path in self._paths if path]
+        if not paths:
+            return
+        known: set[bytes] = set()
+        for side, commit in ((found, self._head), (self._wanted, self._checkpoint.git_sha)):
+            for tree in (side.files, verifier.merged_tree(self._repository, side, commit)):
+                known |= treediff.present(self._repository, tree, paths)
+            known |= {line.partition(b"\t")[2] for line in indexing.conflicts(self._repository, side)}
+        missing = [path for path in paths if not any(one == path or one.startswith(path + b"/") for one in known)]
+        if missing:
+            names = ", ".join(path.decode("utf-8", "replace") for path in missing)
+            raise NotFoundError(
+                f"neither here nor in checkpoint {self._checkpoint.id}: {names}",
+                hint=f"see what it holds: git ls-tree -r --name-only {self._wanted.files[:10]}",
+            )
 
     @property
     def _brings_operation(self) -> bool:
@@ -168,7 +187,11 @@ class _Restore:
 
     def _record_safety(self, captured: Captured) -> str:
         """Records what is there now; from here on `undo` can bring it back."""
-        state = {"worktree": undoing.name_of(self._repository), "before": self._checkpoint.id, "paths": self._paths}
+        state = {
+            "worktree": undoing.name_of(self._repository),
+            "before": self._checkpoint.id,
+            "paths": [_readable(path) for path in self._paths],
+        }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
         if not snapshot.is_whole(self._repository, made):
@@ -255,6 +278,14 @@ class _Restore:
             commands = operation.commands_in(self._wanted.operation)
             remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
         return remarks
+
+
+def _readable(path: bytes) -> str | bytes:
+    """Returns a path as text where it is UTF-8: people look at states."""
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return path
 
 
 def _require_files(store: Store, checkpoint: Checkpoint) -> None:

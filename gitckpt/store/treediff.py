@@ -61,12 +61,12 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
 
 
 def present(repository: Repository, tree: str, paths: Iterable[bytes]) -> set[bytes]:
-    """Returns those of the paths that a tree has.
+    """Returns the files of a tree that have one of the paths, or are in a directory that has.
 
     Args:
         repository: where.
         tree: its oid.
-        paths: of files, one at least, literally.
+        paths: one at least, literally.
     """
     wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
     return set(repository.git.run("--literal-pathspecs", "ls-tree", "-r", "--name-only", "-z", tree, "--", *wanted).out.split(b"\0")[:-1])

@@ -187,9 +187,6 @@ class TestPaths:
             ([b"gone"], {b"gone"}),
             ([b"staged", b"link"], {b"staged", b"link"}),
             ([b"added later"], {b"added later"}),
-            ([b"nowhere"], set()),
-            ([b"*"], set()),
-            ([b"READ"], set()),
             ([b""], {b"README", b"added later", b"gone", b"link", b"new dir", b"new dir/tool", b"staged"}),
         ],
     )
@@ -213,6 +210,16 @@ class TestPaths:
         if done.safety:
             restorer.undo(plain)
         assert view(main_checkout.path) == other
+
+    @pytest.mark.parametrize("path", [b"nowhere", b"*", b"READ"])
+    def test_a_path_that_nobody_knows(self, plain: Store, main_checkout: Checkout, path: bytes) -> None:
+        made = plain.save("a-complete", {})
+        main_checkout.write("README", "changed\n")
+        before = main_checkout.fingerprint()
+        with pytest.raises(NotFoundError) as caught:
+            restorer.restore(plain, made, [b"README", path])
+        assert caught.value.message == f"neither here nor in checkpoint {made.id}: {path.decode()}"
+        assert main_checkout.fingerprint() == before
 
     def test_a_file_in_the_way_that_is_not_named_stays(self, plain: Store, main_checkout: Checkout) -> None:
         prepare(main_checkout)
