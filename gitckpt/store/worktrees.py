@@ -346,6 +346,16 @@ def _start_head(made: Repository, wish: Wish) -> None:
         branch = f"refs/heads/{wish.checkpoint.branch or 'main'}"
         free = is_free(made, branch) and made.cat_file.info(branch) is None
         made.git.run("symbolic-ref", "HEAD", branch if free else f"refs/heads/ckpt/{wish.checkpoint.id[: ids.SHORT]}")
+    else:
+        _note_checkout(made, wish.checkpoint)
+
+
+def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
+    """Has the reflog of a detached HEAD say where it was detached, for `git status` to know: only a HEAD that changes is logged."""
+    commit = checkpoint.git_sha
+    said = f"checkout: moving from {checkpoint.branch or commit} to {commit}"
+    made.git.run(*_NO_HOOKS, "symbolic-ref", "HEAD", f"refs/heads/ckpt/{checkpoint.id}")
+    made.git.run(*_NO_HOOKS, "update-ref", "--no-deref", "-m", said, "HEAD", commit)
 
 
 def is_free(repository: Repository, ref: str) -> bool:
