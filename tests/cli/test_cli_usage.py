@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import __version__
+from gitckpt.cli import opening
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
@@ -189,7 +190,7 @@ def test_a_bug_outside_any_repository_shows_the_traceback(ckpt: Ckpt, tmp_path: 
     def fall(*_: object, **__: object) -> None:
         raise ZeroDivisionError("over")
 
-    monkeypatch.setattr(Store, "open", fall)
+    monkeypatch.setattr(opening, "open_repository", fall)
     done = ckpt("list", at=tmp_path)
     assert (done.code, done.out) == (3, "")
     lines = done.err.splitlines()

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store import operation, restorer, resumption
 from gitckpt.store.restorer import Restored
 from gitckpt.store.store import Store
@@ -217,6 +217,12 @@ class WorktreeMachine(RuleBasedStateMachine):
     ) -> bool:
         """Runs a restore or undo, and compares what it made; returns whether it did anything."""
         before = self.here.look()
+        known = [name for seen in (before, target) for name in (*seen.captured, *seen.entries)]
+        if not all(any(is_within(name, (path,)) for name in known) for path in paths):
+            with pytest.raises(NotFoundError, match=r"^neither here nor in checkpoint "):
+                command()
+            assert self.here.look() == before
+            return False
         expected = expect(before, target, paths, written)
         if expected.refused:
             with pytest.raises(WorktreeError, match=r"^in the way of the files, and in no checkpoint: "):
