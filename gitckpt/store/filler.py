@@ -57,5 +57,5 @@ def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes]) -> None:
     there = [entry[2:] for entry in listing if entry[:1] == b"S" and entry[2:] not in skipped]
     if there:
         wanted = b"".join(path + b"\0" for path in there)
-        index.git("update-index", "--no-skip-worktree", "-z", "--stdin", data=wanted)
+        index.update("--no-skip-worktree", there)
         index.git(*PARALLEL, "checkout-index", "--force", "--index", "-z", "--stdin", data=wanted)

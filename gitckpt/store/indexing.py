@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from gitckpt.git.repository import Repository
 from gitckpt.store import treediff
@@ -69,10 +69,4 @@ def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: 
     entries = index.git("ls-files", "-v", "-z").split(b"\0") if gets or loses else ()
     listed = {entry[2:] for entry in entries if entry[:1] not in (b"M", b"")}
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
-        there = set(paths).intersection(listed)
-        if there:
-            index.git("update-index", option, "-z", "--stdin", data=_joined(sorted(there)))
-
-
-def _joined(paths: Iterable[bytes]) -> bytes:
-    return b"".join(path + b"\0" for path in paths)
+        index.update(option, sorted(set(paths).intersection(listed)))

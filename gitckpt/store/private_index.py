@@ -175,6 +175,17 @@ class PrivateIndex:
         checksum = data[-size:]
         return not checksum.strip(b"\0") or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
 
+    def update(self, option: str, paths: Iterable[bytes]) -> None:
+        """Does to some entries what an option of `git update-index` says.
+
+        Args:
+            option: such as "--force-remove" or "--skip-worktree".
+            paths: of the entries; without any, nothing is done.
+        """
+        data = b"".join(path + b"\0" for path in paths)
+        if data:
+            self.git("update-index", option, "-z", "--stdin", data=data)
+
     def rebuild(self, commit: str) -> None:
         """Starts again from a commit ("" for none), as the user's index cannot be read."""
         self.close()

@@ -204,8 +204,7 @@ class _Restore:
         wanted = {one.path for one in plan.files}
         hidden = [path for path in found.flags.get(SKIPPED, ()) if path in wanted]
         try:
-            if hidden:  # git writes no file whose entry is to be skipped
-                index.git("update-index", "--no-skip-worktree", "-z", "--stdin", data=b"".join(path + b"\0" for path in hidden))
+            index.update("--no-skip-worktree", hidden)  # git writes no file whose entry is to be skipped
             self._write_files(index, expected)
         except GitError as error:
             if _NOT_UP_TO_DATE.search(error.stderr):

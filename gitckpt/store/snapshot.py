@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from gitckpt.git.hashing import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.tree import GITLINK
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import contents, operation, sparse
+from gitckpt.store import contents, operation, sparse, treediff
 from gitckpt.store.contents import Contents
 from gitckpt.store.limits import Limits
 from gitckpt.store.private_index import PrivateIndex, is_corrupt
@@ -140,7 +139,7 @@ class _Capture:
         self._objects = objects
         self._commit = commit
         self._limits = limits
-        self._also = also
+        self._also = set(also)
         self._omitted: list[Omitted] = []
         self._converted: list[str] = []
 
@@ -211,14 +210,13 @@ class _Capture:
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         gone = set(seen.deleted)
-        behind_links = [path for path in seen.deleted if self._is_behind_link(path) or self._is_directory(path)]
-        if behind_links:  # git would not look at them any more, or not drop their stages
-            self._index.git("update-index", "--force-remove", "-z", "--stdin", data=b"\0".join(behind_links))
-        rules = [path for path in seen.deleted if os.path.basename(path) == _ATTRIBUTES]
-        first = [path for path in seen.deleted if path not in rules and path not in behind_links]
-        self._add([*first, *(path for path in wanted if path not in gone)])
-        if rules:  # last, so that what they say of filters holds for the others: a secret is not to be stored in plain text
-            self._index.git("update-index", "--force-remove", "-z", "--stdin", data=b"".join(path + b"\0" for path in rules))
+        rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
+        # git would not look at these any more, or not drop their stages.
+        apart = {path for path in gone - rules if self._is_behind_link(path) or self._is_directory(path)}
+        self._index.update("--force-remove", sorted(apart))
+        self._add([*sorted(gone - rules - apart), *(path for path in wanted if path not in gone)])
+        # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
+        self._index.update("--force-remove", sorted(rules))
         return self._index.write_tree()
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
@@ -292,18 +290,15 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
     tree = checkpoint.worktree.tree if checkpoint.worktree else None
     if tree is None:
         return True
-    base = f"{checkpoint.git_sha}^{{tree}}" if checkpoint.git_sha else object_id("tree", b"", repository.object_format)
+    base = contents.base_tree(repository, checkpoint.git_sha)
     wanted = {tree}
-    parts = ["files", *(f"index/{stage}" for stage in range(4)), "operation"]
-    there = [f"{tree}:{part}" for part in parts if repository.cat_file.info(f"{tree}:{part}")]
-    for part in there:
-        done = repository.git.run("diff-tree", "-r", "-t", "--raw", "-z", "--no-renames", "--no-abbrev", base, part, ok=(0, 128))
-        if done.code != 0:
+    for part in ("files", *(f"index/{stage}" for stage in range(4)), "operation"):
+        found = repository.cat_file.info(f"{tree}:{part}")
+        try:
+            differing = treediff.differences(repository, base, found[0], with_trees=True) if found else []
+        except GitError:
             return False
-        for entry in done.out.split(b"\0")[:-1:2]:
-            _, mode, _, oid, _ = entry.split(b" ")
-            if mode not in (GITLINK, b"000000"):
-                wanted.add(oid.decode("ascii"))
+        wanted |= {one.new for one in differing if one.status != "D" and not one.is_submodule}
     return all(repository.cat_file.info(oid) for oid in wanted)
 
 

@@ -156,9 +156,8 @@ def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
         if absent:
             found.flags[ABSENT] = absent
             skipped = sorted(set(skipped) - set(absent))
-    for option, marked in (("--no-assume-unchanged", assumed), ("--no-skip-worktree", skipped)):
-        if marked:
-            index.git("update-index", option, "-z", "--stdin", data=b"\0".join(marked))
+    index.update("--no-assume-unchanged", assumed)
+    index.update("--no-skip-worktree", skipped)
     return bool(assumed or skipped)
 
 

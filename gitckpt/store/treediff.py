@@ -36,7 +36,7 @@ class Difference:
         return f"{self.status} {self.path.decode('utf-8', 'replace')}"
 
 
-def differences(repository: Repository, old: str, new: str, paths: Iterable[bytes] = ()) -> list[Difference]:
+def differences(repository: Repository, old: str, new: str, paths: Iterable[bytes] = (), *, with_trees: bool = False) -> list[Difference]:
     """Returns what differs between two trees, sorted by path.
 
     Args:
@@ -44,10 +44,14 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         old: a tree.
         new: another one.
         paths: files or directories to look at, literally; none, or the empty one for the top, for all.
+        with_trees: whether the directories that differ are returned as well.
+
+    Raises:
+        GitError: a tree is missing.
     """
     if old == new:
         return []
-    options = ("-r", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+    options = ("-r", *(["-t"] if with_trees else []), "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
     wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
     if "" in wanted:
         wanted = []
