@@ -6,6 +6,9 @@
         saved = store.save("plan-complete", {"step": 3})
         print(store.read(saved.id).state)
 
+    with Store.open() as store, Run.start(store, "add-login") as run:
+        notes = run.phase("research", research, inputs={"question": "how?"})
+
 The names below are loaded when they are first used: the hook imports this package, and has no time for them.
 """
 
@@ -13,6 +16,10 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.durable.conduct import Conduct as Conduct
+    from gitckpt.durable.endings import PhaseFailed as PhaseFailed
+    from gitckpt.durable.pipeline import Retries as Retries
+    from gitckpt.durable.run import Run as Run
     from gitckpt.model.checkpoint import Checkpoint as Checkpoint
     from gitckpt.model.checkpoint import Progress as Progress
     from gitckpt.model.checkpoint import Worktree as Worktree
@@ -22,6 +29,10 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store as Store
 
 _HOMES = {
+    "Conduct": "gitckpt.durable.conduct",
+    "PhaseFailed": "gitckpt.durable.endings",
+    "Retries": "gitckpt.durable.pipeline",
+    "Run": "gitckpt.durable.run",
     "Checkpoint": "gitckpt.model.checkpoint",
     "Progress": "gitckpt.model.checkpoint",
     "Worktree": "gitckpt.model.checkpoint",
@@ -30,7 +41,7 @@ _HOMES = {
     "Query": "gitckpt.store.index",
     "Store": "gitckpt.store.store",
 }
-__all__ = ["Checkpoint", "CkptError", "Entry", "Progress", "Query", "Store", "Worktree"]
+__all__ = ["Checkpoint", "CkptError", "Conduct", "Entry", "PhaseFailed", "Progress", "Query", "Retries", "Run", "Store", "Worktree"]
 
 
 def __getattr__(name: str) -> object:

@@ -180,7 +180,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     """
     from gitckpt.git.repository import Repository
     from gitckpt.model.errors import UsageError
-    from gitckpt.store import layout, registration, settings
+    from gitckpt.store import layout, leases, registration, settings
     from gitckpt.store.limits import Limits
     from gitckpt.store.store import Store
 
@@ -197,11 +197,15 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         except UsageError as error:
             _report(repository, event, f"the usual limits apply to the files: {error.message}")
             limits = Limits()
+        guard = leases.bound(store, owner.run)
         try:
-            return store.save(_PHASE, run=owner.run, message=message, trigger=_trigger(event), limits=limits).id
+            return store.save(_PHASE, run=owner.run, message=message, trigger=_trigger(event), limits=limits, guard=guard).id
         except WorktreeError as error:
             _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
-            return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event)).id
+            return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard).id
+        except leases.LeaseLost as error:
+            _report(repository, event, f"this checkpoint stands alone: {error.message}")
+            return store.save(_PHASE, message=message, trigger=_trigger(event), limits=limits).id
 
 
 def _trigger(event: str) -> str:

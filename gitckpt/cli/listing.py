@@ -6,7 +6,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model import phase as phases
-from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
+from gitckpt.model.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
-    from gitckpt.store import changes
+    from gitckpt.store import changes, finder
     from gitckpt.store.index import Query
 
     if status is not None and status not in phases.STATUSES:
@@ -45,7 +45,7 @@ def list_(
     with open_store() as store:
         limit = None if all_ else _NEWEST if number is None else number
         query = Query(
-            run=_run(store, run),
+            run=finder.find_run(run, store.index) if run is not None else None,
             ids=[entry.id for entry in store.links(_commit(store, commit))] if commit is not None else None,
             phase=phase,
             status=status,
@@ -75,23 +75,6 @@ def list_(
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         terminal.warn(f"not a valid checkpoint: {terminal.harmless(problems[0].sentence)}{more}; see: git ckpt doctor")
-
-
-def _run(store: Store, text: str | None) -> str | None:
-    if text is None:
-        return None
-    runs = store.index.runs()
-    if text in runs:
-        return text
-    found = [run for run in runs if text and run.startswith(text)]
-    if len(found) > 1:
-        raise AmbiguousError(f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it")
-    if not found:
-        import difflib
-
-        close = difflib.get_close_matches(text, runs, n=1, cutoff=0.7)
-        raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close[0]}?" if close else "see them: git ckpt list --all")
-    return found[0]
 
 
 def _commit(store: Store, rev: str) -> str:

@@ -40,8 +40,14 @@ def save(
         from gitckpt.store import registration
 
         owner = registration.owner(store.repository)
+        run = owner.run if owner else None
+        guard = None
+        if run is not None:
+            from gitckpt.store import leases
+
+            guard = leases.bound(store, run)
         record = store.record if no_worktree else store.save
-        checkpoint = record(label, data, run=owner.run if owner else None, message=line)
+        checkpoint = record(label, data, guard=guard, run=run, message=line)
         files = checkpoint.worktree
         terminal.out(checkpoint.id)
         if data == {}:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from gitckpt.model.errors import AmbiguousError, CkptError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TextIO
+
+    from gitckpt.model.errors import CkptError
 
 _BOLD, _DIM, _RED, _YELLOW, _RESET = "\033[1m", "\033[2m", "\033[31m", "\033[33m", "\033[0m"
 _GAP = "  "
@@ -29,7 +29,7 @@ class Settings:
 
 def harmless(text: str) -> str:
     """Returns text from a checkpoint, a file name or a ref with every character escaped that a terminal could take for a command."""
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def _escape(character: str) -> str:
@@ -84,14 +84,42 @@ def warn(line: str) -> None:
 
 
 def fail(error: CkptError) -> int:
-    """Prints an error with its candidates and hint; returns its exit code."""
+    """Prints an error with its candidates, where it has any, and hint; returns its exit code."""
     sys.stderr.write(f"{_styled('error:', _RED, has_colour(sys.stderr))} {harmless(error.message)}\n")
-    if isinstance(error, AmbiguousError):
-        for candidate in error.candidates:
-            sys.stderr.write(f"  {harmless(candidate)}\n")
+    for candidate in getattr(error, "candidates", ()):
+        sys.stderr.write(f"  {harmless(candidate)}\n")
     if error.hint:
         sys.stderr.write(f"{_styled('hint:', _BOLD, has_colour(sys.stderr))} {harmless(error.hint)}\n")
     return error.exit_code
+
+
+def live(data: bytes) -> None:
+    """Passes on what a command prints, as it comes, on standard error; byte for byte, as if it had been started by hand."""
+    sys.stderr.flush()
+    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.flush()
+
+
+def progress(line: str) -> None:
+    """Shows a line that the next one replaces; only on a terminal, and not with `--quiet`."""
+    import shutil
+
+    if sys.stderr.isatty() and not Settings.quiet:
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\033[K{line[:width]}" if line else "\r\033[K")
+        sys.stderr.flush()
+
+
+def may_ask() -> bool:
+    """Tells whether there is a person who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str) -> str:
+    """Asks a person, and returns the answer without spaces around it; "" at the end of input."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
 
 
 def is_terminal() -> bool:

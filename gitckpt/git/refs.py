@@ -48,7 +48,7 @@ class Update:
 
     Args:
         ref: full name.
-        new: the oid it gets; "" deletes it.
+        new: the oid it gets; "" deletes it; the old one only looks whether it still has that.
         old: the oid it must have; "" if it must not exist.
     """
 
@@ -61,8 +61,8 @@ class Update:
 
     def command(self) -> str:
         """The command of `git update-ref --stdin -z` for it."""
-        if not self.new and not self.old:
-            return f"verify {self.ref}\0\0"  # a deletion without an old value would not ask for any
+        if self.new == self.old:
+            return f"verify {self.ref}\0{self.old}\0"  # a deletion without an old value would not ask for any
         if not self.new:
             return f"delete {self.ref}\0{self.old}\0"
         if not self.old:

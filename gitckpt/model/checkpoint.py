@@ -18,6 +18,9 @@ MANUAL = "manual"
 SAFETY = "safety"
 """Recorded before the files of a worktree are replaced."""
 
+PHASE = "phase"
+"""Recorded by whoever drives a run, where one of its phases, or the run itself, begins or ends."""
+
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 """What a hook records; these checkpoints expire by the default policy."""
 
@@ -91,6 +94,80 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What drives a run: the table `[pipeline]`, which every later checkpoint of the run carries on."""
+
+    name: str | None = None
+    """The pipeline, where the run was started from one."""
+
+    phases: tuple[str, ...] = ()
+    """Its phases, in order; empty where a program decides as it goes."""
+
+    completed: Mapping[str, str] = field(default_factory=dict)
+    """Phase → the checkpoint that completed it, in order of completion."""
+
+    autonomy: str | None = None
+    """Where the run pauses: checkpoint, batch or fully_autonomous."""
+
+    deadline: str | None = None
+    """The instant at which the run is stopped, as a timestamp."""
+
+    definition: Mapping[str, str] = field(default_factory=dict)
+    """What the phases do, as digests: a changed one is noticed when the run goes on."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """What the run was started with, by name."""
+
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """Of inputs that are files: the digest of what is in them."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of this table that this program does not know; written back as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a phase: the table `[attempt]`."""
+
+    phase: str
+    number: int = 1
+    """Counted over the whole life of the run."""
+
+    ended: str | None = None
+    """The status with which it ended; None while it runs, and where nobody saw its end."""
+
+    began: str | None = None
+    """The checkpoint at which the phase began, where this is not its first attempt since."""
+
+    failures: int = 0
+    """How many of the attempts that `retries` allows have failed."""
+
+    recoveries: int = 0
+    """How many attempts at this phase ended without anybody having noted it, as when the machine goes down."""
+
+    retry_at: str | None = None
+    """When the next attempt is due, as a timestamp; None where there will be none without a new order."""
+
+    exit_code: int | None = None
+    """What the command returned; negative for a signal."""
+
+    seconds: float | None = None
+    """How long the attempt took."""
+
+    output: str | None = None
+    """The end of what the command printed."""
+
+    result: str | None = None
+    """What the phase returned, as JSON."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """What the phase was called with, as digests by name."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of this table that this program does not know; written back as they were."""
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """One checkpoint document, version 1 (`docs/format.md`). Field names are the document's keys."""
 
@@ -110,6 +187,14 @@ class Checkpoint:
     """None where the files were not looked at (`save --no-worktree`, a hook): the linked commit stands for them."""
 
     progress: Progress | None = None
+    pipeline: Pipeline | None = None
+    attempt: Attempt | None = None
+    forked_from: str | None = None
+    """Of the first checkpoint of a run: the checkpoint of another run that it goes on from."""
+
+    rewound_to: str | None = None
+    """An earlier checkpoint, whose files, state and completed phases the run went back to here."""
+
     state: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the document that this program does not know; written back as they were."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from gitckpt.model import document, ids, times, toml
-from gitckpt.model.checkpoint import VERSION, Checkpoint, Omitted, Progress, Worktree
+from gitckpt.model import document, ids, pointers, times, toml
+from gitckpt.model.checkpoint import VERSION, Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 
 T = TypeVar("T")
@@ -30,13 +30,17 @@ def encode(checkpoint: Checkpoint) -> bytes:
 def fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the keys of a checkpoint's document, less `types` and `state`; those that are absent have the value None."""
     found: dict[str, Any] = {"version": VERSION}
-    for name in ("id", "run", "parent", "sequence", "phase", "timestamp", "git_sha", "branch", "trigger", "message", "agent"):
+    for name in document.ORDER[1:-1]:
         found[name] = getattr(checkpoint, name)
     found["errors"] = list(checkpoint.errors)
     if checkpoint.worktree is not None:
         found["worktree"] = _worktree_fields(checkpoint.worktree)
     if checkpoint.progress is not None:
         found["progress"] = _set_fields(checkpoint.progress)
+    if checkpoint.pipeline is not None:
+        found["pipeline"] = _set_fields(checkpoint.pipeline)
+    if checkpoint.attempt is not None:
+        found["attempt"] = _set_fields(checkpoint.attempt)
     return found | dict(checkpoint.unknown)
 
 
@@ -81,6 +85,12 @@ def check(found: Mapping[str, Any], ref: str) -> None:
         ref: full name of the ref that it is meant for.
     """
     _checkpoint({key: value for key, value in found.items() if value is not None} | {"state": {}}, ref, with_state=False)
+
+
+def tables(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the tables `pipeline` and `attempt`, of those that are there, as a checkpoint has them."""
+    readers: dict[str, Callable[[_Table], Pipeline | Attempt]] = {"pipeline": _pipeline, "attempt": _attempt}
+    return {key: readers[key](_Table(table, "", f"{key}.")) for key, table in found.items()}
 
 
 def _parse(data: bytes, ref: str) -> dict[str, Any]:
@@ -148,6 +158,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         raise take.invalid("version", f"must be {VERSION}, not {_shown(version)}")
     state, types = take.required("state", dict), take.optional("types", dict) or {}
     worktree, progress = take.optional("worktree", dict), take.optional("progress", dict)
+    pipeline, attempt = take.optional("pipeline", dict), take.optional("attempt", dict)
     checkpoint = Checkpoint(
         id=_id(take, "id", take.required("id", str)),
         run=_run(take),
@@ -163,7 +174,11 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         errors=_errors(take),
         worktree=None if worktree is None else _worktree(_Table(worktree, ref, "worktree.")),
         progress=None if progress is None else _progress(_Table(progress, ref, "progress.")),
-        state=_typed(state, types, ref) if with_state else {},
+        pipeline=None if pipeline is None else _pipeline(_Table(pipeline, ref, "pipeline.")),
+        attempt=None if attempt is None else _attempt(_Table(attempt, ref, "attempt.")),
+        forked_from=_optional_id(take, "forked_from"),
+        rewound_to=_optional_id(take, "rewound_to"),
+        state=pointers.put_back(state, types, ref) if with_state else {},
         unknown=take.rest,
     )
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
@@ -200,11 +215,19 @@ def _line(take: _Table, key: str, text: str) -> str:
 
 
 def _timestamp(take: _Table) -> str:
-    text = take.required("timestamp", str)
+    return _instant(take, "timestamp", take.required("timestamp", str))
+
+
+def _optional_instant(take: _Table, key: str) -> str | None:
+    text = take.optional(key, str)
+    return None if text is None else _instant(take, key, text)
+
+
+def _instant(take: _Table, key: str, text: str) -> str:
     try:
         times.from_text(text)
     except ValueError as error:
-        raise take.invalid("timestamp", str(error)) from None
+        raise take.invalid(key, str(error)) from None
     return text
 
 
@@ -279,67 +302,67 @@ def _progress(take: _Table) -> Progress:
     )
 
 
-def _typed(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
-    """Puts back, in place, the values that TOML lacks (`types`: JSON pointer → kind)."""
-    for where, kind in types.items():
-        field = f"types.{where}"
-        holder: Any = None
-        value: Any = state
-        step: Any = None
-        try:
-            root, *parts = where.split("/")
-            if root:
-                raise KeyError(root)
-            for part in parts:
-                holder, step = value, part.replace("~1", "/").replace("~0", "~")
-                step = _index(step) if type(holder) is list else step
-                value = holder[step]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
-        if type(value) is not str or holder is None:
-            raise InvalidCheckpoint(ref, field, "must point to a string in the state")
-        try:
-            holder[step] = _lacking(kind, value)
-        except ValueError:  # as binascii.Error is
-            raise InvalidCheckpoint(ref, field, f"the string there is no {_shown(kind)}") from None
-    return state
+def _pipeline(take: _Table) -> Pipeline:
+    completed = _map(take, "completed")
+    for phase, checkpoint in completed.items():
+        _id(take, f"completed.{phase}", checkpoint)
+    return Pipeline(
+        name=take.optional("name", str),
+        phases=_strings(take, "phases", take.optional("phases", list) or []),
+        completed=completed,
+        autonomy=take.optional("autonomy", str),
+        deadline=_optional_instant(take, "deadline"),
+        definition=_map(take, "definition"),
+        inputs=_map(take, "inputs"),
+        contents=_map(take, "contents"),
+        unknown=take.rest,
+    )
 
 
-def _index(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or (text[0] == "0" and text != "0"):
-        raise ValueError(text)
-    return int(text)
+def _attempt(take: _Table) -> Attempt:
+    return Attempt(
+        phase=_line(take, "phase", take.required("phase", str)),
+        number=take.count("number", 1) or 1,
+        ended=take.optional("ended", str),
+        began=_optional_id(take, "began"),
+        failures=take.count("failures", 0) or 0,
+        recoveries=take.count("recoveries", 0) or 0,
+        retry_at=_optional_instant(take, "retry_at"),
+        exit_code=take.optional("exit_code", int),
+        seconds=take.optional("seconds", float),
+        output=take.optional("output", str),
+        result=take.optional("result", str),
+        inputs=_map(take, "inputs"),
+        unknown=take.rest,
+    )
 
 
-def _lacking(kind: Any, text: str) -> Any:
-    if kind == "null":
-        return None
-    if kind == "bytes":
-        import base64
-
-        return base64.b64decode(text, validate=True)
-    if kind == "integer":
-        if text.strip() != text or "_" in text or not text.isascii():
-            raise ValueError(text)
-        return int(text, 16) if "x" in text else int(text)
-    raise ValueError(kind)
+def _map(take: _Table, key: str) -> dict[str, str]:
+    """Returns a table of strings; an empty one where it is absent."""
+    found = take.optional(key, dict) or {}
+    for name, value in found.items():
+        if type(value) is not str:
+            raise take.invalid(f"{key}.{name}", f"must be a string, not {_shown(value)}")
+    return found
 
 
 def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
     """Returns the keys of the table `[worktree]`."""
     fields = _set_fields(worktree)
-    for name in ("omitted", "converted"):
-        del fields[name]
     if worktree.omitted:
         fields["omitted"] = [_set_fields(entry) for entry in worktree.omitted]
-    if worktree.converted:
-        fields["converted"] = list(worktree.converted)
     return fields
 
 
-def _set_fields(record: Worktree | Progress | Omitted) -> dict[str, Any]:
-    named = {name: getattr(record, name) for name in record.__slots__ if name != "unknown"}
-    return {name: value for name, value in named.items() if value is not None} | dict(record.unknown)
+def _set_fields(record: Worktree | Progress | Omitted | Pipeline | Attempt) -> dict[str, Any]:
+    """Returns the keys of a table; what is None, an empty tuple or an empty map is absent."""
+    found: dict[str, Any] = {}
+    for name in record.__slots__:
+        value = getattr(record, name)
+        if name == "unknown" or value in (None, (), {}):
+            continue
+        found[name] = list(value) if type(value) is tuple else dict(value) if isinstance(value, Mapping) else value
+    return found | dict(record.unknown)
 
 
 def require_map(state: object) -> None:

@@ -21,6 +21,8 @@ ORDER = (
     "trigger",
     "message",
     "agent",
+    "forked_from",
+    "rewound_to",
     "errors",
 )
 """The plain keys of a document, in the order they are written; tables follow, `[state]` last."""

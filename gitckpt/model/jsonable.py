@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.model import toml
@@ -22,7 +23,12 @@ def document(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def state(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the state alone."""
-    converted: dict[str, Any] = _plain(dict(checkpoint.state), None, {})
+    return plain(checkpoint.state)
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a map of the values that a state may hold, as JSON has them."""
+    converted: dict[str, Any] = _plain(dict(values), None, {})
     return converted
 
 

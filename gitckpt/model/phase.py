@@ -33,3 +33,27 @@ def label(text: str) -> str:
             hint=f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}",
         )
     return complete
+
+
+NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")
+"""Names of labels that are no phases of a run, whatever their status."""
+
+
+def completed_after(completed: dict[str, str], label: str, checkpoint_id: str) -> dict[str, str]:
+    """Returns which phases of a run are complete after a checkpoint.
+
+    A phase that is completed or skipped joins them; one that starts again leaves them, with all that were completed after it.
+
+    Args:
+        completed: phase → the checkpoint that completed it, in order, before.
+        label: the phase label of the checkpoint.
+        checkpoint_id: its id.
+    """
+    name, status = split(label)
+    if name in NOT_PHASES or status not in ("complete", "skipped", "started"):
+        return completed
+    kept = list(completed)[: list(completed).index(name)] if name in completed else list(completed)
+    after = {phase: completed[phase] for phase in kept}
+    if status != "started":
+        after = {phase: id_ for phase, id_ in completed.items() if phase != name} | {name: checkpoint_id}
+    return after

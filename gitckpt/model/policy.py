@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from gitckpt.model import times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS
+from gitckpt.model import phase, runstate, times
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE
 
 DAY = 86400 * times.MICRO
 
@@ -26,6 +26,21 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class RunCandidate:
+    """What the policy knows of a run."""
+
+    id: str
+    time: int
+    """Of its newest checkpoint, in microseconds since the epoch."""
+
+    status: str
+    """What has become of it, one of `runstate.STATUSES`."""
+
+    needed_by: Collection[str] = ()
+    """The unfinished runs that refer to its checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """When checkpoints expire. Lengths of time are in microseconds."""
 
@@ -38,13 +53,16 @@ class Policy:
     keep_last: int = 100
     """So many of the newest stay, whatever their age."""
 
+    runs_older_than: int = 7 * DAY
+    """A run that is complete expires as a whole when its newest checkpoint has this age."""
+
     everything: bool = False
-    """Whether checkpoints saved by people and by runs, finished or not, are candidates too."""
+    """Whether checkpoints saved by people, and runs that are not complete, are candidates too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one checkpoint."""
+    """What becomes of a checkpoint, or of a run."""
 
     id: str
     expires: bool
@@ -52,19 +70,18 @@ class Decision:
     """One clause for a person, such as "35d old, limit 30d"."""
 
 
-def apply(candidates: Sequence[Candidate], policy: Policy, *, now: int, unfinished: Collection[str]) -> list[Decision]:
-    """Returns a decision for each candidate, in the order given.
+def apply(candidates: Sequence[Candidate], policy: Policy, *, now: int) -> list[Decision]:
+    """Returns a decision for each candidate, in the order given; those of runs stay, as a run goes as a whole.
 
     Args:
         candidates: checkpoints, newest first.
         policy: the rules.
         now: the current instant, in microseconds since the epoch.
-        unfinished: ids of the runs that are not complete.
     """
     decisions = []
     seen = 0
     for candidate in candidates:
-        decision = _kept_for_what_it_is(candidate, policy, unfinished) or _kept_or_expired_for_its_commit(candidate, policy, now)
+        decision = _kept_for_what_it_is(candidate, policy) or _kept_or_expired_for_its_commit(candidate, policy, now)
         if decision is None:
             seen += 1
             decision = _by_rank_and_age(candidate, policy, now, seen)
@@ -72,12 +89,70 @@ def apply(candidates: Sequence[Candidate], policy: Policy, *, now: int, unfinish
     return decisions
 
 
-def _kept_for_what_it_is(candidate: Candidate, policy: Policy, unfinished: Collection[str]) -> Decision | None:
-    if policy.everything:
-        return None
-    if candidate.run in unfinished:
-        return Decision(candidate.id, expires=False, reason=f"belongs to the unfinished run {candidate.run}")
-    if candidate.trigger not in HOOK_TRIGGERS:
+def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
+    """Returns a decision for each run, in the order given.
+
+    A run that somebody drives stays, whatever the policy; and so does one that an unfinished run refers to which stays.
+
+    Args:
+        runs: the one with the newest checkpoint first.
+        policy: the rules.
+        now: the current instant, in microseconds since the epoch.
+    """
+    decided: dict[str, Decision] = {}
+    unfinished = 0
+    for run in runs:
+        unfinished += run.status != runstate.COMPLETE
+        decided[run.id] = _of_run(run, policy, now, unfinished)
+    going = [run for run in runs if decided[run.id].expires]
+    while True:
+        needed = [(run, name) for run in going for name in sorted(run.needed_by) if name in decided and not decided[name].expires]
+        if not needed:
+            return list(decided.values())
+        for run, name in needed:
+            decided[run.id] = Decision(run.id, expires=False, reason=f"the unfinished run {name} refers to it")
+        going = [run for run in going if decided[run.id].expires]
+
+
+def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Returns the checkpoints of a run that only tell of progress within phases that are complete by now, each with its phase.
+
+    Args:
+        chain: id, phase label and trigger of each checkpoint of the run, by sequence.
+    """
+    found: dict[str, str] = {}
+    begun: dict[str, list[str]] = {}
+    for checkpoint, label, trigger in chain:
+        name, status = phase.split(label)
+        if status == "started":
+            begun.setdefault(name, [])
+        elif status == "progress" and trigger == PHASE and name in begun:
+            begun[name].append(checkpoint)
+        elif status in ("complete", "skipped"):
+            found |= dict.fromkeys(begun.pop(name, ()), name)
+    return found
+
+
+def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
+    if run.status == runstate.RUNNING:
+        return Decision(run.id, expires=False, reason="somebody drives it")
+    if run.status == runstate.COMPLETE:
+        limit = min(policy.runs_older_than, policy.older_than) if policy.everything else policy.runs_older_than
+    elif not policy.everything:
+        return Decision(run.id, expires=False, reason=f"unfinished: {run.status}")
+    elif rank <= policy.keep_last:
+        return Decision(run.id, expires=False, reason=f"unfinished: {run.status}, among the newest {policy.keep_last}")
+    else:
+        limit = policy.older_than
+    age = now - run.time
+    how = "complete" if run.status == runstate.COMPLETE else f"unfinished: {run.status}"
+    return Decision(run.id, expires=age >= limit, reason=f"{how}, {_length(age)} old, limit {_length(limit)}")
+
+
+def _kept_for_what_it_is(candidate: Candidate, policy: Policy) -> Decision | None:
+    if candidate.run is not None:
+        return Decision(candidate.id, expires=False, reason=f"belongs to the run {candidate.run}")
+    if candidate.trigger not in HOOK_TRIGGERS and not policy.everything:
         return Decision(candidate.id, expires=False, reason="not made by a hook")
     return None
 

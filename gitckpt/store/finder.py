@@ -91,3 +91,25 @@ def _nothing(text: str, index: Index) -> str:
     else:
         hint = _LIST
     raise NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)
+
+
+def find_run(text: str, index: Index) -> str:
+    """Returns the id of the run that a person means.
+
+    Args:
+        text: the id, or a prefix of it.
+        index: knows the runs.
+
+    Raises:
+        NotFoundError, AmbiguousError: none goes by it, or several do.
+    """
+    runs = index.runs()
+    if text in runs:
+        return text
+    found = [run for run in runs if text and run.startswith(text)]
+    if len(found) > 1:
+        raise AmbiguousError(f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it")
+    if not found:
+        close = difflib.get_close_matches(text, runs, n=1, cutoff=0.7)
+        raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close[0]}?" if close else "see them: git ckpt runs")
+    return found[0]

@@ -45,6 +45,16 @@ CREATE INDEX entry_by_id ON entry (id);
 """
 _COLUMNS = "id, oid, run, sequence, phase, timestamp, time, git_sha, branch, trigger, message, agent, examined, tree, operation, changed"
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
+_RUNS = """
+WITH ends AS (SELECT run, MIN(sequence) AS first, MAX(sequence) AS last FROM entry WHERE run IS NOT NULL GROUP BY run)
+SELECT ends.run, newest.rank, newest.id, newest.branch, newest.phase,
+       (SELECT phase FROM entry WHERE run = ends.run AND trigger = 'phase' ORDER BY sequence DESC LIMIT 1), oldest.time
+FROM ends JOIN entry AS newest ON newest.run = ends.run AND newest.sequence = ends.last
+          JOIN entry AS oldest ON oldest.run = ends.run AND oldest.sequence = ends.first
+GROUP BY ends.run ORDER BY newest.rank DESC, ends.run DESC
+"""
+"""Grouped once more for refs from elsewhere that give a place in a run twice."""
+
 _AT_ONCE = 2000
 _PATIENCE = 5.0
 """How long a locked file is waited for, in seconds."""
@@ -148,6 +158,14 @@ class Index:
     def runs(self) -> list[str]:
         """Returns the ids of all runs that checkpoints belong to."""
         return [row[0] for row in self._ask("SELECT DISTINCT run FROM entry WHERE run IS NOT NULL ORDER BY run")]
+
+    def run_rows(self) -> list[tuple[Any, ...]]:
+        """Returns a row for each run, the one with the newest checkpoint first.
+
+        Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id, branch and label; the label of the newest
+        checkpoint that whoever drove the run recorded, None without any; and the time of the first checkpoint.
+        """
+        return self._ask(_RUNS)
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         """Keeps the number of changed paths of some checkpoints, each given by id."""

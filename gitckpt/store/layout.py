@@ -15,6 +15,7 @@ COMMITS = "refs/ckpt/commits/"
 TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/ckpt/operations/"
 RUNS = "refs/ckpt/runs/"
+LEASES = "refs/ckpt/leases/"
 NOTES = "refs/notes/checkpoints"
 
 HOLDERS = (TREES, OPERATIONS, COMMITS)
@@ -22,6 +23,9 @@ HOLDERS = (TREES, OPERATIONS, COMMITS)
 
 OWN = ("refs/checkpoints", "refs/ckpt")
 """The namespaces whose refs nobody else writes."""
+
+RUN_STARTED = "run-started"
+"""The phase label of the first checkpoint of a run."""
 
 RUN_COMPLETE = "run-complete"
 """The phase label that ends a run; a run whose newest checkpoint has another one is unfinished."""

@@ -21,10 +21,20 @@ from gitckpt.store import layout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
     from gitckpt.git.objects import Objects
     from gitckpt.git.repository import Repository
+
+    class Guard(Protocol):
+        """What a transaction depends on: the lease of a run."""
+
+        def update(self) -> Update:
+            """Returns what the transaction begins with."""
+
+        def check(self) -> None:
+            """Raises `LeaseLost` if it can never succeed again."""
+
 
 LOCK_FILE = "write.lock"
 PATIENCE = 30.0
@@ -55,22 +65,34 @@ class Recorder:
         self._objects = objects
         self._update = update
         self.notes = Notes(repository, objects, layout.NOTES)
+        self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._pending_links: dict[str, list[str]] = {}
         self._linked_at = float("-inf")
 
-    def record(self, fields: dict[str, Any], state: dict[str, Any] | None, instant: int, *, starts_run: bool = False) -> str:
+    def record(
+        self,
+        fields: dict[str, Any],
+        state: dict[str, Any] | None,
+        instant: int,
+        *,
+        starts_run: bool = False,
+        guard: Guard | None = None,
+    ) -> str:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
-            fields: the document's keys; `sequence` and `parent` are filled in where `run` is given.
+            fields: the document's keys; where `run` is given, `sequence` and `parent` are filled in, and `pipeline` and `attempt`
+                are carried on.
             state: the caller's data; None carries the state of the run's newest checkpoint on.
             instant: now, in microseconds since the epoch.
             starts_run: whether `run` must not exist yet.
+            guard: the lease that must be held when the refs are written.
 
         Returns:
             The oid of the document.
 
         Raises:
+            LeaseLost: somebody else drives the run by now.
             StateError: the state cannot be stored losslessly.
             NotFoundError: `run` does not exist.
             RefMoved: `run` exists already, though it should start here; or other writers were faster for `PATIENCE` seconds.
@@ -81,14 +103,21 @@ class Recorder:
         deadline = time.monotonic() + PATIENCE
         attempt = 0
         due = time.monotonic() - self._linked_at >= LINK_INTERVAL
+        own = {name: fields.get(name) for name in ("pipeline", "attempt")}
         with self._lock():
             while True:
                 attempt += 1
-                head, carried = self._take_place(fields, starts_run=starts_run)
+                fields.update(own)
+                head, carried = self._take_place(fields, starts_run=starts_run, with_state=state is None)
                 data = document.render(fields, carried if state is None else state)
                 try:
-                    return self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES)
+                    blob = self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES, guard=guard)
+                    if fields.get("run"):
+                        self._written[fields["run"]] = blob, dict(fields)
+                    return blob
                 except RefMoved:
+                    if guard is not None:
+                        guard.check()
                     taken = starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None
                     if taken or time.monotonic() > deadline:
                         raise
@@ -128,25 +157,33 @@ class Recorder:
     def _lock(self) -> Lock:
         return Lock(os.path.join(self._repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)
 
-    def _take_place(self, fields: dict[str, Any], *, starts_run: bool) -> tuple[str, dict[str, Any]]:
-        """Fills in the place in the run; returns the blob that is the run's head now ("" where there is none), and its state."""
+    def _take_place(self, fields: dict[str, Any], *, starts_run: bool, with_state: bool) -> tuple[str, dict[str, Any]]:
+        """Fills in the place in the run; returns the blob that is the run's head now ("" where there is none), and its state if wanted."""
         run = fields.get("run")
         if run is None:
             return "", {}
         if starts_run:
             fields.update(sequence=1, parent=None)
+            _carry(fields, {})
             return "", {}
         ref = layout.RUNS + run
         found = self._repository.cat_file.info(ref)
         if found is None:
-            raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt list")
-        newest = layout.run_head(next(self._objects.read([found[0]])), ref)
-        fields.update(sequence=(newest.sequence or 0) + 1, parent=newest.id)
-        return found[0], dict(newest.state)
+            raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
+        written, before = self._written.get(run, ("", {}))
+        state: dict[str, Any] = {}
+        if written != found[0] or with_state:
+            from gitckpt.model.codec import fields as fields_of
 
-    def _write(self, fields: dict[str, Any], data: bytes, head: str, instant: int, *, with_links: bool) -> str:
+            newest = layout.run_head(next(self._objects.read([found[0]])), ref)
+            before, state = fields_of(newest), dict(newest.state)
+        fields.update(sequence=(before["sequence"] or 0) + 1, parent=before["id"])
+        _carry(fields, before)
+        return found[0], state
+
+    def _write(self, fields: dict[str, Any], data: bytes, head: str, instant: int, *, with_links: bool, guard: Guard | None = None) -> str:
         blob = object_id("blob", data, self._repository.object_format)
-        updates = layout.new_refs(fields, blob, head)
+        updates = [*([guard.update()] if guard is not None else []), *layout.new_refs(fields, blob, head)]
         derived: list[tuple[str, bytes]] = []
         if fields["git_sha"]:
             line = layout.link_line(fields["id"], fields["phase"], fields["timestamp"])
@@ -187,6 +224,26 @@ class Recorder:
             updates.append(Update(layout.NOTES, new_tip, tip))
         self._linked_at = time.monotonic()
         return derived
+
+
+def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
+    """Carries on what drives a run and at which attempt it is; says which of its phases are complete after this checkpoint.
+
+    Args:
+        fields: keys of the new checkpoint, changed in place; what they say already stays, less the phases that are complete.
+        before: keys of the newest checkpoint of the run until now; none where it starts.
+    """
+    own, carried = fields.get("pipeline"), before.get("pipeline")
+    pipeline = own or carried
+    if pipeline is not None:
+        from gitckpt.model.phase import completed_after
+
+        known = pipeline if carried is None or fields.get("rewound_to") is not None else carried
+        after = completed_after(dict(known.get("completed", {})), fields["phase"], fields["id"])
+        fields["pipeline"] = {key: value for key, value in pipeline.items() if key != "completed"} | ({"completed": after} if after else {})
+    if fields.get("attempt") is None and before.get("attempt") is not None:
+        ended = ("exit_code", "seconds", "output", "result")
+        fields["attempt"] = {key: value for key, value in before["attempt"].items() if key not in ended}
 
 
 def _joined(some: dict[str, list[str]], more: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -25,7 +25,12 @@ class Owner:
 
 def owner(repository: Repository) -> Owner | None:
     """Returns what the worktree that `repository` is seen from was made for; None where gitckpt did not make it."""
-    path = os.path.join(repository.git_dir, layout.RUN_FILE)
+    return owner_in(repository.git_dir)
+
+
+def owner_in(git_dir: str) -> Owner | None:
+    """Returns what an administrative directory says that its worktree was made for; None where it does not."""
+    path = os.path.join(git_dir, layout.RUN_FILE)
     if not os.path.exists(path):
         return None
     import json

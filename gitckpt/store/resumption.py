@@ -6,14 +6,11 @@ import os
 from dataclasses import replace
 
 from gitckpt.git.repository import Repository
-from gitckpt.model.checkpoint import SAFETY, Checkpoint
-from gitckpt.store import layout, settings, snapshot, worktrees
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store import settings, worktree_removal, worktrees
 from gitckpt.store.index import Query
 from gitckpt.store.store import Store
 from gitckpt.store.worktrees import Opened, Wish
-
-_HOLDING = ("--branches", "--tags", "--remotes", f"--glob={layout.COMMITS}*")
-"""Options of `git rev-list` for the refs that keep a commit."""
 
 
 def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -> Opened:
@@ -38,7 +35,7 @@ def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
 
     def rescue(there: Repository) -> None:
-        _record_leftover(there, path, store)
+        worktree_removal.record_leftover(store, there.git_dir, path)
 
     wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
     opened = worktrees.open_worktree(repository, store.objects, wish)
@@ -59,12 +56,3 @@ def _branch(store: Store, checkpoint: Checkpoint) -> tuple[str | None, str | Non
     if not worktrees.is_free(store.repository, ref):
         return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in another worktree"
     return checkpoint.branch, None
-
-
-def _record_leftover(there: Repository, path: str, store: Store) -> None:
-    """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone."""
-    with Store(there, adapter="plumbing", clock=store.clock) as leftover:
-        found = snapshot.capture_index(there, leftover.objects, leftover.objects.head()[0])
-        reached = there.git.run("rev-list", "--max-count=1", "HEAD", "--not", *_HOLDING, ok=(0, 128)).out == b""
-        if found.dirty or not reached:
-            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=SAFETY, message=f"what was staged in {path}, which is gone")

@@ -292,7 +292,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
         return True
     base = contents.base_tree(repository, checkpoint.git_sha)
     wanted = {tree}
-    for part in ("files", *(f"index/{stage}" for stage in range(4)), "operation"):
+    for part in ("files", *(f"index/{stage}" for stage in range(4)), "operation", "run"):
         found = repository.cat_file.info(f"{tree}:{part}")
         try:
             differing = treediff.differences(repository, base, found[0], with_trees=True) if found else []

@@ -6,6 +6,7 @@ prints: directories in cone mode, patterns otherwise.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from gitckpt.git import config
@@ -23,6 +24,8 @@ def read(repository: Repository) -> bytes | None:
     Args:
         repository: seen from the worktree.
     """
+    if not os.path.exists(os.path.join(repository.git_dir, "info", "sparse-checkout")):
+        return None  # git itself takes every file then, whatever its configuration says
     values = {name: found[-1].lower() in _TRUE for name, found in config.read(repository, _NAMES).items()}
     if not values.get("core.sparsecheckout"):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,18 +14,23 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, open_repository, require_git
 from gitckpt.model import codec, ids, times
-from gitckpt.model.checkpoint import MANUAL, Checkpoint, Progress, Worktree
-from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, UsageError
-from gitckpt.store import layout, log
+from gitckpt.model.checkpoint import Checkpoint, Worktree
+from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.store import drafting, layout, log
 from gitckpt.store.recorder import FilesPruned, Recorder
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from gitckpt.git.objects import Objects
     from gitckpt.model.policy import Decision, Policy
+    from gitckpt.store.drafting import Details
     from gitckpt.store.index import Entry, Index, Problem, Query
     from gitckpt.store.limits import Limits
     from gitckpt.store.private_index import PrivateIndex
+    from gitckpt.store.recorder import Guard
     from gitckpt.store.remover import Remover
+    from gitckpt.store.run_files import RunFiles
 
 _CAPTURES = 3
 _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
@@ -71,6 +75,15 @@ class Store:
         """
         return cls(open_repository(os.fspath(path)), adapter=adapter)
 
+    def seen_from(self, repository: Repository, adapter: str) -> Store:
+        """Returns a store with the same clock and ids, for another worktree or another thread.
+
+        Args:
+            repository: seen from where.
+            adapter: as for the store itself.
+        """
+        return Store(repository, adapter=adapter, clock=self.clock, new_id=self._new_id)
+
     @property
     def index(self) -> Index:
         """The derived listing of the checkpoints."""
@@ -111,11 +124,12 @@ class Store:
         ahead, self._ahead = self._ahead, None
         return ahead or PrivateIndex(self.repository)
 
-    def capture(self, limits: Limits | None = None) -> Worktree:
+    def capture(self, limits: Limits | None = None, beside: RunFiles | None = None) -> Worktree:
         """Captures the files of the worktree for `record`.
 
         Args:
             limits: what is left out, and how long it may take; by default as the settings say.
+            beside: files of the run that lie outside of the worktree, and that the snapshot keeps as well.
 
         Returns:
             What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
@@ -126,7 +140,9 @@ class Store:
         from gitckpt.store import settings, snapshot
 
         limits = limits or settings.read(self.repository).limits
-        return snapshot.capture(self.private_index(), self.objects, self.objects.head()[0], limits)
+        commit = self.objects.head()[0]
+        found = snapshot.capture(self.private_index(), self.objects, commit, limits)
+        return beside.added(self.repository, self.objects, found, commit, limits) if beside is not None else found
 
     def record(
         self,
@@ -134,13 +150,10 @@ class Store:
         state: Mapping[str, Any] | None = None,
         *,
         worktree: Worktree | None = None,
-        run: str | None = None,
-        trigger: str = MANUAL,
-        message: str | None = None,
-        agent: str | None = None,
-        errors: Sequence[str] = (),
-        progress: Progress | None = None,
         start: str | None = None,
+        base: str | None = None,
+        guard: Guard | None = None,
+        **details: Unpack[Details],
     ) -> Checkpoint:
         """Records a checkpoint; when this returns, it is on the disk.
 
@@ -148,13 +161,10 @@ class Store:
             phase: `phase-status`, such as "research-complete".
             state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
             worktree: what `capture` returned; None if the linked commit stands for the files.
-            run: id of the run that it extends.
-            trigger: what caused it: "manual", "phase", "step", …
-            message: one line for people.
-            agent: who did the work.
-            errors: what went wrong, in order of occurrence.
-            progress: how far the run has come.
             start: name of a run to start with this checkpoint, instead of `run`.
+            base: oid of the commit to link, instead of HEAD's.
+            guard: the lease of the run, which must be held when it is written.
+            details: more keys of the document, as `Details` names them.
 
         Returns:
             The checkpoint, with the state that was handed in.
@@ -163,57 +173,37 @@ class Store:
             UsageError: the phase is empty, the message has more than one line, or another value is not what a document may hold.
             StateError: the state cannot be stored losslessly; the value's path is named.
             NotFoundError: there is no such run.
+            LeaseLost: somebody else drives the run by now.
             BusyError: somebody holds a lock, or other writers kept being faster.
             CkptError: the objects or refs could not be written; nothing was recorded.
         """
-        if not phase.strip():
-            raise UsageError("the phase is empty", hint="name it: research-complete")
-        if message and message.splitlines() != [message]:
-            raise UsageError("a message is one line", hint="put the rest into the state")
-        if run is not None:
-            ids.require_run_id(run)
-        if state is not None:
-            codec.require_map(state)
-        if run is not None:
-            self._catch_up(run)
-        commit, branch = self.objects.head()
+        run = details.get("run")
+        if run is not None and run not in self._caught_up:
+            self._move_head_up(ids.require_run_id(run))
+        commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
-        checkpoint = Checkpoint(
-            id=self._new_id(),
-            phase=phase,
-            timestamp=times.to_text(instant),
-            git_sha=commit,
-            branch=branch,
-            trigger=trigger,
-            message=message or None,
-            agent=agent,
-            errors=tuple(errors),
-            worktree=worktree,
-            progress=progress,
-            run=run,
-        )
+        checkpoint = drafting.draft(phase, (commit, branch), worktree, details, checkpoint_id=self._new_id(), instant=instant)
         fields = codec.fields(checkpoint)
-        _require_readable(fields)
-        data = None if state is None else dict(state)
+        data = drafting.require_valid(fields, state)
         if start is None:
-            self._recorder.record(fields, data, instant)
+            self._recorder.record(fields, data, instant, guard=guard)
         else:
             self._start_run(fields, data, instant, start)
-        if data == {}:
+        if data == {} and not details.get("pipeline"):
             log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             self._pack()
-        return replace(checkpoint, state=data or {}, run=fields["run"], parent=fields.get("parent"), sequence=fields.get("sequence"))
+        return drafting.recorded(checkpoint, fields, data)
 
     def save(
         self,
         phase: str,
         state: Mapping[str, Any] | None = None,
         *,
-        run: str | None = None,
-        message: str | None = None,
-        trigger: str = MANUAL,
         limits: Limits | None = None,
+        beside: RunFiles | None = None,
+        guard: Guard | None = None,
+        **details: Unpack[Details],
     ) -> Checkpoint:
         """Captures the files and records a checkpoint with them: `capture` and `record` in one.
 
@@ -228,7 +218,7 @@ class Store:
 
         for _ in range(_CAPTURES):
             try:
-                checkpoint = self.record(phase, state, worktree=self.capture(limits), run=run, message=message, trigger=trigger)
+                checkpoint = self.record(phase, state, worktree=self.capture(limits, beside), guard=guard, **details)
             except (FilesPruned, snapshot.Moved):
                 continue
             if snapshot.is_whole(self.repository, checkpoint):
@@ -303,6 +293,16 @@ class Store:
         own = [entry.id for entry in self.index.select(Query(git_sha=commit))]
         return self.index.select(Query(ids=[*listed, *own]))
 
+    def relink(self, run: str) -> None:
+        """Writes the links of a run's checkpoints that are missing, as after a kill: links may be put off. Errors: as `remove`."""
+        from gitckpt.store.index import Query
+
+        links: dict[str, list[str]] = {}
+        for entry in reversed(self.index.select(Query(run=run))):
+            if entry.git_sha:
+                links.setdefault(entry.git_sha, []).append(layout.link_line(entry.id, entry.phase, entry.timestamp))
+        self._recorder.write_links(self.clock(), links)
+
     def run_head(self, run: str) -> Checkpoint:
         """Returns the newest checkpoint of a run.
 
@@ -315,6 +315,14 @@ class Store:
         if oid is None:
             raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
         return layout.run_head(next(self.objects.read([oid])), ref)
+
+    def catch_up(self, run: str) -> Checkpoint:
+        """Returns the newest checkpoint of a run, after its head was moved up where it lags.
+
+        Raises: as `run_head`.
+        """
+        self._move_head_up(ids.require_run_id(run))
+        return self.run_head(run)
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Removes checkpoints by name: their links, refs, and run heads that point to them.
@@ -332,7 +340,7 @@ class Store:
         return self._remover().remove(checkpoint_ids, self.clock())
 
     def expire(self, policy: Policy, *, dry_run: bool = False) -> Sequence[tuple[Entry, Decision]]:
-        """Removes the checkpoints that a policy lets go.
+        """Removes the checkpoints that a policy lets go; those of runs stay: `expiry.expire_all` decides about these, too.
 
         Args:
             policy: the rules.
@@ -357,12 +365,10 @@ class Store:
         except CkptError as error:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
-    def _catch_up(self, run: str) -> None:
+    def _move_head_up(self, run: str) -> None:
         """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
         from gitckpt.store.index import Query
 
-        if run in self._caught_up:
-            return
         ref = layout.RUNS + run
         newest = self.index.select(Query(run=run, limit=1))
         old = self.refs.read(ref)
@@ -389,11 +395,3 @@ class Store:
                 continue
             return
         raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")
-
-
-def _require_readable(fields: dict[str, Any]) -> None:
-    """Raises `UsageError` where a reader would refuse a document with these keys."""
-    try:
-        codec.check(fields | {"run": None}, layout.CHECKPOINTS + fields["id"])
-    except InvalidCheckpoint as error:
-        raise UsageError(f"{error.field}: {error.problem}") from None

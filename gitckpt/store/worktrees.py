@@ -305,15 +305,24 @@ def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
         raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git fsck")
 
 
+def make_private(directory: str) -> None:
+    """Lets the directory of our own at the top of a worktree ignore itself.
+
+    Raises:
+        OSError: its `.gitignore` cannot be written.
+    """
+    ignore = os.path.join(directory, ".gitignore")
+    if not os.path.exists(ignore) or not os.path.getsize(ignore):  # empty: a disk was full
+        with open(ignore, "w", encoding="utf-8") as file:
+            file.write("*\n")
+
+
 def _make_root(root: str) -> None:
     parent, name = os.path.split(root)
     try:
         os.makedirs(root, exist_ok=True)
         if name == "worktrees" and os.path.basename(parent) == PRIVATE:
-            ignore = os.path.join(parent, ".gitignore")
-            if not os.path.exists(ignore) or not os.path.getsize(ignore):  # empty: a disk was full
-                with open(ignore, "w", encoding="utf-8") as file:
-                    file.write("*\n")
+            make_private(parent)
     except OSError as error:
         raise WorktreeError(f"cannot make {root}: {error.strerror}", hint="choose another place: git ckpt resume --into DIR") from None
 

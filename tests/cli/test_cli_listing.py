@@ -105,7 +105,7 @@ def test_by_run(ckpt: Ckpt, main_checkout: Checkout, runs: dict[str, list[str]],
     )
     for nothing in ("", "zzz"):
         done = ckpt("list", "--run", nothing, at=main_checkout)
-        assert done == Outcome(12, "", f"error: no run goes by '{nothing}'\nhint: see them: git ckpt list --all\n")
+        assert done == Outcome(12, "", f"error: no run goes by '{nothing}'\nhint: see them: git ckpt runs\n")
 
 
 def test_by_phase_and_status(ckpt: Ckpt, main_checkout: Checkout, runs: dict[str, list[str]]) -> None:

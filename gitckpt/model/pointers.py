@@ -1,0 +1,63 @@
+"""The values of a state that TOML lacks: strings in the document, which `types` names by JSON pointer (RFC 6901)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gitckpt.model.errors import InvalidCheckpoint
+
+
+def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
+    """Puts the values that TOML lacks back into a state, in place, and returns it.
+
+    Args:
+        state: as TOML has it.
+        types: JSON pointer → kind, as the document's table `types` says.
+        ref: full name of the ref that the document was found at.
+
+    Raises:
+        InvalidCheckpoint: a pointer leads to nothing, or to no string of its kind.
+    """
+    for where, kind in types.items():
+        field = f"types.{where}"
+        holder: Any = None
+        value: Any = state
+        step: Any = None
+        try:
+            root, *parts = where.split("/")
+            if root:
+                raise KeyError(root)
+            for part in parts:
+                holder, step = value, part.replace("~1", "/").replace("~0", "~")
+                step = _index(step) if type(holder) is list else step
+                value = holder[step]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
+        if type(value) is not str or holder is None:
+            raise InvalidCheckpoint(ref, field, "must point to a string in the state")
+        try:
+            holder[step] = _lacking(kind, value)
+        except ValueError:  # as binascii.Error is
+            raise InvalidCheckpoint(ref, field, f"the string there is no {kind!r:.60}") from None
+    return state
+
+
+def _index(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or (text[0] == "0" and text != "0"):
+        raise ValueError(text)
+    return int(text)
+
+
+def _lacking(kind: Any, text: str) -> Any:
+    if kind == "null":
+        return None
+    if kind == "bytes":
+        import base64
+
+        return base64.b64decode(text, validate=True)
+    if kind == "integer":
+        if text.strip() != text or "_" in text or not text.isascii():
+            raise ValueError(text)
+        return int(text, 16) if "x" in text else int(text)
+    raise ValueError(kind)

@@ -1,0 +1,31 @@
+"""What has become of a run."""
+
+from __future__ import annotations
+
+from gitckpt.model import phase
+
+RUNNING, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN = "running", "crashed", "failed", "blocked", "paused", "complete", "open"
+STATUSES = (RUNNING, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
+"""Open is a run that nobody has driven yet: people or agents work in its worktree by themselves."""
+
+_BY_STATUS = {"failed": FAILED, "blocked": BLOCKED, "partial": PAUSED, "complete": PAUSED, "skipped": PAUSED}
+
+
+def status(label: str | None, newest: str, *, driven: bool | None) -> str:
+    """Returns the status of a run, one of `STATUSES`.
+
+    Args:
+        label: the label of the newest checkpoint that whoever drove the run recorded; None without any.
+        newest: the label of its newest checkpoint.
+        driven: whether somebody who is alive holds its lease; None where the last holder gave it back, or nobody ever had it.
+    """
+    if driven:
+        return RUNNING
+    name, how = phase.split(label or newest)
+    if name == "run":
+        if how == "complete":
+            return COMPLETE
+        return OPEN if driven is None else CRASHED
+    if driven is False:
+        return CRASHED
+    return _BY_STATUS.get(how, CRASHED) if label is not None else OPEN

@@ -1,0 +1,24 @@
+"""Takes the lease of each run that it reads the name of, and says whether it got it. Started eight times over by `test_leases.py`."""
+
+from __future__ import annotations
+
+import sys
+
+from gitckpt.git.repository import discover
+from gitckpt.store.leases import LeaseHeld, Leases
+from gitckpt.store.store import Store
+
+
+def main() -> None:
+    """Answers each line of standard input with a line: the token that was won, or `held`."""
+    with Store(discover(sys.argv[1]), adapter="plumbing") as store:
+        leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
+        for line in sys.stdin:
+            try:
+                said = str(leases.acquire(line.strip(), "a racer").lease.token)
+            except LeaseHeld:
+                said = "held"
+            print(said, flush=True)  # noqa: T201 - this is its answer
+
+
+main()

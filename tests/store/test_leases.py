@@ -1,0 +1,261 @@
+"""Leases: one driver at a time, and a driver that lost its lease writes nothing more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from gitckpt.git import host
+from gitckpt.model import times
+from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.store import layout, leases
+from gitckpt.store.leases import Hold, Lease, LeaseHeld, LeaseLost, Leases
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock
+from tests.store.conftest import ROOT, RUN, MakeStore
+
+ANOTHER_RUN = "20270115-080001-another"
+ROUNDS = 1000
+STARTERS = 8
+
+
+@pytest.fixture
+def desk(plain: Store) -> Leases:
+    """The leases of a repository."""
+    return Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+
+
+def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
+    """Makes the lease that somebody holds look as if another machine had taken it."""
+    found = desk.read(hold.lease.run)
+    assert found is not None
+    moved = replace(found[1], host="another machine", **changes)  # type: ignore[arg-type]
+    desk.swap(moved, found[0])
+    return moved
+
+
+def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
+    hold = desk.acquire(RUN, "git ckpt run ci")
+    here = host.here()
+    text = plain.repository.git.text("cat-file", "blob", f"{layout.LEASES}{RUN}")
+    assert text.splitlines() == [
+        "version = 1",
+        f'run = "{RUN}"',
+        "token = 1",
+        'holder = "git ckpt run ci"',
+        f'host = "{here.name}"',
+        f'boot = "{here.boot}"',
+        f'namespace = "{here.namespace}"',
+        f"pid = {os.getpid()}",
+        f'started = "{host.start_of(os.getpid())}"',
+        'acquired = "2027-01-15T08:00:01.000000Z"',
+        'renewed = "2027-01-15T08:00:01.000000Z"',
+        'expires = "2027-01-15T08:02:01.000000Z"',
+    ]
+    assert desk.read(RUN) == (plain.refs.read(layout.LEASES + RUN), hold.lease)
+
+
+def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
+    desk.acquire(RUN, "git ckpt run ci")
+    with pytest.raises(LeaseHeld) as caught:
+        desk.acquire(RUN, "git ckpt resume")
+    assert caught.value.exit_code == 11
+    who = f"git ckpt run ci on {host.here().name}, process {os.getpid()}, which last said so at 2027-01-15T08:00:01.000000Z"
+    assert caught.value.message == f"run {RUN} is driven by {who}"
+    assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
+    assert desk.acquire(ANOTHER_RUN, "git ckpt resume").lease.token == 1, "each run has its own"
+
+
+def test_a_lease_that_was_given_back_is_taken_with_the_next_token(desk: Leases) -> None:
+    first = desk.acquire(RUN, "one")
+    first.release()
+    second = desk.acquire(RUN, "two")
+    assert (second.lease.token, second.lease.holder) == (2, "two")
+    assert second.before is not None
+    assert second.before.released == "2027-01-15T08:00:02.000000Z"
+
+
+def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -> None:
+    script = (
+        "import os, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from gitckpt.git.repository import discover\nfrom gitckpt.store.leases import Leases\nfrom gitckpt.store.store import Store\n"
+        "store = Store(discover(sys.argv[2]), adapter='plumbing')\n"
+        "Leases(store.objects, store.refs, 'sha1', store.clock).acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(ROOT), str(plain.repository.worktree), RUN], check=False)
+    assert done.returncode == -9
+    hold = desk.acquire(RUN, "the next")
+    assert hold.lease.token == 2
+    assert hold.before is not None
+    assert (hold.before.holder, hold.before.released) == ("the dead one", None)
+
+
+def test_a_process_that_got_the_number_of_a_dead_one_does_not_hold_its_lease(desk: Leases) -> None:
+    hold = desk.acquire(RUN, "one")
+    found = desk.read(RUN)
+    assert found is not None
+    desk.swap(replace(found[1], started="1"), found[0])
+    assert desk.acquire(RUN, "two").lease.token == 2
+    assert hold.lease.token == 1
+
+
+def test_on_another_machine_only_an_expired_lease_is_taken_over(desk: Leases, clock: Clock) -> None:
+    hold = desk.acquire(RUN, "far away")
+    elsewhere(desk, hold)
+    with pytest.raises(LeaseHeld, match="far away on another machine"):
+        desk.acquire(RUN, "here")
+    clock.instant += leases.LENGTH
+    assert desk.acquire(RUN, "here").lease.token == 2
+
+
+@pytest.mark.parametrize("changes", [{"boot": "an earlier one"}, {"namespace": "pid:[1]"}])
+def test_another_boot_or_container_counts_as_another_machine(desk: Leases, clock: Clock, changes: dict[str, str]) -> None:
+    hold = desk.acquire(RUN, "one")
+    found = desk.read(RUN)
+    assert found is not None
+    desk.swap(replace(found[1], pid=1, **changes), found[0])  # type: ignore[arg-type]
+    with pytest.raises(LeaseHeld):
+        desk.acquire(RUN, "two")
+    clock.instant += leases.LENGTH
+    assert desk.acquire(RUN, "two").lease.token == hold.lease.token + 1
+
+
+def test_a_heartbeat_makes_a_lease_last(desk: Leases, clock: Clock) -> None:
+    hold = desk.acquire(RUN, "one")
+    clock.instant += 100 * times.MICRO
+    hold.renew()
+    assert (hold.lease.renewed, hold.lease.expires) == ("2027-01-15T08:01:42.000000Z", "2027-01-15T08:03:42.000000Z")
+    found = desk.read(RUN)
+    assert found is not None
+    assert found[1] == hold.lease
+
+
+def test_whoever_lost_the_lease_can_neither_renew_it_nor_give_it_back(desk: Leases, clock: Clock) -> None:
+    suspended = desk.acquire(RUN, "the suspended one")
+    elsewhere(desk, suspended)
+    clock.instant += leases.LENGTH
+    taken = desk.acquire(RUN, "the next")
+    for action in (suspended.renew, suspended.release, suspended.check):
+        with pytest.raises(LeaseLost) as caught:
+            action()
+        assert caught.value.message.startswith(f"the lease of run {RUN} was taken over by the next on ")
+        assert caught.value.exit_code == 11
+    taken.check()
+
+
+def test_a_driver_that_wakes_up_after_a_takeover_writes_nothing_into_the_run(
+    plain: Store, make_store: MakeStore, main_checkout: Checkout, clock: Clock
+) -> None:
+    first = plain.record("run-started", {}, start="Add login!")
+    run = str(first.run)
+    desk = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+    suspended = desk.acquire(run, "the suspended one")
+    plain.record("research-started", run=run, guard=suspended)
+    elsewhere(desk, suspended)
+    clock.instant += leases.LENGTH
+    taken = desk.acquire(run, "the next")
+    other = make_store(main_checkout)
+    other.record("research-started", run=run, guard=taken)
+    before = main_checkout.refs()
+    with pytest.raises(LeaseLost, match="taken over by the next"):
+        plain.record("research-complete", run=run, guard=suspended)
+    assert main_checkout.refs() == before
+    assert other.record("research-complete", run=run, guard=taken).sequence == 4
+
+
+def test_a_renewal_between_two_looks_does_not_stop_a_record(plain: Store, desk: Leases) -> None:
+    first = plain.record("run-started", {}, start="Add login!")
+    hold = desk.acquire(str(first.run), "one")
+    stale = hold.update()
+    hold.renew()
+
+    class Once:
+        """Hands out the old value at first, as if the renewal had come in between."""
+
+        def __init__(self) -> None:
+            self.left = [stale]
+
+        def update(self) -> object:
+            return self.left.pop() if self.left else hold.update()
+
+        def check(self) -> None:
+            hold.check()
+
+    assert plain.record("research-started", run=first.run, guard=Once()).sequence == 2  # type: ignore[arg-type]
+
+
+def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
+    assert desk.cancel(RUN) is None
+    hold = desk.acquire(RUN, "one")
+    asked = desk.cancel(RUN)
+    assert asked is not None
+    assert asked.pid == os.getpid()
+    assert not hold.lease.cancelled
+    hold.check()
+    assert hold.lease.cancelled
+    hold.renew()
+    assert hold.lease.cancelled
+    hold.release()
+    assert desk.cancel(RUN) is None
+
+
+def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = plain.record("run-started", {}, start="Add login!")
+    run = str(first.run)
+    hold = desk.acquire(run, "one")
+    assert leases.bound(plain, run) is None
+    monkeypatch.setenv("CKPT_RUN", run)
+    monkeypatch.setenv("CKPT_LEASE", str(hold.lease.token))
+    assert leases.bound(plain, ANOTHER_RUN) is None
+    plain.record("manual-complete", run=run, guard=leases.bound(plain, run))
+    hold.release()
+    desk.acquire(run, "two")
+    with pytest.raises(LeaseLost, match="taken over by two"):
+        plain.record("manual-complete", run=run, guard=leases.bound(plain, run))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("version = 1", "version = 2"), "version: written by a newer gitckpt"),
+        (("token = 1", 'token = "1"'), "token: must be int, not '1'"),
+        (("token = 1\n", ""), "token: missing"),
+        ((f'run = "{RUN}"', f'run = "{ANOTHER_RUN}"'), f"run: {ANOTHER_RUN} is not the ref's name"),
+        (('acquired = "', 'acquired = "x'), "acquired: not an RFC 3339 timestamp"),
+        (("version", "\0"), "not a lease: "),
+    ],
+)
+def test_what_is_no_lease_is_refused_with_its_ref_and_key(desk: Leases, change: tuple[str, str], problem: str) -> None:
+    text = leases.render(desk.acquire(RUN, "one").lease).decode().replace(*change)
+    with pytest.raises(InvalidCheckpoint) as caught:
+        leases.parse(text.encode(), layout.LEASES + RUN)
+    assert caught.value.message.startswith(f"{layout.LEASES}{RUN}: {problem}")
+
+
+def test_keys_of_a_later_version_survive(desk: Leases) -> None:
+    data = leases.render(desk.acquire(RUN, "one").lease) + b'mood = "good"\n'
+    lease = leases.parse(data, layout.LEASES + RUN)
+    assert lease.unknown == {"mood": "good"}
+    assert leases.render(lease) == data
+
+
+def test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_a_thousand_times(main_checkout: Checkout) -> None:
+    command = [sys.executable, "-m", "tests.store.lease_racer", str(main_checkout.path)]
+    racers = [
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in range(STARTERS)
+    ]
+    try:
+        for number in range(ROUNDS):
+            line = f"20270115-080000-race-{number}\n"
+            for racer in racers:
+                assert racer.stdin is not None
+                racer.stdin.write(line)
+            said = sorted(racer.stdout.readline().strip() for racer in racers if racer.stdout is not None)
+            assert said == ["1", *["held"] * (STARTERS - 1)], line
+    finally:
+        for racer in racers:
+            racer.communicate()
