@@ -14,7 +14,7 @@ from gitckpt.store.limits import MB, SECRETS, Limits
 
 FILE = "gitckpt.toml"
 
-TEMPLATE = """\
+_SETTINGS = """\
 # gitckpt: settings for everybody who works in this repository. `git config ckpt.*` overrides them for one clone.
 
 [retention]
@@ -24,6 +24,8 @@ older_than = "30d"
 keep_last = 100
 # Those whose commit was amended or rebased expire at this age, however new they are among the others.
 rewritten_older_than = "7d"
+# A run that is complete expires at this age, with all its checkpoints and its worktree; others stay.
+runs_older_than = "7d"
 
 [snapshot]
 # Untracked files larger than this, or whose names look like secrets, are not captured; each checkpoint lists them.
@@ -37,9 +39,31 @@ include = []
 timeout = "60s"
 """.replace("@", ",\n    ".join(f'"{name}"' for name in SECRETS) + ",")
 
+_EXAMPLE = """
+# Phases that `git ckpt run ci` runs one after the other, with a checkpoint after each. To have them, take away the # of each line below.
+# [pipelines.ci]
+# description = "lint, then test"
+#
+# [[pipelines.ci.phases]]
+# name = "lint"
+# run = "ruff check ."
+#
+# [[pipelines.ci.phases]]
+# name = "test"
+# run = "pytest"
+# timeout = "30m"
+# retries = 1
+"""
+
+TEMPLATE = _SETTINGS + _EXAMPLE
 
 _TABLES = {
-    "retention": {"older_than": "ckpt.olderthan", "keep_last": "ckpt.keeplast", "rewritten_older_than": "ckpt.rewrittenolderthan"},
+    "retention": {
+        "older_than": "ckpt.olderthan",
+        "keep_last": "ckpt.keeplast",
+        "rewritten_older_than": "ckpt.rewrittenolderthan",
+        "runs_older_than": "ckpt.runsolderthan",
+    },
     "snapshot": {
         "include": "ckpt.include",
         "max_file_size": "ckpt.maxfilesize",
@@ -48,6 +72,9 @@ _TABLES = {
     },
 }
 """The keys of each table, with the setting of git that overrides it."""
+
+PIPELINES = "pipelines"
+"""The table of pipelines, which is read and checked where they run: a mistake in it breaks no other command."""
 
 _LISTS = ("include", "secrets")
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -83,6 +110,7 @@ def read(repository: Repository) -> Settings:
             older_than=said.age("retention", "older_than", policy.older_than),
             rewritten_older_than=said.age("retention", "rewritten_older_than", policy.rewritten_older_than),
             keep_last=said.count("retention", "keep_last", policy.keep_last),
+            runs_older_than=said.age("retention", "runs_older_than", policy.runs_older_than),
         ),
         limits=Limits(
             max_file_size=said.size("snapshot", "max_file_size", limits.max_file_size),
@@ -95,7 +123,7 @@ def read(repository: Repository) -> Settings:
 
 
 def write_template(path: str) -> bool:
-    """Writes `gitckpt.toml`, or adds the tables that an existing one lacks; comments and values in it stay as they are.
+    """Writes `gitckpt.toml`, or adds what an existing one lacks, tables and an example of a pipeline; comments and values in it stay.
 
     Returns:
         Whether the file changed.
@@ -109,12 +137,14 @@ def write_template(path: str) -> bool:
 
     try:
         before = _text(path) if os.path.exists(path) else ""
-        document = tomlkit.parse(before) if before else tomlkit.parse(TEMPLATE)
-        for name, table in tomlkit.parse(TEMPLATE).items():
+        document = tomlkit.parse(before or _SETTINGS)
+        for name, table in tomlkit.parse(_SETTINGS).items():
             if name not in document:
                 document.add(tomlkit.nl())
                 document.add(name, table)
         after = tomlkit.dumps(document)
+        if PIPELINES not in document and f"[{PIPELINES}." not in before:
+            after += _EXAMPLE.replace("\n", "\r\n") if "\r\n" in before else _EXAMPLE
         if after != before:
             with open(path, "w", encoding="utf-8", newline="") as file:
                 file.write(after)
@@ -142,9 +172,10 @@ def _file(path: str) -> dict[str, dict[str, object]]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", hint=f"correct it: {path}") from None
+    document.pop(PIPELINES, None)
     for name, table in document.items():
         if name not in _TABLES:
-            raise UsageError(f"{path}: unknown table or key {name!r}", hint=f"known tables: {', '.join(_TABLES)}")
+            raise UsageError(f"{path}: unknown table or key {name!r}", hint=f"known tables: {', '.join((*_TABLES, PIPELINES))}")
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {name} must be a table", hint=f"write [{name}] above its keys")
         for key in table:

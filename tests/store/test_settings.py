@@ -34,6 +34,10 @@ class TestReading:
         checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 0\nrewritten_older_than = "12h"\n')
         assert read(checkout) == Settings(Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), Limits(), None)
 
+    def test_pipelines_are_for_others_to_read(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", "[retention]\nkeep_last = 3\n[pipelines.ci]\nwrong = true\n")
+        assert read(checkout).policy.keep_last == 3
+
     def test_git_config_overrides_it_key_by_key(self, checkout: Checkout) -> None:
         checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 3\n')
         checkout.git("config", "ckpt.olderThan", "1d")
@@ -60,13 +64,13 @@ class TestReading:
                 "{file} is not TOML: Expected ']' at the end of a table declaration (at line 1, column 11)",
                 "correct it: {file}",
             ),
-            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention, snapshot"),
-            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention, snapshot"),
+            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention, snapshot, pipelines"),
+            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention, snapshot, pipelines"),
             ("retention = 3\n", "{file}: retention must be a table", "write [retention] above its keys"),
             (
                 "[retention]\nkeep = 3\n",
                 "{file}: unknown key retention.keep",
-                "known keys: older_than, keep_last, rewritten_older_than",
+                "known keys: older_than, keep_last, rewritten_older_than, runs_older_than",
             ),
             ("[retention]\nkeep_last = -1\n", "{file}: retention.keep_last: must be a whole number, not -1", None),
             ("[retention]\nkeep_last = true\n", "{file}: retention.keep_last: must be a whole number, not True", None),
@@ -121,7 +125,7 @@ class TestWriting:
 
     def test_comments_values_and_line_ends_stay(self, tmp_path: Path) -> None:
         path = tmp_path / "gitckpt.toml"
-        mine = "# mine\r\n[snapshot]\r\n[retention] # here\r\nkeep_last = 7   # seven\r\n"
+        mine = "# mine\r\n[snapshot]\r\n[retention] # here\r\nkeep_last = 7   # seven\r\n# [pipelines.mine]\r\n"
         path.write_bytes(mine.encode())
         assert not settings.write_template(str(path))
         assert (path.read_bytes(), settings.is_template(str(path))) == (mine.encode(), False)
@@ -132,6 +136,23 @@ class TestWriting:
         assert path.read_text().startswith("# only a comment\n")
         assert read(main_checkout) == DEFAULT
         assert not settings.write_template(str(path))
+
+    def test_an_example_of_a_pipeline_is_added(self, main_checkout: Checkout) -> None:
+        mine = "[snapshot]\r\n[retention] # here\r\nkeep_last = 7\r\n"
+        path = main_checkout.write("gitckpt.toml", mine)
+        example = settings.TEMPLATE[settings.TEMPLATE.index("\n# Phases") :].replace("\n", "\r\n")
+        assert settings.write_template(str(path))
+        assert path.read_bytes().decode() == mine + example
+        assert not settings.write_template(str(path))
+        assert read(main_checkout).policy.keep_last == 7
+
+    @pytest.mark.parametrize("mine", ["[pipelines.a]\n", "[pipelines]\na.phases = []\n"])
+    def test_where_there_is_a_pipeline_no_example_is_added(self, tmp_path: Path, mine: str) -> None:
+        path = tmp_path / "gitckpt.toml"
+        path.write_text(mine)
+        settings.write_template(str(path))
+        assert path.read_text().startswith(mine)
+        assert "# Phases" not in path.read_text()
 
     def test_what_is_not_toml_stays(self, tmp_path: Path) -> None:
         path = tmp_path / "gitckpt.toml"

@@ -1,0 +1,148 @@
+"""Where in a TOML text each key stands: `tomllib` says where it stopped reading, but not where it found what it read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gitckpt.model import toml
+
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"""(?:"{0,2})'  # up to two quotes may stand before the three that end it
+    r"|'''.*?'''(?:'{0,2})"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|\#[^\n]*"
+    r"""|[^\s#=,.\[\]{}"']+"""
+    r"|\n|[^\s]",
+    re.DOTALL,
+)
+
+_OPENING = {"[": "]", "{": "}"}
+_CLOSING = frozenset(_OPENING.values())
+_PUNCTUATION = frozenset("[].")
+
+Path = tuple[str | int, ...]
+"""Keys, and the indices in arrays, from the top of the document."""
+
+
+class Token(NamedTuple):
+    """A string, a bare word, one character of punctuation or a line end; and its line."""
+
+    text: str
+    line: int
+
+
+class Locations:
+    """The line of each key of a document.
+
+    Args:
+        text: valid TOML; of any other text the answers mean nothing.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[Path, int] = {}
+        self._newest: dict[Path, int] = {}
+        """The index of the last element so far of each array that is written with headers."""
+
+        statement: list[Token] = []
+        table: Path = ()
+        depth = 0
+        for word in _tokens(text):
+            depth += (word.text in _OPENING) - (word.text in _CLOSING)
+            if word.text != "\n":
+                statement.append(word)
+            elif statement and not depth:
+                if statement[0].text == "[":
+                    table = self._header(statement)
+                else:
+                    _Statement(table, self._lines).read(statement)
+                statement = []
+
+    def line(self, *path: str | int) -> int:
+        """Returns the line, from 1, on which a key or element first stands; where it stands nowhere, that of the nearest one around it."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path, 1)
+
+    def _header(self, words: list[Token]) -> Path:
+        line = words[0].line
+        is_element = words[1].text == "["
+        keys = [_unquoted(word.text) for word in words if word.text not in _PUNCTUATION]
+        path: Path = ()
+        for i, key in enumerate(keys):
+            path = (*path, key)
+            self._lines.setdefault(path, line)
+            if is_element and i == len(keys) - 1:
+                self._newest[path] = self._newest.get(path, -1) + 1
+            if path in self._newest:
+                path = (*path, self._newest[path])
+                self._lines.setdefault(path, line)
+        return path
+
+
+class _Statement:
+    """Reads `key = value`, bracket by bracket: brackets may nest deeper than functions can call each other.
+
+    Args:
+        table: the path of the table it stands in.
+        lines: where the line of each path is added.
+    """
+
+    def __init__(self, table: Path, lines: dict[Path, int]) -> None:
+        self._path = table
+        self._lines = lines
+        self._keys: list[Token] = []
+        self._in_key = True
+        self._around: list[tuple[str, Path, int]] = []
+        """The brackets that are open: what closes each, its path, and the index of the element that one is in."""
+
+    def read(self, words: list[Token]) -> None:
+        for word in words:
+            closing = self._around[-1][0] if self._around else ""
+            if word.text == closing:
+                self._path = self._around.pop()[1]
+                self._in_key = False
+            elif self._in_key:
+                self._key(word)
+            elif word.text == "," and closing:
+                _, outer, index = self._around[-1]
+                self._around[-1] = (closing, outer, index + 1)
+                self._path, self._in_key = outer, closing == "}"
+            elif word.text != "\n":
+                self._value(word)
+
+    def _key(self, word: Token) -> None:
+        if word.text == "=":
+            for key in self._keys:
+                self._path = (*self._path, _unquoted(key.text))
+                self._lines.setdefault(self._path, key.line)
+            self._keys, self._in_key = [], False
+        elif word.text != ".":
+            self._keys.append(word)
+
+    def _value(self, word: Token) -> None:
+        if self._around and self._around[-1][0] == "]":
+            self._path = (*self._around[-1][1], self._around[-1][2])
+            self._lines.setdefault(self._path, word.line)
+        if word.text in _OPENING:
+            self._around.append((_OPENING[word.text], self._path, 0))
+            self._in_key = word.text == "{"
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    """Yields everything but spaces and comments; line ends are tokens, the last of which ends the text."""
+    line = 1
+    for match in _TOKEN.finditer(text):
+        word = match.group()
+        if word[0] != "#":
+            yield Token(word, line)
+        line += word.count("\n")
+    yield Token("\n", line)
+
+
+def _unquoted(key: str) -> str:
+    if key[0] not in "\"'":
+        return key
+    return str(toml.loads(f"key = {key}\n")["key"])

@@ -1,0 +1,221 @@
+"""Begins a run, or opens it again: its first checkpoint, its lease, its worktree, its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitckpt.git.repository import Repository
+from gitckpt.model import times
+from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
+from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
+from gitckpt.store import layout, registration, resumption, run_files
+from gitckpt.store.index import Query
+from gitckpt.store.leases import LENGTH, Hold, LeaseLost, Leases
+from gitckpt.store.recorder import Recorder
+from gitckpt.store.run_files import RunFiles
+from gitckpt.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A run that is open: nobody else drives it.
+
+    Attributes:
+        run: its id.
+        path: the top of its worktree.
+        store: as seen from there.
+        files: its files that lie beside the worktree.
+        hold: its lease.
+        newest: its newest checkpoint.
+        crashed: whether its last driver ended without having given the lease back.
+        made: whether the worktree was made just now.
+        remarks: what else the person should know, a sentence each.
+        accepts_changes: whether inputs and definition may be other ones than it was started with.
+        leases: the store that the lease is kept in; only the lease uses it, as threads do.
+    """
+
+    run: str
+    path: str
+    store: Store
+    files: RunFiles
+    hold: Hold
+    newest: Checkpoint
+    crashed: bool
+    made: bool
+    remarks: tuple[str, ...]
+    accepts_changes: bool
+    leases: Store
+
+    def close(self) -> None:
+        """Lets go of processes and files."""
+        self.store.close()
+        self.leases.close()
+
+
+def begin(
+    store: Store,
+    name: str,
+    *,
+    base: str = "HEAD",
+    state: Mapping[str, Any],
+    pipeline: Pipeline,
+    files: Mapping[str, bytes] | None = None,
+) -> Checkpoint:
+    """Records the first checkpoint of a run, and returns it.
+
+    Args:
+        store: of the repository.
+        name: what the run is about; becomes part of its id.
+        base: the rev that its worktree begins with.
+        state: what its checkpoints carry.
+        pipeline: what drives it.
+        files: its inputs that are files: name → content.
+
+    Raises:
+        NotFoundError: there is no such rev.
+        StateError: the state cannot be stored losslessly.
+    """
+    commit = _commit(store.repository, base)
+    there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
+    return store.record(layout.RUN_STARTED, state, start=name, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
+
+
+def reopen(
+    store: Store,
+    run: str,
+    *,
+    accept_changes: bool = False,
+    again: bool = False,
+    adapter: str = "auto",
+    holder: str = "a program",
+    directory: str | None = None,
+    lease: int = LENGTH,
+) -> Opening:
+    """Takes the lease of a run, and opens its worktree, which is made again if it is gone.
+
+    Args:
+        store: of the repository.
+        run: its id.
+        accept_changes: see `Opening`.
+        again: whether a run that is complete may be gone on with.
+        adapter: as for `Store`.
+        holder: what the lease is taken for, for people.
+        directory: where its worktree is made; by default where the settings say.
+        lease: how long the lease is good without being renewed, in microseconds.
+
+    Raises:
+        NotFoundError: there is no such run.
+        UsageError: it is complete.
+        LeaseHeld: somebody who is alive drives it.
+        WorktreeError: its worktree cannot be opened.
+    """
+    if not again:
+        settle(store, run)
+    _require_open(store.run_head(run), again=again)
+    lease_store = store.seen_from(_again(store.repository), "plumbing")
+    hold = None
+    try:
+        leases = Leases(lease_store.objects, lease_store.refs, store.repository.object_format, store.clock)
+        hold = leases.acquire(run, holder, lease)
+        newest = store.catch_up(run)  # again: until the lease was ours, somebody else may have written
+        _require_open(newest, again=again)
+        crashed = hold.before is not None and hold.before.released is None
+        if crashed:
+            _relink(store, run)
+        opened = resumption.resume(store, newest, directory)
+        there = registration.seen_from(store.repository, opened.path)
+        if there is None:
+            raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
+        files = run_files.of_run(store.repository, run)
+        tree = newest.worktree.tree if newest.worktree else None
+        if tree is not None:
+            files.bring_back(store.repository, store.objects, tree)
+    except BaseException:
+        if hold is not None:
+            _give_back(hold)
+        lease_store.close()
+        raise
+    return Opening(
+        run=run,
+        path=opened.path,
+        store=store.seen_from(there, adapter),
+        files=files,
+        hold=hold,
+        newest=newest,
+        crashed=crashed,
+        made=opened.made,
+        remarks=opened.remarks,
+        accepts_changes=accept_changes,
+        leases=lease_store,
+    )
+
+
+def settle(store: Store, run: str) -> bool:
+    """Does what is left to do of a run that is complete, where its driver was killed in the last moment: its links, and its lease.
+
+    Args:
+        store: of the repository.
+        run: its id.
+
+    Returns:
+        Whether there was anything to be done.
+
+    Raises:
+        NotFoundError: there is no such run.
+        LeaseHeld: somebody drives it.
+    """
+    if store.catch_up(run).phase != layout.RUN_COMPLETE:
+        return False
+    leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
+    found = leases.read(run)
+    if found is None or found[1].released is not None or found[1].is_held(store.clock()):
+        return False
+    hold = leases.acquire(run, "what a driver left undone")
+    try:
+        _relink(store, run)
+    finally:
+        _give_back(hold)
+    return True
+
+
+def _relink(store: Store, run: str) -> None:
+    """Writes the links that a driver put off and was killed with: of the run's checkpoints, and of those that keep what it replaced."""
+    own = store.list(Query(run=run))
+    since = store.list(Query(since=times.from_text(own[-1].timestamp))) if own else []
+    links: dict[str, list[str]] = {}
+    for entry in reversed([*since, *own]):
+        line = layout.link_line(entry.id, entry.phase, entry.timestamp)
+        if entry.git_sha and line not in links.setdefault(entry.git_sha, []):
+            links[entry.git_sha].append(line)
+    Recorder(store.repository, store.objects, store.refs.update).write_links(store.clock(), links)
+
+
+def _give_back(hold: Hold) -> None:
+    try:
+        hold.release()
+    except LeaseLost:
+        return  # taken over meanwhile
+
+
+def _again(repository: Repository) -> Repository:
+    """Returns the same repository, with processes of its own."""
+    return Repository(repository.git_dir, repository.worktree, repository.object_format)
+
+
+def _require_open(newest: Checkpoint, *, again: bool) -> None:
+    if newest.phase == layout.RUN_COMPLETE and not again:
+        raise UsageError(
+            f"run {newest.run} is complete", hint=f"to do a phase again: git ckpt resume {newest.run} --from PHASE; or fork it: --fork"
+        )
+
+
+def _commit(repository: Repository, base: str) -> str:
+    """Returns the oid of the commit that a rev names; "" for HEAD on an unborn branch."""
+    done = repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{base}^{{commit}}", ok=(0, 1, 128))
+    if done.code == 0:
+        return done.out.decode("ascii").strip()
+    if base == "HEAD":
+        return ""
+    raise NotFoundError(f"no commit goes by {base!r}", hint="name a branch, a tag or a commit: git log --oneline --all")

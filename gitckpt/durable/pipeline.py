@@ -1,0 +1,255 @@
+"""What a pipeline is: its phases in the order in which they run, and what makes two definitions mean the same. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gitckpt.model.errors import UsageError
+from gitckpt.model.times import MICRO
+
+CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
+AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
+"""When a run pauses: after each phase, where a group ends, never."""
+
+KEEP, REMOVE_WHEN_PUSHED, RESET = "keep", "remove_when_pushed", "reset"
+WORKTREES = (KEEP, REMOVE_WHEN_PUSHED)
+ON_RESUME = (KEEP, RESET)
+
+AUTOSAVE = 300 * MICRO
+MAX_RECOVERIES = 3
+DELAY = MICRO
+BACKOFF = 2.0
+MAX_DELAY = 3600 * MICRO
+JITTER = 0.1
+
+_OF_THE_WHOLE = {"env": "env", "order": "the order of the phases"}
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a phase is tried again after a failure, and how long it waits before. Lengths of time are in microseconds."""
+
+    attempts: int = 0
+    """So many attempts more than the first."""
+
+    delay: int = DELAY
+    """The wait before the first of them."""
+
+    backoff: float = BACKOFF
+    """Each further wait is so many times as long as the one before."""
+
+    max_delay: int = MAX_DELAY
+    jitter: float = JITTER
+    """A wait is longer or shorter by up to this share, so that many runs do not all come back at the same time."""
+
+    on: tuple[int, ...] = ()
+    """The exit codes after which there is another attempt; any, where there are none."""
+
+    def wait_before(self, attempt: int, random: float) -> int:
+        """Returns how long to wait before an attempt, in microseconds.
+
+        Args:
+            attempt: its number; 1 is the first attempt, before which there is no wait, and 2 the first retry.
+            random: at least 0 and less than 1; where in its range the wait lies, in the middle at 0.5.
+        """
+        if attempt < 2:
+            return 0
+        try:
+            wait = min(self.delay * self.backoff ** (attempt - 2), self.max_delay)
+        except OverflowError:
+            wait = self.max_delay if self.delay else 0
+        return round(wait * (1 + self.jitter * (2 * random - 1)))
+
+    def retries(self, code: int | None) -> bool:
+        """Tells whether a failure is one after which there is another attempt, so long as `attempts` are left.
+
+        Args:
+            code: the exit code; None where the attempt ended without one, by a time limit for example.
+        """
+        return self.attempts > 0 and (not self.on or code in self.on)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseDefinition:
+    """One phase. Lengths of time are in microseconds."""
+
+    name: str
+    run: str | None = None
+    """The shell command; None where `use` says what is done."""
+
+    use: str | None = None
+    """The name of a step that gitckpt knows itself."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: int | None = None
+    """How long one attempt may take; None for as long as it likes."""
+
+    idle_timeout: int | None = None
+    """How long an attempt may write nothing; None for as long as it likes."""
+
+    retries: Retries = Retries()
+    autosave: int = AUTOSAVE
+    """How often the files are saved while the phase runs; 0 for never."""
+
+    max_recoveries: int = MAX_RECOVERIES
+    """After so many crashes within the phase the run is blocked."""
+
+    group: str | None = None
+    needs: tuple[str, ...] = ()
+    """The phases that must stand before it."""
+
+    on_resume: str = KEEP
+    """What becomes of an unfinished attempt's files: `keep`, or `reset` to what they were when the phase began."""
+
+    must_change: bool = False
+    """Whether an attempt that changed no file counts as failed."""
+
+    aliases: tuple[str, ...] = ()
+    skip_with: tuple[str, ...] = ()
+    """The inputs any of which, where it is given, does the work of the phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineDefinition:
+    """A pipeline. Lengths of time are in microseconds."""
+
+    name: str
+    phases: tuple[PhaseDefinition, ...]
+    """In the order in which they run."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    autonomy: str = FULLY_AUTONOMOUS
+    timeout: int | None = None
+    """How long the whole run may take; None for as long as it likes."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The name of each input, with its default."""
+
+    files: tuple[str, ...] = ()
+    """The inputs that are paths of files, whose content belongs to the run."""
+
+    worktree: str = KEEP
+    """What becomes of the worktree of a run that is complete: `keep`, or `remove_when_pushed`."""
+
+    retention: int | None = None
+    """The age at which complete runs expire; None where the pipeline does not say."""
+
+    description: str = ""
+    source: str = ""
+    """The path of the file that defines it, or `preset`."""
+
+    def phase(self, text: str) -> PhaseDefinition:
+        """Returns the phase that a person means.
+
+        Args:
+            text: its name or one of its aliases; in any case, and with hyphens or underscores for spaces.
+
+        Raises:
+            UsageError: there is none; those there are, and the closest, are named.
+        """
+        for phase in self.phases:
+            if phase.name == text:
+                return phase
+        known = {folded(name): phase for phase in self.phases for name in (phase.name, *phase.aliases)}
+        found = known.get(folded(text))
+        if found is not None:
+            return found
+        names = ", ".join(phase.name for phase in self.phases)
+        close = closest(folded(text), known)
+        hint = f"did you mean {known[close].name}? Its phases: {names}" if close else f"its phases: {names}"
+        raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
+
+    def ends_group(self, name: str) -> bool:
+        """Tells whether the phase of this name is the last of its group; one without a group is a group of its own.
+
+        Raises:
+            KeyError: there is no such phase.
+        """
+        for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
+            if phase.name == name:
+                return phase.group is None or following is None or following.group != phase.group
+        raise KeyError(name)
+
+    def digest(self) -> dict[str, str]:
+        """Returns what the meaning of a run depends on, each thing as 16 hex digits; what is not said has no entry.
+
+        What may be changed between two resumes without harm is not in it: texts for people, limits of time, retries, when a run pauses
+        and how long it is kept.
+        """
+        digest = {"env": _hash(dict(self.env))} if self.env else {}
+        digest["order"] = _hash([phase.name for phase in self.phases])
+        for phase in self.phases:
+            for key, value in _meaning(phase).items():
+                digest[f"{phase.name}.{key}"] = _hash(value)
+        return digest
+
+
+def _meaning(phase: PhaseDefinition) -> dict[str, object]:
+    said: dict[str, object] = {"run": phase.run, "use": phase.use, "env": dict(phase.env), "needs": sorted(phase.needs)}
+    said |= {"on_resume": phase.on_resume if phase.on_resume != KEEP else None, "must_change": phase.must_change}
+    return {key: value for key, value in said.items() if value}
+
+
+def _hash(value: object) -> str:
+    import hashlib
+    import json
+
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Returns what differs between two digests, for people: the whole, then the phases of the new one in order, then those that are gone.
+
+    Args:
+        old: what a run was started with.
+        new: what its pipeline says now.
+    """
+    before, after = _phases(old), _phases(new)
+    found = []
+    for key, words in _OF_THE_WHOLE.items():
+        # A phase that came or went changes the order by itself.
+        if old.get(key) != new.get(key) and (key != "order" or before == after):
+            found.append(words)
+    for name in after:
+        if name not in before:
+            found.append(f"phase {name!r} is new")
+            continue
+        keys = dict.fromkeys(key for key in (*new, *old) if key.rpartition(".")[0] == name)
+        found += [f"phase {name!r}: {key.rpartition('.')[2]}" for key in keys if old.get(key) != new.get(key)]
+    return found + [f"phase {name!r} is gone" for name in before if name not in after]
+
+
+def _phases(digest: Mapping[str, str]) -> dict[str, None]:
+    return dict.fromkeys(key.rpartition(".")[0] for key in digest if "." in key)
+
+
+def autonomy(text: str) -> str:
+    """Returns one of `AUTONOMIES`.
+
+    Args:
+        text: its name, in any case, with spaces around it or not; `autonomous` is `fully_autonomous`.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    name = text.strip().lower()
+    name = FULLY_AUTONOMOUS if name == "autonomous" else name
+    if name not in AUTONOMIES:
+        close = closest(name, AUTONOMIES)
+        hint = f"did you mean {close}?" if close else f"it is one of {', '.join(AUTONOMIES)}"
+        raise UsageError(f"{text!r} is no mode of autonomy", hint=hint)
+    return name
+
+
+def folded(name: str) -> str:
+    """Returns a name as names are compared: without case, and with spaces for hyphens and underscores."""
+    return name.casefold().replace("-", " ").replace("_", " ").strip()
+
+
+def closest(text: str, known: Iterable[str]) -> str | None:
+    """Returns the one of several words that a mistyped one most resembles, None where it resembles none."""
+    import difflib
+
+    found = difflib.get_close_matches(text, list(known), n=1)
+    return found[0] if found else None

@@ -1,0 +1,91 @@
+"""Running commands in tests, and looking for what they left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gitckpt.durable.command import Outcome, Patience, run_command
+from gitckpt.durable.watchdog import Watchdog
+
+
+class Runner:
+    """Runs commands in one directory, with one watchdog.
+
+    Attributes:
+        shown: the output of all of them, chunk by chunk.
+    """
+
+    def __init__(self, directory: Path, watchdog: Watchdog) -> None:
+        self.directory = directory
+        self.watchdog = watchdog
+        self.shown: list[bytes] = []
+
+    def __call__(
+        self,
+        command: str,
+        *,
+        directory: str | None = None,
+        env: Mapping[str, str] | None = None,
+        output: Callable[[bytes], None] | None = None,
+        tick: Callable[[float], None] | None = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        left: float | None = None,
+        grace: float = 5.0,
+    ) -> Outcome:
+        return run_command(
+            command,
+            directory=str(self.directory) if directory is None else directory,
+            env=os.environ if env is None else env,
+            watchdog=self.watchdog,
+            patience=Patience(timeout, idle_timeout, left, grace),
+            output=self.shown.append if output is None else output,
+            tick=tick,
+        )
+
+    def pid(self, name: str) -> int:
+        """Returns the number that a command wrote into a file."""
+        return int((self.directory / name).read_text())
+
+
+def runs(pid: int) -> bool:
+    """Tells whether a process runs; one that has ended and was not waited for yet does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return not Path("/proc/self").exists()
+
+
+def ends(*pids: int) -> bool:
+    """Waits a little for the end of processes; tells whether all have ended."""
+    return comes(lambda: not any(runs(pid) for pid in pids))
+
+
+def comes(condition: Callable[[], bool]) -> bool:
+    """Waits a little until something is so; tells whether it came."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def marked(mark: str) -> list[str]:
+    """Returns the command lines of the processes that have a text in their environment."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                if mark.encode() in (process / "environ").read_bytes():
+                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                pass  # it has ended meanwhile, or is somebody else's
+    return found

@@ -1,0 +1,94 @@
+"""What the tests of runs share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gitckpt.durable.opening import reopen
+from gitckpt.durable.run import Run
+from gitckpt.git.repository import discover
+from gitckpt.store.index import Query
+from gitckpt.store.leases import Leases
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock, Ids
+
+RUN = "20270115-080001-add-login"
+"""The run that a first checkpoint starts, at the time of the fixture `clock`."""
+
+
+@pytest.fixture
+def make_store(clock: Clock, ids: Ids) -> Iterator[Callable[..., Store]]:
+    """Opens stores with the test's clock and ids, and closes them after the test."""
+    stores: list[Store] = []
+
+    def make(checkout: Checkout) -> Store:
+        stores.append(Store(discover(os.fspath(checkout.path)), adapter="plumbing", clock=clock, new_id=ids))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(make_store: Callable[..., Store], checkout: Checkout) -> Store:
+    """The store of `checkout`, a main and a linked worktree."""
+    return make_store(checkout)
+
+
+@pytest.fixture
+def plain(make_store: Callable[..., Store], main_checkout: Checkout) -> Store:
+    """The store of `main_checkout`."""
+    return make_store(main_checkout)
+
+
+class Sleeper:
+    """Waits by turning the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.slept = 0.0
+
+    def __call__(self, seconds: float) -> None:
+        self.slept += seconds
+        self._clock.instant += round(seconds * 1_000_000)
+
+
+@pytest.fixture
+def sleeper(clock: Clock) -> Sleeper:
+    """A sleep that takes no time."""
+    return Sleeper(clock)
+
+
+def go_on(store: Store, run: str, sleep: Callable[[float], None] | None = None, *, accept_changes: bool = False) -> Run:
+    """Resumes a run, waiting with the sleep that is given."""
+    opening = reopen(store, run, adapter="plumbing", accept_changes=accept_changes)
+    return Run(opening, sleep=sleep) if sleep is not None else Run(opening)
+
+
+def labels(store: Store, run: str) -> list[str]:
+    """Returns the phase labels of a run, oldest first."""
+    return [entry.phase for entry in reversed(store.list(Query(run=run)))]
+
+
+def crash(run: Run) -> None:
+    """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
+    run._heartbeat.close()
+    leases = Leases(run.store.objects, run.store.refs, run.store.repository.object_format, run.store.clock)
+    found = leases.read(run.id)
+    assert found is not None
+    leases.swap(replace(found[1], started="1"), found[0])
+    run._opening.close()
+
+
+def refuse_refs(checkout: Checkout, flag: Path) -> None:
+    """Lets git refuse every ref transaction while a file is there, as a disk that is full would."""
+    hook = checkout.main / ".git/hooks/reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" >&2; exit 1; }}\n')
+    hook.chmod(0o755)

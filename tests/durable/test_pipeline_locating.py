@@ -1,0 +1,166 @@
+"""Locations: the line of each key, against what `tomllib` reads, in documents that libraries and people write."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tomlkit
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gitckpt.durable.locating import Locations, Path
+
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(["a", "b", "a.b", "x#y", "[c]", '"', "'", "=", "\n"])
+SCALARS = (
+    st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.booleans()
+    | st.datetimes()
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+    | st.sampled_from(["# no", '"""', "'''", "a = 1\n[b]\n", "\\", '\\"', "]", "}", ",", "x\ny"])
+)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=12)
+DOCUMENTS = st.dictionaries(KEYS, VALUES | st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=3), max_size=4)
+
+
+def paths(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Yields the path of everything within a value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+def assert_located(text: str) -> None:
+    """Asserts that every key stands where it is said to stand, and that nothing of one table is said to stand before the table."""
+    lines = text.split("\n")
+    locations = Locations(text)
+    for path in paths(tomllib.loads(text)):
+        said = locations.line(*path)
+        assert said >= locations.line(*path[:-1])
+        key = path[-1]
+        if isinstance(key, str):
+            line = lines[said - 1]
+            assert key in line or is_quoted_in(key, line), (path, line)
+
+
+def is_quoted_in(key: str, line: str) -> bool:
+    """Tells whether one of the quoted words of a line is the key."""
+    return any(tomllib.loads(f"k = {quoted}")["k"] == key for quoted in re.findall(r'"(?:\\.|[^"\\])*"', line))
+
+
+def is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+@given(DOCUMENTS)
+@settings(deadline=None, max_examples=60)
+def test_what_tomlkit_writes(document: dict[str, Any]) -> None:
+    text = tomlkit.dumps(document)
+    assume(is_toml(text))  # some keys tomlkit writes wrongly
+    assert_located(text)
+
+
+@given(DOCUMENTS, st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_what_tomli_w_writes(document: dict[str, Any], multiline: bool) -> None:
+    tomli_w = pytest.importorskip("tomli_w")
+    assert_located(tomli_w.dumps(document, multiline_strings=multiline))
+
+
+BY_HAND = """\
+# [pipelines.no]
+top = { a = 1, "b.c" = [ 1, 2 ] } # { x = 1
+title.short = "a = 1"
+[pipelines]
+[pipelines."a b".env]
+X = '''
+Y = 1
+[pipelines.no]
+''''
+[pipelines.ci]
+timeout   = "2h"
+env = { A = "1", "B" = "}", C = '''
+x''' }
+[[pipelines.ci.phases]]
+name = "one"
+retries = { attempts = 2,  on = [
+  1, # ]
+  75,
+] }
+[[ pipelines . ci . 'phases' ]]
+name = \"\"\"
+a\\
+b = 2\"\"\"\"\"
+  needs = [
+    "one",
+
+    [ { deep = 1 }, { deep = 2 } ],
+  ]
+[pipelines.ci.phases.env]
+X = 1979-05-27 07:32:00
+[[other.inner]]
+[[other.inner]]
+y = 1.5
+[other.inner.table]
+z = +inf
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("top",), 2),
+        (("top", "b.c", 1), 2),
+        (("title", "short"), 3),
+        (("pipelines",), 4),
+        (("pipelines", "a b"), 5),
+        (("pipelines", "a b", "env", "X"), 6),
+        (("pipelines", "no"), 4),
+        (("pipelines", "ci"), 10),
+        (("pipelines", "ci", "timeout"), 11),
+        (("pipelines", "ci", "env", "C"), 12),
+        (("pipelines", "ci", "phases"), 14),
+        (("pipelines", "ci", "phases", 0), 14),
+        (("pipelines", "ci", "phases", 0, "retries", "on"), 16),
+        (("pipelines", "ci", "phases", 0, "retries", "on", 0), 17),
+        (("pipelines", "ci", "phases", 0, "retries", "on", 1), 18),
+        (("pipelines", "ci", "phases", 0, "retries", "missing"), 16),
+        (("pipelines", "ci", "phases", 1), 20),
+        (("pipelines", "ci", "phases", 1, "name"), 21),
+        (("pipelines", "ci", "phases", 1, "needs", 0), 25),
+        (("pipelines", "ci", "phases", 1, "needs", 1), 27),
+        (("pipelines", "ci", "phases", 1, "needs", 1, 1, "deep"), 27),
+        (("pipelines", "ci", "phases", 1, "env"), 29),
+        (("pipelines", "ci", "phases", 1, "env", "X"), 30),
+        (("other", "inner", 0), 31),
+        (("other", "inner", 1, "y"), 33),
+        (("other", "inner", 1, "table", "z"), 35),
+        (("nothing",), 1),
+    ],
+)
+def test_what_a_person_writes(path: Path, line: int) -> None:
+    tomllib.loads(BY_HAND)
+    assert Locations(BY_HAND).line(*path) == line
+    assert Locations(BY_HAND.replace("\n", "\r\n")).line(*path) == line
+
+
+def test_phases_that_are_written_inline() -> None:
+    text = 'pipelines.ci.phases = [\n  { name = "a", run = "x" },\n  { name = "b", env.X = "1" },\n]\n'
+    locations = Locations(text)
+    assert [locations.line("pipelines", "ci", "phases", i, key) for i, key in ((0, "run"), (1, "name"), (1, "env"))] == [2, 3, 3]
+    assert locations.line("pipelines", "ci", "phases", 1, "env", "X") == 3
+
+
+def test_deep_nesting() -> None:
+    text = f"b = {'[' * 300}\n1\n{']' * 300}\nc = 1\n"
+    locations = Locations(text)
+    assert (locations.line("b", *[0] * 300), locations.line("c")) == (2, 4)

@@ -1,0 +1,468 @@
+"""Runs that a program drives: each phase once, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.durable.conduct import Conduct
+from gitckpt.durable.endings import Cancelled, Changed, DeadlineReached, PhaseBlocked, PhaseDeferred
+from gitckpt.durable.going_back import fork
+from gitckpt.durable.pipeline import Retries
+from gitckpt.durable.run import Run
+from gitckpt.model import times
+from gitckpt.model.checkpoint import Attempt
+from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
+from gitckpt.store import lifeline
+from gitckpt.store.index import Query
+from gitckpt.store.leases import LeaseHeld, LeaseLost, Leases
+from gitckpt.store.runs import summary
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock
+from tests.durable.conftest import RUN, Sleeper, crash, go_on, labels, refuse_refs
+
+TWICE = Conduct(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
+
+
+class Counted:
+    """Work that counts its calls, and raises what it is told to."""
+
+    def __init__(self, *errors: BaseException | None, result: Any = None) -> None:
+        self.errors = list(errors)
+        self.result = result
+        self.calls: list[dict[str, Any]] = []
+
+    def __call__(self, **inputs: Any) -> Any:
+        self.calls.append(inputs)
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        return self.result
+
+
+def attempt_of(store: Store, run: str, label: str) -> Attempt:
+    """Returns the attempt of the newest checkpoint with a label."""
+    found = store.read(store.list(Query(run=run, phase=label))[0].id).attempt
+    assert found is not None
+    return found
+
+
+def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(store: Store, checkout: Checkout) -> None:
+    before = checkout.fingerprint()
+    research, plan = Counted(result={"notes": [1, None, 2.5, "é"]}), Counted(result=None)
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        assert run.id == RUN
+        assert run.path == str(checkout.main / ".ckpt/worktrees" / RUN)
+        assert run.phase("research", research, inputs={"question": "why?"}) == {"notes": [1, None, 2.5, "é"]}
+        Path(run.path, "plan.md").write_text("do it\n")
+        run.state["step"] = 2
+        assert run.phase("plan", plan) is None
+    assert research.calls == [{"question": "why?"}]
+    assert labels(store, RUN) == [
+        *("run-started", "research-started", "research-complete", "plan-started", "plan-complete", "run-complete"),
+    ]
+    newest = store.run_head(RUN)
+    assert newest.state == {"step": 2}
+    assert newest.pipeline is not None
+    assert list(newest.pipeline.completed) == ["research", "plan"]
+    assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/plan.md") == "do it"
+    assert {entry.trigger for entry in store.list(Query(run=RUN))} == {"phase"}
+    assert [checkout.fingerprint()[key] for key in ("head", "index", "config")] == [before[key] for key in ("head", "index", "config")]
+    assert checkout.git("status", "--porcelain") == ""
+
+
+def test_a_phase_that_is_complete_is_not_done_again(store: Store) -> None:
+    first, second = Counted(result=[1, 2]), Counted(result="other")
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.phase("research", first)
+        assert run.phase("research", second) == [1, 2]
+        run.pause()
+    with go_on(store, RUN) as run:
+        assert run.phase("research", second) == [1, 2]
+    assert (len(first.calls), len(second.calls)) == (1, 0)
+    assert labels(store, RUN)[-1] == "run-complete"
+
+
+def test_a_phase_with_other_inputs_is_refused_by_name_unless_that_is_accepted(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.phase("research", Counted(result=1), inputs={"question": "why?", "depth": 1})
+        with pytest.raises(Changed) as caught:
+            run.phase("research", Counted(), inputs={"question": "how?", "deep": 1})
+        run.pause()
+    changes = (
+        "phase 'research': input 'question' has changed; phase 'research': input 'depth' is gone; phase 'research': input 'deep' is new"
+    )
+    assert caught.value.message == f"run {RUN} was started with something else: {changes}"
+    assert caught.value.exit_code == 2
+    with go_on(plain, RUN, accept_changes=True) as run:
+        assert run.phase("research", Counted(), inputs={"question": "how?"}) == 1
+
+
+def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Store, checkout: Checkout) -> None:
+    def work() -> None:
+        Path(run.path, "half.txt").write_text("half\n")
+        run.state["half"] = True
+        raise ValueError("no\nway")
+
+    run = Run.start(store, "Add login!", adapter="plumbing")
+    run.state["whole"] = {"of": "it"}
+    with pytest.raises(ValueError, match="no"), run:
+        run.phase("research", work)
+    newest = store.run_head(RUN)
+    assert (newest.phase, newest.errors, newest.state) == ("research-failed", ("ValueError: no\nway",), {"whole": {"of": "it"}})
+    assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/half.txt") == "half"
+    assert newest.attempt is not None
+    assert (newest.attempt.number, newest.attempt.ended, newest.attempt.retry_at) == (1, "failed", None)
+    assert summary(store, RUN).status == "failed"
+    with go_on(store, RUN) as run:
+        assert Path(run.path, "half.txt").read_text() == "half\n"
+        run.phase("research", Counted())
+    assert attempt_of(store, RUN, "research-complete").number == 2
+
+
+def test_ctrl_c_is_recorded_as_interrupted(plain: Store) -> None:
+    with pytest.raises(KeyboardInterrupt), Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.phase("research", Counted(KeyboardInterrupt()))
+    assert (plain.run_head(RUN).phase, plain.run_head(RUN).errors) == ("research-failed", ("interrupted",))
+    assert summary(plain, RUN).lease is None
+
+
+def test_retries_wait_longer_each_time_and_number_their_attempts(plain: Store, sleeper: Sleeper) -> None:
+    Run.start(plain, "Add login!", adapter="plumbing").close()
+    work = Counted(ValueError("one"), ValueError("two"), result=3)
+    with go_on(plain, RUN, sleeper) as run:
+        assert run.phase("research", work, conduct=TWICE) == 3
+    assert labels(plain, RUN)[1:-1] == [f"research-{status}" for status in (*("started", "failed") * 2, "started", "complete")]
+    failed = [plain.read(entry.id) for entry in reversed(plain.list(Query(run=RUN, phase="research-failed")))]
+    waits = [times.from_text(str(each.attempt.retry_at)) - each.time for each in failed if each.attempt]
+    assert waits == [9 * times.MICRO, 29 * times.MICRO], "10 s, then 30 s, less the look at the clock for the timestamp"
+    assert sleeper.slept > 10
+    done = attempt_of(plain, RUN, "research-complete")
+    assert (done.number, done.failures) == (3, 2)
+
+
+def test_when_retries_are_used_up_the_error_is_raised(plain: Store, sleeper: Sleeper) -> None:
+    Run.start(plain, "Add login!", adapter="plumbing").close()
+    work = Counted(ValueError("one"), ValueError("two"), ValueError("three"))
+    with pytest.raises(ValueError, match="three"), go_on(plain, RUN, sleeper) as run:
+        run.phase("research", work, conduct=TWICE)
+    assert len(work.calls) == 3
+    assert plain.run_head(RUN).errors == ("ValueError: three",)
+    again = Counted(ValueError("four"), result=5)
+    with go_on(plain, RUN, sleeper) as run:
+        assert run.phase("research", again, conduct=TWICE) == 5, "who resumes has all retries again"
+    assert attempt_of(plain, RUN, "research-complete").number == 5
+
+
+def test_other_exceptions_than_those_named_are_not_tried_again(plain: Store, sleeper: Sleeper) -> None:
+    Run.start(plain, "Add login!", adapter="plumbing").close()
+    work = Counted(ValueError("one"), TypeError("two"))
+    conduct = Conduct(retries=Retries(attempts=5, delay=0), retry_on=(ValueError,))
+    with pytest.raises(TypeError), go_on(plain, RUN, sleeper) as run:
+        run.phase("research", work, conduct=conduct)
+    assert len(work.calls) == 2
+
+
+def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: Sleeper) -> None:
+    run = Run.start(plain, "Add login!", adapter="plumbing")
+    with pytest.raises(ValueError, match="one"):
+        run.phase("research", Counted(ValueError("one")), conduct=Conduct(retries=Retries()))
+    run.close()
+    run = go_on(plain, RUN, sleeper)
+
+    class Killed(BaseException):
+        """Stands for SIGKILL: nobody records anything."""
+
+    run._fail = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        run.phase("research", Counted(Killed()), conduct=TWICE)
+    crash(run)
+    assert summary(plain, RUN).status == "crashed"
+    work = Counted(ValueError("three"), ValueError("four"), result=5)
+    with go_on(plain, RUN, sleeper) as run:
+        assert run.phase("research", work, conduct=TWICE) == 5
+    done = attempt_of(plain, RUN, "research-complete")
+    assert (done.number, done.failures, done.recoveries) == (5, 2, 1)
+
+
+def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleeper) -> None:
+    class Killed(BaseException):
+        """Stands for SIGKILL."""
+
+    Run.start(plain, "Add login!", adapter="plumbing").close()
+    conduct = Conduct(max_recoveries=2)
+    for _ in range(3):
+        run = go_on(plain, RUN, sleeper)
+        run._fail = lambda *_: None  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            run.phase("research", Counted(Killed()), conduct=conduct)
+        crash(run)
+    work = Counted()
+    with pytest.raises(PhaseBlocked) as caught, go_on(plain, RUN, sleeper) as run:
+        run.phase("research", work, conduct=conduct)
+    assert caught.value.exit_code == 4
+    assert caught.value.message == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
+    assert work.calls == []
+    assert (plain.run_head(RUN).phase, summary(plain, RUN).status) == ("research-blocked", "blocked")
+
+
+def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
+    def work() -> str:
+        here = Path(run.path)
+        found = (here / "log").read_text()
+        (here / "log").write_text(found + "x")
+        Checkout(here, checkout.main).commit("by the agent", **{f"new-{len(found)}": "x"})
+        if len(work_calls) < 2:
+            work_calls.append(1)
+            raise ValueError("again")
+        return found
+
+    for name, expected in (("keep", "startxx"), ("reset", "start")):
+        work_calls: list[int] = []
+        first = Run.start(store, name, adapter="plumbing")
+        Path(first.path, "log").write_text("start")
+        first.close()
+        with go_on(store, first.id, sleeper) as run:
+            conduct = Conduct(retries=Retries(attempts=2, delay=0), on_resume=name)
+            assert run.phase("work", work, conduct=conduct) == expected
+            commits = Checkout(Path(run.path), checkout.main).git("rev-list", "--count", "HEAD")
+        assert commits == {"keep": "4", "reset": "2"}[name]
+
+
+def test_files_are_saved_while_a_phase_runs_and_at_each_commit(store: Store, checkout: Checkout) -> None:
+    def until(label_count: int) -> None:
+        for _ in range(2000):
+            if labels(store, RUN).count("work-progress") >= label_count:
+                return
+            os.sched_yield()
+            wait.wait(0.01)
+        raise AssertionError(labels(store, RUN))
+
+    wait = threading.Event()
+
+    def work() -> None:
+        Path(run.path, "a.txt").write_text("one\n")
+        until(1)
+        Checkout(Path(run.path), checkout.main).commit("by the agent", b="two")
+        until(2)
+
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.phase("work", work, conduct=Conduct(autosave=50_000))
+        run.pause()
+    saved = [entry for entry in reversed(store.list(Query(run=RUN))) if entry.phase == "work-progress"]
+    assert checkout.git("show", f"refs/ckpt/trees/{saved[0].id}:files/a.txt") == "one"
+    assert saved[-1].git_sha != saved[0].git_sha
+    assert [entry.trigger for entry in saved] == ["phase"] * len(saved)
+
+
+def test_a_phase_without_autosave_saves_nothing_in_between(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"), conduct=Conduct(autosave=0))
+    assert labels(plain, RUN) == ["run-started", "work-started", "work-complete", "run-complete"]
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store, checkout: Checkout, tmp_path: Path) -> None:
+    flag = tmp_path / "full"
+    refuse_refs(checkout, flag)
+    work = Counted(result=1)
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.phase("one", Counted(result=1))
+        flag.touch()
+        assert run.phase("two", work) == 1
+        assert run.phase("two", work) == 1
+        assert len(run.unwritten) == 1
+        assert run.unwritten[0].startswith("two-started could not be recorded: ")
+        assert lifeline.read(store, RUN).unwritten == run.unwritten
+        flag.unlink()
+        run.state["later"] = True
+        run.phase("three", Counted())
+        assert run.unwritten == []
+    assert len(work.calls) == 1
+    assert labels(store, RUN) == [
+        *("run-started", "one-started", "one-complete", "two-started", "two-complete", "three-started", "three-complete", "run-complete"),
+    ]
+    two = store.read(store.list(Query(run=RUN, phase="two-complete"))[0].id)
+    assert two.state == {}, "the state is that of its time"
+    assert "two-started could not be recorded" in (Path(store.repository.private_dir) / "log").read_text()
+    assert lifeline.read(store, RUN).unwritten == []
+
+
+def test_a_run_that_is_driven_cannot_be_driven_by_another(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        with pytest.raises(LeaseHeld):
+            Run.resume(plain, RUN, adapter="plumbing")
+        assert summary(plain, RUN).status == "running"
+        run.pause()
+    assert summary(plain, RUN).status == "open"
+
+
+def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Store) -> None:
+    run = Run.start(plain, "Add login!", adapter="plumbing")
+
+    def work() -> None:
+        leases = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+        found = leases.read(RUN)
+        assert found is not None
+        leases.swap(replace(found[1], token=2, holder="the next"), found[0])
+
+    with pytest.raises(LeaseLost, match="taken over by the next"), run:
+        run.phase("work", work)
+    assert labels(plain, RUN) == ["run-started", "work-started"]
+
+
+def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock: Clock) -> None:
+    leases = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+
+    def work() -> None:
+        run.check()
+        assert leases.cancel(RUN) is not None
+        run.check()
+
+    with pytest.raises(Cancelled) as caught, Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.phase("work", work)
+    assert (caught.value.exit_code, caught.value.message) == (130, f"run {RUN} was cancelled")
+    assert plain.run_head(RUN).errors == (f"run {RUN} was cancelled",)
+
+
+def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.change(replace(run.pipeline, deadline=times.to_text(clock.instant + 600 * times.MICRO)))
+        run.phase("one", Counted())
+        run.pause()
+    clock.instant += 700 * times.MICRO
+    run = go_on(plain, RUN)
+    assert run.phase("one", Counted()) is None, "what is complete can still be asked for"
+    with pytest.raises(DeadlineReached), run:
+        run.phase("two", Counted())
+
+
+def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None:
+    with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.phase("work", Counted(PhaseDeferred("the service is down")))
+    assert (plain.run_head(RUN).phase, summary(plain, RUN).status) == ("work-partial", "paused")
+
+
+@pytest.mark.parametrize("result", [(1, 2), {1: 2}, b"x", {"a": [object()]}, "\ud800" and {"a": {1}}])
+def test_a_result_that_json_would_change_fails_the_phase(plain: Store, result: Any) -> None:
+    with pytest.raises(StateError), Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.phase("work", Counted(result=result), conduct=TWICE)
+    assert labels(plain, RUN)[-1] == "work-failed"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "research-complete", "run", "commit", "rewind"])
+def test_a_name_that_labels_could_not_tell_apart_is_refused(plain: Store, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a phase"), Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.phase(name, Counted())
+
+
+def test_a_base_that_is_no_commit_is_refused_before_anything_begins(plain: Store, main_checkout: Checkout) -> None:
+    before = main_checkout.fingerprint()
+    with pytest.raises(NotFoundError, match="no commit goes by 'nothing'"):
+        Run.start(plain, "Add login!", base="nothing", adapter="plumbing")
+    assert main_checkout.fingerprint() == before
+
+
+def test_a_run_begins_at_its_base(plain: Store, main_checkout: Checkout) -> None:
+    first = main_checkout.git("rev-parse", "HEAD")
+    main_checkout.commit("second")
+    with Run.start(plain, "Add login!", base="HEAD~1", adapter="plumbing") as run:
+        assert Checkout(Path(run.path), main_checkout.path).git("rev-parse", "HEAD") == first
+
+
+def test_a_run_begins_on_an_unborn_branch(make_store: Any, make_checkout: Any) -> None:
+    store = make_store(make_checkout())
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
+    assert store.run_head(RUN).git_sha == ""
+
+
+def test_a_worktree_that_is_gone_is_made_again_from_the_newest_checkpoint(store: Store, checkout: Checkout) -> None:
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
+        run.pause()
+    checkout.git("worktree", "remove", "--force", "--force", run.path)
+    with go_on(store, RUN) as run:
+        assert Path(run.path, "a.txt").read_text() == "one\n"
+
+
+def test_a_run_that_is_complete_is_not_resumed(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing"):
+        pass
+    with pytest.raises(UsageError, match=f"run {RUN} is complete"):
+        Run.resume(plain, RUN, adapter="plumbing")
+    with pytest.raises(NotFoundError):
+        Run.resume(plain, "20270115-080001-nothing", adapter="plumbing")
+
+
+def test_a_phase_may_be_skipped_with_a_result(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.skip("research", ["given"], message="it was given")
+        assert run.phase("research", Counted(result="never")) == ["given"]
+    skipped = plain.read(plain.list(Query(run=RUN, phase="research-skipped"))[0].id)
+    assert skipped.message == "it was given"
+
+
+def test_a_phase_is_done_again_with_all_that_followed_it(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        for name in ("one", "two", "three"):
+            run.phase(name, Counted(result=name))
+        run.redo("two")
+        assert list(run.completed) == ["one"]
+        assert run.phase("two", Counted(result="again")) == "again"
+        assert list(run.completed) == ["one", "two"]
+        run.pause()
+    head = plain.run_head(RUN)
+    assert head.pipeline is not None
+    assert list(head.pipeline.completed) == ["one", "two"]
+    assert attempt_of(plain, RUN, "two-complete").number == 2
+
+
+def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Checkout) -> None:
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        for name in ("one", "two"):
+            run.state[name] = True
+            run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
+        earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
+        Path(run.path, "unsaved").write_text("precious")
+        run.rewind(earlier)
+        assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one"]
+        assert (run.state, list(run.completed)) == ({"one": True}, ["one"])
+        run.pause()
+    head = store.run_head(RUN)
+    assert (head.phase, head.rewound_to) == ("rewind-complete", earlier.id)
+    before = store.list(Query(run=RUN, phase="rewind-started"))[0]
+    assert checkout.git("show", f"refs/ckpt/trees/{before.id}:files/unsaved") == "precious"
+    with go_on(store, RUN) as run:
+        assert run.phase("one", Counted(result="never")) == 3
+        assert run.phase("two", Counted(result="anew")) == "anew"
+
+
+def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.state["a"] = 1
+        run.phase("one", lambda: Path(run.path, "one").write_text("one"))
+        run.phase("two", Counted(result=2))
+    before = store.run_head(RUN)
+    earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
+    first = fork(store, earlier)
+    assert (first.forked_from, first.sequence, first.parent, first.state) == (earlier.id, 1, None, {"a": 1})
+    with go_on(store, str(first.run)) as forked:
+        assert Path(forked.path, "one").read_text() == "one"
+        assert forked.phase("one", Counted(result="never")) == 3
+        assert forked.phase("two", Counted(result="anew")) == "anew"
+    assert store.run_head(RUN) == before
+
+
+def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    flag = tmp_path / "full"
+    refuse_refs(main_checkout, flag)
+    flag.touch()
+    with pytest.raises(CkptError, match="ref updates aborted by hook"):
+        Run.start(plain, "Add login!", adapter="plumbing")
+    flag.unlink()
+    assert plain.list() == []
