@@ -14,9 +14,11 @@ class Finding:
         object: the ref, file or setting it is about.
         sentence: what is wrong with it, for a person.
         cure: the command or line that mends it; None where nothing can be advised.
+        repaired: whether it was mended just now.
     """
 
     code: str
     object: str
     sentence: str
     cure: str | None = None
+    repaired: bool = False

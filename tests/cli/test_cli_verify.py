@@ -1,0 +1,124 @@
+"""`git ckpt verify` at the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.conftest import PROJECT, Ckpt, Outcome, document, normal, store_text
+from tests.cli.test_cli_json import check, documented
+from tests.conftest import Checkout
+
+Save = Callable[..., str]
+NOTES = "refs/notes/checkpoints"
+
+
+@pytest.fixture
+def saved(checkout: Checkout, save: Save) -> str:
+    """The id of the one checkpoint."""
+    return save(checkout)
+
+
+def test_nothing_is_wrong(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
+    assert ckpt("verify", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
+    assert ckpt("-q", "verify", "--repair", at=checkout) == Outcome(0, "", "")
+    assert ckpt("verify", "nonsense", at=checkout).code == 2
+
+
+def test_no_checkpoints_are_fine(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    assert ckpt("verify", at=main_checkout) == Outcome(0, "", "looked at 0 checkpoints: nothing is wrong\n")
+
+
+def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
+    before = checkout.refs("refs/checkpoints", "refs/ckpt")
+    checkout.git("update-ref", "-d", f"refs/ckpt/commits/{saved}")
+    checkout.git("update-ref", "-d", NOTES)
+    lines = [
+        "commit-ref-missing: refs/ckpt/commits/ID: nothing keeps OID, the linked commit of its checkpoint",
+        "note-missing: refs/checkpoints/ID: the note of its commit OID does not list it",
+    ]
+    done = ckpt("verify", at=checkout)
+    assert (done.code, done.err) == (1, "looked at 1 checkpoint: 2 findings\n")
+    assert normal(done.out) == "".join(f"{line}\n    cure: git ckpt verify --repair\n" for line in lines)
+    assert ckpt("verify", at=checkout) == done
+    done = ckpt("verify", "--repair", at=checkout)
+    assert (done.code, done.err) == (0, "looked at 1 checkpoint: 2 findings, 2 repaired\n")
+    assert normal(done.out) == "".join(f"{line}\n    repaired\n" for line in lines)
+    assert ckpt("verify", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
+    assert checkout.refs("refs/checkpoints", "refs/ckpt") == before
+
+
+def test_what_is_left_to_a_person(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
+    checkout.git("update-ref", "refs/checkpoints/wrong", "HEAD")
+    checkout.git("update-ref", "-d", NOTES)
+    done = ckpt("verify", "--repair", at=checkout)
+    assert (done.code, done.err) == (1, "looked at 2 checkpoints: 2 findings, 1 repaired\n")
+    assert normal(done.out) == (
+        "checkpoint-invalid: refs/checkpoints/wrong: points to a commit, not to a blob\n"
+        "    cure: look at it: git cat-file -p refs/checkpoints/wrong; remove it: git update-ref -d refs/checkpoints/wrong\n"
+        "note-missing: refs/checkpoints/ID: the note of its commit OID does not list it\n"
+        "    repaired\n"
+    )
+
+
+def test_json_has_exactly_the_promised_keys(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
+    checkout.git("update-ref", "refs/checkpoints/wrong", "HEAD")
+    checkout.git("update-ref", "-d", NOTES)
+    done = ckpt("verify", "--repair", "--json", at=checkout)
+    assert (done.code, done.err) == (1, "")
+    report = json.loads(done.out)
+    assert check("verify", report) == set(documented("verify"))
+    assert [(each["code"], each["repaired"]) for each in report["findings"]] == [("checkpoint-invalid", False), ("note-missing", True)]
+    assert report["checked"] == {"checkpoints": 2, "refs": 4, "runs": 0, "links": 1, "leases": 0, "worktrees": 0}
+    checkout.git("update-ref", "-d", "refs/checkpoints/wrong")
+    clean = ckpt("verify", "--json", at=checkout)
+    assert (clean.code, json.loads(clean.out)["findings"]) == (0, [])
+
+
+def test_many_findings_of_a_kind_are_cut_for_people(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    for i in range(23):
+        main_checkout.git("update-ref", f"refs/checkpoints/{i:02}", "HEAD")
+    done = ckpt("verify", at=main_checkout)
+    assert done.err == "looked at 23 checkpoints: 23 findings\n"
+    assert len(done.out.splitlines()) == 41
+    assert done.out.splitlines()[-1] == "checkpoint-invalid: 3 more; all of them: git ckpt verify --json"
+    assert len(json.loads(ckpt("verify", "--json", at=main_checkout).out)["findings"]) == 23
+
+
+def test_what_git_refuses_is_a_warning(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+    name = save(main_checkout)
+    ref = f"refs/ckpt/commits/{name}"
+    main_checkout.git("update-ref", "-d", ref)
+    (main_checkout.path / ".git" / ref).mkdir(parents=True)
+    (main_checkout.path / ".git" / ref / "in the way").touch()
+    done = ckpt("-q", "verify", "--repair", at=main_checkout)
+    assert done.code == 1
+    assert done.err.startswith(f"warning: not repaired: {ref}: git update-ref failed: ")
+
+
+def test_what_a_stranger_sent_is_harmless(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    name = "11111111-1111-4111-8111-111111111111"
+    store_text(main_checkout, f"refs/checkpoints/{name}", document(trigger='"\\u001b[31m"'))
+    main_checkout.git("update-ref", "refs/checkpoints/\u202eevil;$(touch${IFS}x)", "HEAD")
+    done = ckpt("verify", at=main_checkout)
+    assert done.code == 1
+    assert "\x1b" not in done.out
+    assert "\u202e" not in done.out
+    assert "git update-ref -d 'refs/checkpoints/\\u{202e}evil;$(touch${IFS}x)'" in done.out
+
+
+def test_every_code_is_described() -> None:
+    """And the page describes none that there is not."""
+    text = (PROJECT / "docs/verify.md").read_text("utf-8")
+    described = {code for line in text.splitlines() if line.startswith("| `") for code in re.findall(r"`([a-z-]+)`", line.split("|")[1])}
+    source = "".join(path.read_text("utf-8") for path in (PROJECT / "gitckpt/store").glob("*.py") if path.stem in MODULES)
+    named = set(re.findall(r'(?:lasting\(|mendable\(|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"', source))
+    named |= set(re.findall(r'"([a-z]+-[a-z]+(?:-[a-z]+)?)" if misnamed', source))
+    built = {f"{word}-ref-{what}" for word in ("commit", "tree", "operation") for what in ("missing", "wrong")}
+    assert described == named | built
+
+
+MODULES = ("evidence", "audit_refs", "audit_runs", "audit_objects", "audit_derived", "audit_leases", "audit_worktrees")

@@ -1,0 +1,379 @@
+"""`verify`: what is derived from checkpoints is compared with them, and mended; checkpoints themselves are never touched."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.repository import discover
+from gitckpt.model.checkpoint import Checkpoint, Worktree
+from gitckpt.store.store import Store
+from gitckpt.store.verification import verify
+from tests.conftest import Checkout
+from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
+from tests.store.verifying import age, look, put, require_left, require_mended, told
+
+FOUR = nth(4)
+STRANGER = "99999999-9999-4999-8999-999999999999"
+NOTES = "refs/notes/checkpoints"
+
+
+def fill(checkout: Checkout, make_store: MakeStore) -> dict[str, str]:
+    """Records four checkpoints: one that is clean, one of a merge in progress with files, and a run of two; returns the refs."""
+    checkout.git("checkout", "--quiet", "-b", "other")
+    checkout.commit("theirs", README="theirs\n")
+    checkout.git("checkout", "--quiet", "-")
+    checkout.commit("ours", README="ours\n")
+    with make_store(checkout) as store:
+        store.save("plan-complete")
+        checkout.git("merge", "other", ok=(1,))
+        store.save("merge-partial")
+        checkout.git("merge", "--abort")
+        first = store.record("run-started", {"n": 1}, start="Add login!")
+        store.record("build-complete", {"n": 2}, run=first.run)
+    return checkout.refs()
+
+
+@pytest.fixture
+def filled(checkout: Checkout, make_store: MakeStore) -> Checkout:
+    fill(checkout, make_store)
+    return checkout
+
+
+def test_an_empty_repository_is_clean(make_checkout: Callable[..., Checkout]) -> None:
+    report = look(make_checkout("empty"))
+    assert (report.findings, report.refused, report.is_clean) == ([], (), True)
+    assert set(report.checked.values()) == {0}
+
+
+@pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
+def test_what_was_recorded_is_clean_and_counted(filled: Checkout, adapter: str) -> None:
+    before = filled.fingerprint()
+    report = look(filled, repair=True, adapter=adapter)
+    assert told(report) == []
+    assert report.is_clean
+    assert report.checked == {"checkpoints": 4, "refs": 12, "runs": 1, "links": 4, "leases": 0, "worktrees": 0}
+    assert filled.fingerprint() == before
+
+
+def test_sha256(make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+    checkout = make_checkout("sha256", "--object-format=sha256")
+    checkout.commit("first", README="hello\n")
+    before = fill(checkout, make_store)
+    assert told(look(checkout)) == []
+    commit = before[f"refs/ckpt/commits/{ONE}"]
+    assert len(commit) == 64
+    checkout.git("update-ref", "-d", f"refs/ckpt/commits/{ONE}")
+    checkout.git("update-ref", "-d", NOTES)
+    sentence = f"nothing keeps {commit}, the linked commit of its checkpoint"
+    missing = ("commit-ref-missing", f"refs/ckpt/commits/{ONE}", sentence)
+    require_mended(checkout, before, [missing, *unlinked(before, ONE, TWO, THREE, FOUR)])
+
+
+def test_reftable(newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+    checkout = make_checkout("reftable", "--ref-format=reftable")
+    checkout.commit("first", README="hello\n")
+    before = fill(checkout, make_store)
+    checkout.git("update-ref", f"refs/ckpt/commits/{STRANGER}", "HEAD")
+    leftover = f"refs/ckpt/commits/{STRANGER}"
+    require_mended(checkout, before, [("ref-leftover", leftover, "keeps something for a checkpoint that does not exist")])
+
+
+def unlinked(refs: dict[str, str], *names: str) -> list[tuple[str, str, str]]:
+    """Returns what is said of checkpoints that no note lists."""
+    commits = {name: refs[f"refs/ckpt/commits/{name}"] for name in names}
+    return [
+        ("note-missing", f"refs/checkpoints/{name}", f"the note of its commit {commit} does not list it")
+        for name, commit in commits.items()
+    ]
+
+
+# Refs that keep something alive
+
+
+@pytest.mark.parametrize(
+    ("space", "word", "what"),
+    [
+        ("commits", "commit", "linked commit"),
+        ("trees", "tree", "snapshot"),
+        ("operations", "operation", "commit of its operation"),
+    ],
+)
+def test_a_ref_that_keeps_something_is_made_anew(filled: Checkout, space: str, word: str, what: str) -> None:
+    before = filled.refs()
+    ref = f"refs/ckpt/{space}/{TWO}"
+    filled.git("update-ref", "-d", ref)
+    require_mended(filled, before, [(f"{word}-ref-missing", ref, f"nothing keeps {before[ref]}, the {what} of its checkpoint")])
+    other = filled.git("rev-parse", "HEAD~1" if space != "trees" else "HEAD~1^{tree}")
+    filled.git("update-ref", ref, other)
+    sentence = f"points to {other}, not to {before[ref]}, the {what} of its checkpoint"
+    require_mended(filled, before, [(f"{word}-ref-wrong", ref, sentence)])
+
+
+def test_a_ref_whose_object_is_gone_is_left_to_a_person(main_checkout: Checkout) -> None:
+    gone = "1" * 40
+    put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", gone, "manual"))
+    ref = f"refs/ckpt/commits/{ONE}"
+    seen = require_left(
+        main_checkout,
+        [("commit-ref-missing", ref, f"nothing keeps {gone}, the linked commit of its checkpoint; that is missing")],
+    )
+    assert seen.findings[0].cure == f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+
+
+def test_a_document_that_names_another_kind_of_object(main_checkout: Checkout) -> None:
+    tree = main_checkout.git("rev-parse", "HEAD^{tree}")
+    put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", tree, "manual"))
+    main_checkout.git("update-ref", f"refs/ckpt/commits/{ONE}", tree)
+    sentence = f"its checkpoint names {tree}, which is a tree, not a commit"
+    require_left(main_checkout, [("commit-ref-wrong", f"refs/ckpt/commits/{ONE}", sentence)])
+
+
+def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
+    before = filled.refs()
+    commit, tree, extra = f"refs/ckpt/commits/{STRANGER}", "refs/ckpt/trees/of-nobody", f"refs/ckpt/trees/{ONE}"
+    filled.git("update-ref", commit, "HEAD")
+    filled.git("update-ref", tree, "HEAD^{tree}")
+    filled.git("update-ref", extra, "HEAD^{tree}")
+    assert told(look(filled, repair=True)) == []
+    assert filled.refs().keys() - before.keys() == {commit, tree, extra}
+    age(filled, commit, tree, extra)
+    sentence = "keeps something for a checkpoint that does not exist"
+    found = [
+        ("ref-leftover", extra, "its checkpoint names no snapshot"),
+        ("ref-leftover", tree, sentence),
+        ("ref-leftover", commit, sentence),
+    ]
+    require_mended(filled, before, found)
+
+
+def test_leftovers_stay_while_a_checkpoint_is_being_written(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gitckpt.git.lock import Lock
+    from gitckpt.store import mending
+    from gitckpt.store.recorder import LOCK_FILE
+
+    monkeypatch.setattr(mending, "_LOCK_PATIENCE", 0.0)
+    ref = f"refs/ckpt/commits/{STRANGER}"
+    main_checkout.git("update-ref", ref, "HEAD")
+    age(main_checkout, ref)
+    with Lock(os.path.join(discover(str(main_checkout.path)).make_private_dir(), LOCK_FILE), 0) as held:
+        assert held
+        found = [("ref-leftover", ref, "keeps something for a checkpoint that does not exist")]
+        assert told(look(main_checkout, repair=True)) == found
+        assert ref in main_checkout.refs()
+
+
+def test_a_broken_ref(main_checkout: Checkout) -> None:
+    place = main_checkout.path / ".git/refs/ckpt/commits" / ONE
+    place.parent.mkdir(parents=True)
+    place.touch()
+    seen = require_left(main_checkout, [("broken-ref", f"refs/ckpt/commits/{ONE}", "git cannot read this ref")])
+    assert seen.findings[0].cure == f"rm {place}"
+
+
+def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore) -> None:
+    with make_store(main_checkout) as store:
+        store.record("plan-complete")
+    ref = f"refs/ckpt/commits/{ONE}"
+    commit = main_checkout.git("rev-parse", "HEAD")
+    main_checkout.git("update-ref", "-d", ref)
+    (main_checkout.path / ".git" / ref).mkdir(parents=True)
+    (main_checkout.path / ".git" / ref / "in-the-way.lock").touch()
+    report = look(main_checkout, repair=True)
+    assert told(report) == [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of its checkpoint")]
+    assert len(report.refused) == 1
+    assert report.refused[0].startswith(f"{ref}: git update-ref failed: ")
+    assert not report.is_clean
+
+
+# Notes and the index
+
+
+def test_notes_that_are_gone(filled: Checkout) -> None:
+    before = filled.refs()
+    filled.git("update-ref", "-d", NOTES)
+    require_mended(filled, before, unlinked(before, ONE, TWO, THREE, FOUR))
+    assert filled.git("notes", "--ref=checkpoints", "show", "HEAD").count("\n") == 3
+
+
+def test_notes_whose_commit_is_gone(filled: Checkout) -> None:
+    before = filled.refs()
+    tip = Path(discover(str(filled.path)).common_dir) / "objects" / before[NOTES][:2] / before[NOTES][2:]
+    tip.unlink()
+    require_mended(filled, before, unlinked(before, ONE, TWO, THREE, FOUR))
+
+
+def test_a_link_is_missing_only_where_no_note_lists_it(filled: Checkout) -> None:
+    """As after an amend: git has carried the note over, and the commit's own was lost."""
+    filled.git("commit", "--quiet", "--amend", "-m", "reworded")
+    filled.git("notes", "--ref=checkpoints", "copy", f"refs/ckpt/commits/{ONE}", "HEAD")
+    assert told(look(filled)) == []
+    filled.git("notes", "--ref=checkpoints", "remove", f"refs/ckpt/commits/{ONE}")
+    assert told(look(filled)) == []
+
+
+def test_stray_lines(filled: Checkout) -> None:
+    before = filled.refs()
+    commit = filled.git("rev-parse", "HEAD")
+    text = filled.git("notes", "--ref=checkpoints", "show", "HEAD")
+    wrong = text.replace("plan-complete", "plan-failed")
+    lines = f"{wrong}\n{STRANGER} x-complete 2027-01-15T08:00:00.000000Z\nwritten by a person\n"
+    filled.git("notes", "--ref=checkpoints", "add", "--force", "--file=-", "HEAD", data=lines)
+    found = [
+        ("note-stray", NOTES, f"the note of {commit} says something else of {ONE} than its document"),
+        ("note-stray", NOTES, f"the note of {commit} lists {STRANGER}, which does not exist"),
+    ]
+    require_mended(filled, before, found)
+    kept = filled.git("notes", "--ref=checkpoints", "show", "HEAD").splitlines()
+    assert sorted(kept) == sorted([*text.splitlines(), "written by a person"])
+
+
+def test_an_index_that_says_something_else(filled: Checkout) -> None:
+    with Store(discover(str(filled.path)), adapter="plumbing") as store:
+        wanted = [(entry.id, entry.phase) for entry in store.list()]
+        path = os.path.join(store.repository.private_dir, "index.sqlite")
+    before = filled.refs()
+    for damage, said in (
+        ("UPDATE entry SET phase = 'made-up' WHERE run IS NULL", f"{ONE} and one other"),
+        ("DELETE FROM entry", f"{ONE} and 3 others"),
+        (f"UPDATE entry SET id = '{STRANGER}' WHERE id = '{TWO}'", f"{TWO} and one other"),
+        (f"UPDATE entry SET git_sha = '' WHERE id = '{FOUR}'", FOUR),
+    ):
+        connection = sqlite3.connect(path)
+        with connection:
+            connection.execute(damage)
+        connection.close()
+        require_mended(filled, before, [("index-stale", path, f"does not list {said} as their documents say")])
+    with Store(discover(str(filled.path)), adapter="plumbing") as store:
+        assert [(entry.id, entry.phase) for entry in store.list()] == wanted
+
+
+# Documents
+
+
+DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
+    ("checkpoint-invalid", lambda data: data + b"[", "not TOML: "),
+    ("checkpoint-invalid", lambda data: b"\xff" + data, "not UTF-8 (byte 0)"),
+    ("checkpoint-invalid", lambda data: data.replace(b'"manual"', b"7"), "trigger: must be a string, not 7"),
+    ("checkpoint-newer", lambda data: data.replace(b"version = 1", b"version = 2"), "cannot be judged: version: written by a newer"),
+    ("checkpoint-misnamed", lambda data: data.replace(ONE.encode(), TWO.encode()), f"id: {TWO} is not the ref's name"),
+]
+
+
+@pytest.mark.parametrize(("code", "damage", "sentence"), DAMAGE)
+def test_a_document_that_is_damaged(
+    checkout: Checkout, make_store: MakeStore, code: str, damage: Callable[[bytes], bytes], sentence: str
+) -> None:
+    with make_store(checkout) as store:
+        store.record("plan-complete")
+        data = store.raw(ONE)
+    ref = f"refs/checkpoints/{ONE}"
+    checkout.git("update-ref", ref, checkout.git("hash-object", "-w", "--stdin", data=damage(data)))
+    (found,) = look(checkout).findings
+    assert (found.code, found.object, found.sentence[: len(sentence)]) == (code, ref, sentence)
+    require_left(checkout, [(code, ref, found.sentence)])
+    remove = f"look at it: git cat-file -p {ref}; remove it: git ckpt remove {ONE}"
+    assert found.cure == ("upgrade gitckpt: pip install -U gitckpt" if code.endswith("newer") else remove)
+
+
+def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeStore) -> None:
+    with make_store(main_checkout) as store:
+        store.record("plan-complete")
+        oid = store.list()[0].oid
+    main_checkout.git("update-ref", "refs/checkpoints/a/b", "HEAD")
+    path = main_checkout.path / ".git/objects" / oid[:2] / oid[2:]
+    content = path.read_bytes()
+    invalid = ("checkpoint-invalid", "refs/checkpoints/a/b", "points to a commit, not to a blob")
+    unreadable = ("checkpoint-unreadable", f"refs/checkpoints/{ONE}", f"its object {oid} is missing or damaged")
+    path.unlink()
+    seen = require_left(main_checkout, [unreadable, invalid])
+    ref = f"refs/checkpoints/{ONE}"
+    assert [finding.cure for finding in seen.findings] == [
+        f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}",
+        "look at it: git cat-file -p refs/checkpoints/a/b; remove it: git update-ref -d refs/checkpoints/a/b",
+    ]
+    path.write_bytes(content[:20])
+    require_left(main_checkout, [unreadable, invalid])
+
+
+# Beside others
+
+
+def test_a_checkpoint_that_is_being_written_is_no_flaw(
+    main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refs are listed in the middle of a transaction; the next look sees all of it."""
+    from gitckpt.store import audit_objects
+
+    with make_store(main_checkout) as store:
+        store.record("plan-complete")
+    commit = main_checkout.git("rev-parse", "HEAD")
+    ref = f"refs/ckpt/commits/{ONE}"
+    main_checkout.git("update-ref", "-d", ref)
+    real = audit_objects.audit
+
+    def meanwhile(*args: object) -> object:
+        main_checkout.git("update-ref", ref, commit)
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(audit_objects, "audit", meanwhile)
+    assert told(look(main_checkout)) == []
+    monkeypatch.setattr(audit_objects, "audit", real)
+    main_checkout.git("update-ref", "-d", ref)
+    assert [code for code, _, _ in told(look(main_checkout))] == ["commit-ref-missing"]
+
+
+def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gitckpt.store import mending
+
+    with make_store(main_checkout) as store:
+        store.record("plan-complete")
+    ref = f"refs/ckpt/commits/{ONE}"
+    other = main_checkout.commit("another")
+    main_checkout.git("update-ref", "-d", ref)
+    real = mending.mend
+
+    def meanwhile(*args: object) -> object:
+        main_checkout.git("update-ref", ref, other)
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mending, "mend", meanwhile)
+    with make_store(main_checkout) as store:
+        assert [finding.code for finding in verify(store, repair=True).findings] == ["commit-ref-missing", "commit-ref-wrong"]
+    assert main_checkout.refs()[ref] == other
+
+
+def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
+    main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gitckpt.store import mending
+
+    with make_store(main_checkout) as store:
+        store.record("run-started", start="work")
+    main_checkout.git("update-ref", "-d", f"refs/ckpt/commits/{ONE}")
+    main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{next(iter(main_checkout.refs('refs/ckpt/runs'))).rpartition('/')[2]}")
+    main_checkout.git("update-ref", "-d", NOTES)
+    real = mending.mend
+
+    def meanwhile(*args: object) -> object:
+        main_checkout.git("update-ref", "-d", f"refs/checkpoints/{ONE}")
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mending, "mend", meanwhile)
+    look(main_checkout, repair=True)
+    assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+    assert notes(main_checkout) == {}
+
+
+def test_a_snapshot_without_a_commit_is_clean(make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+    checkout = make_checkout("unborn")
+    checkout.write("new", "work\n")
+    with make_store(checkout) as store:
+        saved = store.save("half-complete")
+        assert isinstance(saved.worktree, Worktree)
+        assert saved.worktree.tree
+    assert told(look(checkout)) == []
