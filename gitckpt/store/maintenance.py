@@ -1,4 +1,4 @@
-"""What is due now and then: expiry by the policy, leftovers, and packing of the store's own refs.
+"""What is due now and then: expiry of checkpoints and runs by the policy, leftovers, and packing of the store's own refs.
 
 Uses no package but Python's own, as the hook starts it without any.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from gitckpt.git import packing
 from gitckpt.git.repository import Repository, require_git
-from gitckpt.store import layout, settings, sweeper
+from gitckpt.store import expiry, layout, settings, sweeper, worktree_removal
 from gitckpt.store.store import Store
 
 
 def maintain(repository: Repository) -> None:
-    """Expires checkpoints, sweeps leftovers, and packs refs where many are loose.
+    """Expires checkpoints and runs, sweeps leftovers, and packs refs where many are loose.
 
     Args:
         repository: seen from any of its worktrees.
@@ -22,7 +22,8 @@ def maintain(repository: Repository) -> None:
     """
     require_git()
     with Store(repository, adapter="plumbing") as store:
-        store.expire(settings.read(repository).policy)
+        worktree_removal.finish(repository)
+        expiry.expire_all(store, settings.read(repository).policy)
         sweeper.sweep(repository, store.refs)
     sweeper.sweep_scratch(repository)
     pack(repository)

@@ -153,8 +153,7 @@ def test_expire_is_a_table(busy: Checkout) -> None:
     code, said = on_terminal("expire", "--dry-run", at=busy, columns=120, env={"NO_COLOR": "1"})
     assert code == 0
     assert normal(said) == (
-        "WHAT   ID        PHASE              WHY\n"
-        "stays  SHORT  build-failed       belongs to the unfinished run STAMP-add-login\n"
-        "stays  SHORT  research-complete  belongs to the unfinished run STAMP-add-login\n"
-        "0 of 2 checkpoints would expire\n"
+        "WHAT   ID                         PHASE         WHY\n"
+        "stays  STAMP-add-login  build-failed  unfinished: open\n"
+        "0 of 2 checkpoints would expire; 0 of 1 run\n"
     )

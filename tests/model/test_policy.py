@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitckpt.model import policy, times
+from gitckpt.model import policy, runstate, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE
-from gitckpt.model.policy import DAY, Candidate, Decision, Policy
+from gitckpt.model.policy import DAY, Candidate, Decision, Policy, RunCandidate
 
 quick = settings(max_examples=150, deadline=None, database=None)
 NOW = times.from_text("2026-11-21T12:00:00Z")
@@ -24,8 +24,11 @@ def candidate(
     return Candidate(name, NOW - int(days * DAY), trigger, run, rewritten)
 
 
-def test_the_default_policy_is_30_days_7_when_rewritten_and_the_newest_100() -> None:
-    assert Policy() == Policy(older_than=30 * 86400 * 10**6, rewritten_older_than=7 * 86400 * 10**6, keep_last=100, everything=False)
+def test_the_default_policy_is_30_days_7_when_rewritten_and_for_runs_and_the_newest_100() -> None:
+    week = 7 * 86400 * 10**6
+    assert Policy() == Policy(
+        older_than=30 * 86400 * 10**6, rewritten_older_than=week, keep_last=100, runs_older_than=week, everything=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,24 +56,10 @@ def test_the_default_policy_is_30_days_7_when_rewritten_and_the_newest_100() -> 
         pytest.param(candidate(400, MANUAL, rewritten=True), NO_RANK, False, "not made by a hook", id="manual, rewritten"),
         pytest.param(candidate(400, "safety"), NO_RANK, False, "not made by a hook", id="safety"),
         pytest.param(candidate(400, "import:forge"), NO_RANK, False, "not made by a hook", id="imported"),
-        pytest.param(candidate(400, "phase", run="r-done"), NO_RANK, False, "not made by a hook", id="phase of a finished run"),
-        pytest.param(candidate(400, "phase", run="r-open"), NO_RANK, False, "belongs to the unfinished run r-open", id="unfinished run"),
-        pytest.param(
-            candidate(400, run="r-open", rewritten=True),
-            NO_RANK,
-            False,
-            "belongs to the unfinished run r-open",
-            id="hook in an unfinished run",
-        ),
-        pytest.param(candidate(400, run="r-done"), NO_RANK, True, "400d old, limit 30d", id="hook in a finished run"),
+        pytest.param(candidate(400, "phase", run="r"), NO_RANK, False, "belongs to the run r", id="of a run"),
+        pytest.param(candidate(400, run="r", rewritten=True), NO_RANK, False, "belongs to the run r", id="hook in a run"),
         pytest.param(candidate(400, MANUAL), replace(NO_RANK, everything=True), True, "400d old, limit 30d", id="everything: manual"),
-        pytest.param(
-            candidate(400, "phase", run="r-open"),
-            replace(NO_RANK, everything=True),
-            True,
-            "400d old, limit 30d",
-            id="everything: unfinished",
-        ),
+        pytest.param(candidate(400, run="r"), replace(NO_RANK, everything=True), False, "belongs to the run r", id="everything: of a run"),
         pytest.param(candidate(29, MANUAL), replace(NO_RANK, everything=True), False, "29d old, limit 30d", id="everything: young"),
         pytest.param(candidate(400, MANUAL), Policy(everything=True), False, "among the newest 100", id="everything: among the newest"),
         pytest.param(
@@ -84,13 +73,13 @@ def test_the_default_policy_is_30_days_7_when_rewritten_and_the_newest_100() -> 
     ],
 )
 def test_one_checkpoint(found: Candidate, rules: Policy, expires: bool, reason: str) -> None:
-    decisions = policy.apply([found], rules, now=NOW, unfinished={"r-open"})
+    decisions = policy.apply([found], rules, now=NOW)
     assert decisions == [Decision("a", expires=expires, reason=reason)]
 
 
 def test_the_newest_hundred_stay_and_the_rest_goes_by_age() -> None:
     found = [candidate(31 + i, name=str(i)) for i in range(103)]
-    decisions = policy.apply(found, Policy(), now=NOW, unfinished=())
+    decisions = policy.apply(found, Policy(), now=NOW)
     kept = [Decision(str(i), expires=False, reason="among the newest 100") for i in range(100)]
     gone = [Decision(str(i), expires=True, reason=f"{31 + i}d old, limit 30d") for i in range(100, 103)]
     assert decisions == kept + gone
@@ -99,15 +88,15 @@ def test_the_newest_hundred_stay_and_the_rest_goes_by_age() -> None:
 def test_only_checkpoints_that_could_expire_by_age_take_a_place_among_the_newest() -> None:
     found = [
         candidate(40, MANUAL, name="manual"),
-        candidate(40, run="r-open", name="unfinished"),
+        candidate(40, run="r", name="of a run"),
         candidate(40, rewritten=True, name="rewritten"),
         candidate(40, name="first"),
         candidate(41, name="second"),
     ]
-    decisions = policy.apply(found, Policy(keep_last=1), now=NOW, unfinished=["r-open"])
+    decisions = policy.apply(found, Policy(keep_last=1), now=NOW)
     assert decisions == [
         Decision("manual", expires=False, reason="not made by a hook"),
-        Decision("unfinished", expires=False, reason="belongs to the unfinished run r-open"),
+        Decision("of a run", expires=False, reason="belongs to the run r"),
         Decision("rewritten", expires=True, reason="its commit was rewritten, 40d old, limit 7d"),
         Decision("first", expires=False, reason="among the newest 1"),
         Decision("second", expires=True, reason="41d old, limit 30d"),
@@ -120,7 +109,7 @@ def candidates() -> st.SearchStrategy[list[Candidate]]:
         id=st.uuids(version=4).map(str),
         time=st.integers(NOW - 100 * DAY, NOW + DAY),
         trigger=st.sampled_from((*HOOK_TRIGGERS, MANUAL, "safety", "phase", "import:forge")),
-        run=st.sampled_from((None, "r-open", "r-done")),
+        run=st.sampled_from((None, "r")),
         rewritten=st.booleans(),
     )
     return st.lists(one, max_size=12).map(lambda found: sorted(found, key=lambda each: -each.time))
@@ -134,33 +123,107 @@ def policies() -> st.SearchStrategy[Policy]:
 @quick
 @given(candidates(), policies(), st.integers(0, 100 * DAY))
 def test_what_expires_today_expires_on_every_later_day(found: list[Candidate], rules: Policy, later: int) -> None:
-    today = policy.apply(found, rules, now=NOW, unfinished={"r-open"})
-    then = policy.apply(found, rules, now=NOW + later, unfinished={"r-open"})
+    today = policy.apply(found, rules, now=NOW)
+    then = policy.apply(found, rules, now=NOW + later)
     assert {each.id for each in today if each.expires} <= {each.id for each in then if each.expires}
 
 
 @quick
 @given(candidates(), policies())
 def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(found: list[Candidate], rules: Policy) -> None:
-    decisions = policy.apply(found, rules, now=NOW, unfinished={"r-open"})
+    decisions = policy.apply(found, rules, now=NOW)
     assert [each.id for each in decisions] == [each.id for each in found]
     assert all(each.reason for each in decisions)
 
 
 @quick
 @given(candidates(), policies())
-def test_people_s_checkpoints_and_unfinished_runs_never_expire_unless_everything_is_asked_for(
+def test_people_s_checkpoints_never_expire_unless_everything_is_asked_for_and_those_of_runs_not_alone(
     found: list[Candidate], rules: Policy
 ) -> None:
-    decisions = policy.apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY, unfinished={"r-open"})
+    decisions = policy.apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY)
     gone = {each.id for each in decisions if each.expires}
-    assert [each for each in found if each.id in gone and (each.trigger not in HOOK_TRIGGERS or each.run == "r-open")] == []
+    assert [each for each in found if each.id in gone and (each.trigger not in HOOK_TRIGGERS or each.run)] == []
 
 
 @quick
 @given(candidates(), policies())
 def test_the_newest_that_stay_are_never_rewritten_hook_checkpoints_nor_more_than_asked_for(found: list[Candidate], rules: Policy) -> None:
-    decisions = policy.apply(found, rules, now=NOW + 10_000 * DAY, unfinished=())
+    decisions = policy.apply(found, rules, now=NOW + 10_000 * DAY)
     kept = [each for each, decision in zip(found, decisions, strict=True) if decision.reason.startswith("among the newest")]
     assert len(kept) <= rules.keep_last
     assert not any(each.rewritten and each.trigger in HOOK_TRIGGERS for each in kept)
+
+
+def run(days: float, status: str = runstate.COMPLETE, *, name: str = "r", needed_by: tuple[str, ...] = ()) -> RunCandidate:
+    return RunCandidate(name, NOW - int(days * DAY), status, needed_by)
+
+
+ALL = Policy(keep_last=0, everything=True)
+UNFINISHED = [status for status in runstate.STATUSES if status not in (runstate.COMPLETE, runstate.RUNNING)]
+
+
+@pytest.mark.parametrize(
+    ("found", "rules", "expires", "reason"),
+    [
+        pytest.param(run(6.9), Policy(), False, "complete, 6d old, limit 7d", id="a little too young"),
+        pytest.param(run(7), Policy(), True, "complete, 7d old, limit 7d", id="at the limit to the microsecond"),
+        pytest.param(run(3), Policy(runs_older_than=2 * DAY), True, "complete, 3d old, limit 2d", id="another limit"),
+        pytest.param(run(7), Policy(older_than=0), True, "complete, 7d old, limit 7d", id="the limit of hooks is another one"),
+        pytest.param(run(1), replace(ALL, older_than=DAY), True, "complete, 1d old, limit 1d", id="everything: the shorter limit"),
+        pytest.param(run(-1), Policy(runs_older_than=0), False, "complete, 0s old, limit 0s", id="from the future"),
+        *(pytest.param(run(400, status), Policy(), False, f"unfinished: {status}", id=status) for status in UNFINISHED),
+        *(
+            pytest.param(run(31, status), ALL, True, f"unfinished: {status}, 31d old, limit 30d", id=f"everything: {status}")
+            for status in UNFINISHED
+        ),
+        pytest.param(run(29, "failed"), ALL, False, "unfinished: failed, 29d old, limit 30d", id="everything: young"),
+        pytest.param(
+            run(400, "failed"), replace(ALL, keep_last=1), False, "unfinished: failed, among the newest 1", id="everything: newest"
+        ),
+        pytest.param(run(400, "running"), replace(ALL, older_than=0), False, "somebody drives it", id="everything: driven"),
+        pytest.param(run(400, "running"), Policy(), False, "somebody drives it", id="driven"),
+        pytest.param(run(400, needed_by=("gone",)), Policy(), True, "complete, 400d old, limit 7d", id="needed by what is not there"),
+    ],
+)
+def test_one_run(found: RunCandidate, rules: Policy, expires: bool, reason: str) -> None:
+    assert policy.apply_to_runs([found], rules, now=NOW) == [Decision("r", expires=expires, reason=reason)]
+
+
+def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
+    found = [
+        run(1, "failed", name="fork"),
+        run(20, "failed", name="middle", needed_by=("fork",)),
+        run(40, name="old", needed_by=("middle",)),
+    ]
+    told = policy.apply_to_runs(found, Policy(), now=NOW)
+    assert told[2] == Decision("old", expires=False, reason="the unfinished run middle refers to it")
+    told = policy.apply_to_runs(found, replace(ALL, older_than=10 * DAY), now=NOW)
+    assert [(each.expires, each.reason) for each in told] == [
+        (False, "unfinished: failed, 1d old, limit 10d"),
+        (False, "the unfinished run fork refers to it"),
+        (False, "the unfinished run middle refers to it"),
+    ]
+    told = policy.apply_to_runs(found, replace(ALL, older_than=0), now=NOW)
+    assert [each.expires for each in told] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("labels", "gone"),
+    [
+        ("run-started p-started p-progress p-progress p-complete", {2: "p", 3: "p"}),
+        ("p-started p-progress p-skipped", {1: "p"}),
+        ("p-started p-progress", {}),
+        ("p-started p-progress p-failed", {}),
+        ("p-started p-progress p-failed p-started p-progress p-complete", {1: "p", 4: "p"}),
+        ("p-started p-progress p-complete p-started p-progress", {1: "p"}),
+        ("p-progress p-started p-complete p-progress q-started", {}),
+        ("p-started q-started p-progress q-progress q-complete q-progress", {3: "q"}),
+        ("p-started p-progress:manual p-progress:post-commit p-complete", {}),
+        ("p-started p-progress p-complete:manual", {1: "p"}),
+    ],
+)
+def test_progress_within_phases_that_are_complete_is_squashed(labels: str, gone: dict[int, str]) -> None:
+    words = [label.partition(":") for label in labels.split()]
+    chain = [(str(at), label, trigger or "phase") for at, (label, _, trigger) in enumerate(words)]
+    assert policy.squashed(chain) == {str(at): name for at, name in gone.items()}

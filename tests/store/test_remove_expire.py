@@ -215,40 +215,35 @@ class TestExpire:
     def test_the_default_policy_end_to_end(self, store: Store, checkout: Checkout, clock: Clock) -> None:
         checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
         checkout.git("config", "notes.rewriteMode", "cat_sort_uniq")
-        done = store.record("a-complete", {}, start="done", trigger="post-commit").run
-        store.record("run-complete", {}, run=done, trigger="post-commit")  # 2
-        open_ = store.record("a-complete", {}, start="open", trigger="post-commit").run  # 3
-        store.record("a-failed", {}, run=open_, trigger="phase")  # 4
-        store.record("manual-complete", {})  # 5
-        store.record("merge-complete", {}, trigger="post-merge")  # 6
+        run = store.record("a-complete", {}, start="r", trigger="post-commit").run
+        store.record("run-complete", {}, run=run, trigger="post-commit")  # 2
+        store.record("manual-complete", {})  # 3
+        store.record("merge-complete", {}, trigger="post-merge")  # 4
         clock.instant += 25 * DAY
         old = checkout.commit("second")
-        store.record("commit-complete", {}, trigger="post-commit")  # 7, soon amended away
+        store.record("commit-complete", {}, trigger="post-commit")  # 5, soon amended away
         store.links(old)
         checkout.git("commit", "--quiet", "--amend", "--message", "other words")
         clock.instant += 8 * DAY
-        store.record("commit-complete", {}, trigger="post-commit")  # 8
+        store.record("commit-complete", {}, trigger="post-commit")  # 6
         policy = Policy(keep_last=1)
         before = checkout.fingerprint()
         reasons = {
-            8: "among the newest 1",
-            7: "- its commit was rewritten, 8d old, limit 7d",
-            6: "- 33d old, limit 30d",
-            5: "not made by a hook",
-            4: f"belongs to the unfinished run {open_}",
-            3: f"belongs to the unfinished run {open_}",
-            2: "- 33d old, limit 30d",
-            1: "- 33d old, limit 30d",
+            6: "among the newest 1",
+            5: "- its commit was rewritten, 8d old, limit 7d",
+            4: "- 33d old, limit 30d",
+            3: "not made by a hook",
+            2: f"belongs to the run {run}",
+            1: f"belongs to the run {run}",
         }
         assert self.expire(store, policy, dry_run=True) == reasons
         assert drop_notes(checkout.fingerprint()) == drop_notes(before)
-        assert left(checkout) == [1, 2, 3, 4, 5, 6, 7, 8]
+        assert left(checkout) == [1, 2, 3, 4, 5, 6]
         assert self.expire(store, policy) == reasons
-        assert left(checkout) == [3, 4, 5, 8]
-        assert checkout.refs("refs/ckpt/runs").keys() == {f"refs/ckpt/runs/{open_}"}
-        del reasons[7], reasons[6], reasons[2], reasons[1]
+        assert left(checkout) == [1, 2, 3, 6]
+        del reasons[5], reasons[4]
         assert self.expire(store, policy) == reasons
-        assert [entry.id for entry in store.links(checkout.git("rev-parse", "HEAD"))] == [nth(8)]
+        assert [entry.id for entry in store.links(checkout.git("rev-parse", "HEAD"))] == [nth(6)]
 
     def test_the_newest_hundred_stay(self, plain: Store, clock: Clock) -> None:
         for _ in range(103):
@@ -258,14 +253,13 @@ class TestExpire:
         assert len(plain.list()) == 100
 
     def test_everything(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
-        plain.record("a-complete", {}, start="open")
+        run = plain.record("a-complete", {}, start="r").run
         plain.record("manual-complete", {})
         clock.instant += DAY
         plain.record("manual-complete", {})
         reasons = self.expire(plain, Policy(everything=True, keep_last=0, older_than=DAY // 2))
-        assert reasons == {3: "2s old, limit 12h", 2: "- 1d old, limit 12h", 1: "- 1d old, limit 12h"}
-        assert left(main_checkout) == [3]
-        assert main_checkout.refs("refs/ckpt/runs") == {}
+        assert reasons == {3: "2s old, limit 12h", 2: "- 1d old, limit 12h", 1: f"belongs to the run {run}"}
+        assert left(main_checkout) == [1, 3]
 
     def test_a_clock_that_jumped_back(self, plain: Store, clock: Clock) -> None:
         plain.record("commit-complete", {}, trigger="post-commit")

@@ -1,0 +1,57 @@
+"""`git ckpt expire`: one line for each run, and for each checkpoint outside of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gitckpt.model.checkpoint import PHASE
+from gitckpt.store import resumption
+from gitckpt.store.store import Store
+from tests.cli.conftest import Ckpt, Outcome
+from tests.conftest import Checkout
+
+
+def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    main_checkout.git("config", "ckpt.runsOlderThan", "0s")
+    with Store.open(main_checkout.path) as store:
+        done = store.record("run-started", {}, start="done", trigger=PHASE)
+        worktree = resumption.resume(store, done).path
+        store.record("run-complete", {}, run=done.run, trigger=PHASE)
+        open_ = store.record("run-started", {}, start="open", trigger=PHASE)
+        store.record("build-started", {}, run=open_.run, trigger=PHASE)
+        progress = store.record("build-progress", {}, run=open_.run, trigger=PHASE).id
+        store.record("build-complete", {}, run=open_.run, trigger=PHASE)
+        manual = store.record("manual-complete", {}).id
+    Path(worktree, "more").write_text("x")
+    kept = f"stays\t{done.run}\trun-complete\tits worktree {worktree} holds what no checkpoint does: more\n"
+    before = main_checkout.fingerprint()
+    assert ckpt("expire", "--dry-run", at=main_checkout) == Outcome(
+        0,
+        f"stays\t{open_.run}\tbuild-complete\tunfinished: paused\n"
+        f"{kept}"
+        f"stays\t{manual}\tmanual-complete\tnot made by a hook\n"
+        f"expires\t{progress}\tbuild-progress\tphase build is complete\n",
+        "1 of 7 checkpoints would expire; 0 of 2 runs\n",
+    )
+    assert main_checkout.fingerprint() == before
+    assert ckpt("expire", at=main_checkout) == Outcome(
+        0, f"{kept}expired\t{progress}\tbuild-progress\tphase build is complete\n", "1 of 7 checkpoints expired; 0 of 2 runs\n"
+    )
+    Path(worktree, "more").unlink()
+    done_now = ckpt("expire", at=main_checkout)
+    assert (done_now.code, done_now.err) == (0, "2 of 6 checkpoints expired; 1 of 2 runs\n")
+    what, name, phase, why = done_now.out.rstrip("\n").split("\t")
+    assert (what, name, phase) == ("expired", done.run, "run-complete")
+    assert why.startswith("complete, ")
+    assert why.endswith(f"s old, limit 0s; 2 checkpoints, worktree {worktree}")
+    assert not Path(worktree).exists()
+
+
+def test_everything(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path) as store:
+        run = store.record("run-started", {}, start="open", trigger=PHASE).run
+        store.record("manual-complete", {})
+    done = ckpt("expire", "--all", "--older-than", "0s", "--keep-last", "0", at=main_checkout)
+    assert (done.code, done.err) == (0, "2 of 2 checkpoints expired; 1 of 1 run\n")
+    assert done.out.startswith(f"expired\t{run}\trun-started\tunfinished: open, ")
+    assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}

@@ -1,0 +1,425 @@
+"""History: what to go on with, ages and cleanup; and what rlm-act asserts of its records, by number, with what it got wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.durable.history import Cleaned, Retired, age_in_days, cleanup_all, cleanup_by_age, cleanup_runs, latest_resumable
+from gitckpt.durable.run import Run
+from gitckpt.git.repository import discover
+from gitckpt.model import codec, times, toml
+from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
+from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.policy import DAY
+from gitckpt.store.leases import Leases
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock, Ids
+
+HOUR = 3600 * times.MICRO
+
+
+@pytest.fixture
+def store(main_checkout: Checkout, clock: Clock, ids: Ids) -> Iterator[Store]:
+    with Store(discover(str(main_checkout.path)), adapter="plumbing", clock=clock, new_id=ids) as store:
+        yield store
+
+
+def run_of(store: Store, *labels: str, name: str = "r", **details: Any) -> str:
+    """Returns a run with checkpoints of these labels."""
+    run = str(store.record("run-started", {}, start=name, trigger=PHASE, **details).run)
+    for label in labels:
+        store.record(label, {}, run=run, trigger=PHASE)
+    return run
+
+
+def spoil(checkout: Checkout, store: Store, checkpoint_id: str) -> None:
+    """Lets a checkpoint's ref point to a document whose state cannot be read, as if a disk had damaged it."""
+    text = store.raw(checkpoint_id).decode()
+    oid = checkout.git("hash-object", "-w", "--stdin", data=text + "x = \n")
+    checkout.git("update-ref", f"refs/checkpoints/{checkpoint_id}", oid)
+
+
+def store_document(checkout: Checkout, name: str, text: str) -> str:
+    """Stores a text as the checkpoint of that name, and returns the ref."""
+    checkout.git("update-ref", f"refs/checkpoints/{name}", checkout.git("hash-object", "-w", "--stdin", data=text))
+    return f"refs/checkpoints/{name}"
+
+
+def driven(store: Store, run: str) -> Callable[[], None]:
+    """Lets this process drive a run; returns what ends that."""
+    return Leases(store.objects, store.refs, "sha1", store.clock).acquire(run, "a test").release
+
+
+class TestLatestResumable:
+    def test_of_the_run_with_the_newest_checkpoint_that_is_not_complete(self, store: Store) -> None:
+        old = run_of(store, "a-complete", name="old")
+        new = run_of(store, "a-failed", name="new")
+        run_of(store, "a-complete", "run-complete", name="done")
+        store.record("manual-complete", {})
+        assert found(latest_resumable(store)) == (new, "a-failed")
+        store.record("b-complete", {}, run=old, trigger=PHASE)
+        assert found(latest_resumable(store)) == (old, "b-complete")
+
+    def test_none_of_runs_that_are_complete_or_driven(self, store: Store) -> None:
+        run_of(store, "run-complete")
+        run = run_of(store, "a-failed", name="driven")
+        end = driven(store, run)
+        assert latest_resumable(store) is None
+        end()
+        assert found(latest_resumable(store)) == (run, "a-failed")
+
+    def test_its_state_comes_with_it(self, store: Store) -> None:
+        run = run_of(store)
+        store.record("a-failed", {"n": 1}, run=run, trigger=PHASE)
+        checkpoint = latest_resumable(store)
+        assert checkpoint is not None
+        assert checkpoint.state == {"n": 1}
+
+
+def found(checkpoint: Checkpoint | None) -> tuple[str | None, str] | None:
+    return None if checkpoint is None else (checkpoint.run, checkpoint.phase)
+
+
+class TestCleanup:
+    def test_what_is_driven_is_skipped(self, store: Store) -> None:
+        run = run_of(store, "a-complete")
+        store.record("manual-complete", {})
+        end = driven(store, run)
+        assert cleanup_all(store) == Cleaned(deleted=1, failed=0, skipped=2)
+        end()
+        assert cleanup_all(store) == Cleaned(deleted=2, failed=0, skipped=0)
+
+    def test_a_lock_costs_one_and_not_the_others(self, store: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        ids = [store.record("manual-complete", {}).id for _ in range(3)]
+        lock = main_checkout.write(f".git/refs/checkpoints/{ids[1]}.lock", "")
+        assert cleanup_all(store) == Cleaned(deleted=2, failed=1, skipped=0)
+        lock.unlink()
+        assert cleanup_all(store) == Cleaned(deleted=1, failed=0, skipped=0)
+
+    def test_worktrees_stay(self, store: Store) -> None:
+        with Run.start(store, "work") as run:
+            run.pause()
+        assert cleanup_all(store).deleted == 1
+        assert os.path.isdir(run.path)
+
+
+class TestCleanupOfRuns:
+    def test_complete_ones_of_a_pipeline_go_with_their_worktrees(self, store: Store, clock: Clock) -> None:
+        def ended(name: str, pipeline: str, *, complete: bool = True) -> Run:
+            first = store.record("run-started", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=pipeline))
+            with Run.resume(store, str(first.run), adapter="plumbing") as run:
+                run.phase("build", lambda: Path(run.path, "made").write_text(name))
+                if not complete:
+                    run.pause()
+            return run
+
+        old, other, open_ = ended("old", "forge"), ended("other", "ci"), ended("open", "forge", complete=False)
+        held = ended("held", "forge")
+        Path(held.path, "more").write_text("x")
+        clock.instant += 168 * HOUR
+        young = ended("young", "forge")
+        why = {held.id: f"its worktree {held.path} holds what no checkpoint does: more"}
+        assert cleanup_runs(store, pipeline="forge", older_than=168 * HOUR) == Retired((old.id,), why)
+        assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [False, True, True, True, True]
+        assert cleanup_runs(store, older_than=168 * HOUR) == Retired((other.id,), why)
+        assert cleanup_runs(store, older_than=0).gone == (young.id,)
+        assert {entry.run for entry in store.list()} == {open_.id, held.id}
+
+
+# What rlm-act asserts of records, detection, loading, ages and cleanup
+
+
+def test_rlm_01_nothing_need_be_there_before(make_checkout: Callable[..., Checkout]) -> None:
+    with Store.open(make_checkout("new").path) as store:
+        assert store.list()[:] == []
+        store.record("research-complete", {})
+        assert [entry.phase for entry in store.list()] == ["research-complete"]
+
+
+def test_rlm_02_the_name_is_a_uuid_version_4_and_equals_the_id(main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path) as store:
+        made = store.record("research-complete", {})
+    (ref,) = main_checkout.refs("refs/checkpoints")
+    assert (ref, str(uuid.UUID(made.id)), uuid.UUID(made.id).version) == (f"refs/checkpoints/{made.id}", made.id, 4)
+
+
+def test_rlm_03_every_key_is_there(store: Store) -> None:
+    document = toml.loads(store.raw(store.record("research-complete", {}).id).decode())
+    assert {"id", "phase", "timestamp", "state", "errors", "git_sha"} <= document.keys()
+
+
+def test_rlm_04_the_timestamp_is_rfc3339_and_of_the_call(main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path) as store:
+        before = times.now()
+        made = store.record("research-complete", {})
+        after = times.now()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", made.timestamp)
+    assert before <= made.time <= after
+
+
+def test_rlm_05_no_errors_are_an_empty_array(store: Store) -> None:
+    assert toml.loads(store.raw(store.record("research-complete", {}).id).decode())["errors"] == []
+
+
+def test_rlm_06_what_is_returned_is_stored(store: Store) -> None:
+    made = store.record("research-complete", {"n": 1})
+    assert store.read(made.id) == made
+
+
+def test_rlm_08_without_checkpoints_there_is_none_to_resume(main_checkout: Checkout, store: Store) -> None:
+    assert latest_resumable(store) is None
+    assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+
+def test_rlm_09_the_newest_is_found_whatever_the_order_of_timestamps(store: Store, clock: Clock) -> None:
+    first = run_of(store, "a-complete", name="first")
+    clock.instant += 2 * DAY
+    second = run_of(store, "a-complete", name="second")
+    clock.instant -= DAY
+    run_of(store, "a-complete", name="third")
+    assert found(latest_resumable(store)) == (second, "a-complete")
+    clock.instant += 5 * DAY
+    store.record("b-failed", {}, run=first, trigger=PHASE)
+    assert found(latest_resumable(store)) == (first, "b-failed")
+
+
+def test_rlm_10_what_cannot_be_read_is_passed_over(store: Store, main_checkout: Checkout) -> None:
+    run = run_of(store, "a-complete", "b-failed")
+    newest = store.list()[0].id
+    spoil(main_checkout, store, newest)
+    assert found(latest_resumable(store)) == (run, "a-complete")
+    for number, text in enumerate(["", "{", 'id = ""\n', store.raw(store.list()[0].id).decode()]):
+        store_document(main_checkout, f"{number:08x}-aaaa-4aaa-8aaa-aaaaaaaaaaaa", text)
+    assert found(latest_resumable(store)) == (run, "a-complete")
+    assert len(store.problems()) == 4
+
+
+def test_rlm_11_what_is_found_says_where_it_is(store: Store, main_checkout: Checkout) -> None:
+    run_of(store, "a-failed")
+    checkpoint = latest_resumable(store)
+    assert checkpoint is not None
+    assert main_checkout.git("cat-file", "blob", f"refs/checkpoints/{checkpoint.id}").encode() + b"\n" == store.raw(checkpoint.id)
+
+
+@pytest.mark.parametrize("missing", ["id", "phase", "timestamp", "errors", "git_sha", "trigger"])
+def test_rlm_12_a_field_that_is_missing_is_an_error(store: Store, main_checkout: Checkout, missing: str) -> None:
+    made = store.record("research-complete", {})
+    text = re.sub(rf"(?m)^{missing} = .*\n", "", store.raw(made.id).decode())
+    store_document(main_checkout, made.id, text)
+    with pytest.raises(InvalidCheckpoint, match=f"{missing}: missing"):
+        store.read(made.id)
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", '{"id": 1}', "id = "])
+def test_rlm_12_what_is_no_document_is_an_error(store: Store, main_checkout: Checkout, text: str) -> None:
+    name = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+    store_document(main_checkout, name, text)
+    with pytest.raises(InvalidCheckpoint):
+        store.read(name)
+
+
+def test_rlm_12_what_does_not_exist_is_an_error(store: Store) -> None:
+    with pytest.raises(NotFoundError, match="no checkpoint 'aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa'"):
+        store.read("aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa")
+
+
+NOW = times.from_text("2026-01-20T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "days"),
+    [
+        ("", 0),
+        ("invalid", 0),
+        ("2024-01-01 00:00:00", 0),
+        ("2024-01-01T00:00:00", 0),
+        ("2026-01-20T12:00:00Z", 0),
+        ("2026-01-19T12:00:00.000001Z", 0),
+        ("2026-01-19T12:00:00Z", 1),
+        ("2026-01-18T13:00:00Z", 1),
+        ("2026-01-17T12:00:00Z", 3),
+        ("2026-01-13T12:00:00Z", 7),
+        ("2026-01-17T12:00:00+00:00", 3),
+        ("2026-01-17T07:00:00-05:00", 3),
+        ("2026-01-17T12:00:01+00:00", 2),
+        ("2026-01-25T12:00:00Z", 0),
+    ],
+)
+def test_rlm_13_the_age_in_days(timestamp: str, days: int) -> None:
+    assert age_in_days(timestamp, NOW) == days
+
+
+@pytest.mark.parametrize(("hours", "days", "deleted"), [(47, 2, 0), (48, 2, 1), (72, 3, 1), (71, 3, 0)])
+def test_rlm_13_what_is_just_old_enough_is_deleted(store: Store, clock: Clock, hours: int, days: int, deleted: int) -> None:
+    clock.step = 0
+    store.record("research-complete", {})
+    clock.instant += hours * HOUR
+    assert cleanup_by_age(store, days).deleted == deleted
+
+
+def test_rlm_14_cleanup_by_age(store: Store, clock: Clock) -> None:
+    assert cleanup_by_age(store, 7) == Cleaned()
+    run = run_of(store, "a-complete")
+    clock.instant += 8 * DAY
+    store.record("b-complete", {}, run=run, trigger=PHASE)
+    new = store.record("manual-complete", {})
+    assert cleanup_by_age(store, 7) == Cleaned(deleted=2)
+    assert [entry.phase for entry in store.list()] == ["manual-complete", "b-complete"]
+    assert store.run_head(run).phase == "b-complete"
+    clock.instant += DAY
+    assert (cleanup_by_age(store, 2), new.id in {entry.id for entry in store.list()}) == (Cleaned(), True)
+
+
+@pytest.mark.parametrize("days", [0, -1, -400])
+def test_rlm_14_no_days_or_less_are_all(store: Store, days: int) -> None:
+    store.record("a-complete", {})
+    store.record("a-complete", {})
+    assert cleanup_by_age(store, days) == Cleaned(deleted=2)
+    assert store.list()[:] == []
+
+
+def test_rlm_14_what_has_no_valid_timestamp_is_never_deleted(store: Store, main_checkout: Checkout) -> None:
+    made = store.record("a-complete", {})
+    text = store.raw(made.id).decode().replace(f'timestamp = "{made.timestamp}"', 'timestamp = "2020-01-01 00:00:00"')
+    ref = store_document(main_checkout, made.id, text)
+    assert cleanup_by_age(store, 0) == Cleaned(deleted=0, failed=1)
+    assert ref in main_checkout.refs()
+
+
+def test_rlm_15_cleanup_of_all_leaves_what_is_not_ours(store: Store, main_checkout: Checkout) -> None:
+    before = main_checkout.fingerprint()
+    assert cleanup_all(store) == Cleaned()
+    run_of(store, "a-complete")
+    store.record("manual-complete", {})
+    bad = store_document(main_checkout, "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "{")
+    assert cleanup_all(store) == Cleaned(deleted=3, failed=1)
+    main_checkout.git("update-ref", "-d", bad)
+    main_checkout.git("update-ref", "-d", "refs/notes/checkpoints")
+    assert main_checkout.fingerprint() == before
+
+
+def test_rlm_16_the_commit_is_an_oid_or_empty(make_checkout: Callable[..., Checkout]) -> None:
+    checkout = make_checkout("new")
+    with Store.open(checkout.path) as store:
+        assert store.record("a-complete", {}).git_sha == ""
+        commit = checkout.commit("first")
+        assert store.record("a-complete", {}).git_sha == commit
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+
+
+def test_rlm_17_nested_values_survive(store: Store) -> None:
+    state = {
+        "phase_results": {"research": {"artifacts": ["a.md", "b.md"], "duration_seconds": 1.5, "metadata": {}, "error": None}},
+        "iterations": 3,
+        "done": False,
+        "mixed": [1, "two", None, True, [2.0, {}], {"deep": [[]]}],
+    }
+    assert store.read(store.record("a-complete", state).id).state == state
+    assert store.read(store.record("a-complete", {}).id).state == {}
+
+
+def test_rlm_18_errors_keep_their_order_and_are_seen(store: Store) -> None:
+    run = run_of(store)
+    errors = ["the second test failed: é", "first", "", "first"]
+    store.record("a-failed", {}, run=run, trigger=PHASE, errors=errors)
+    checkpoint = latest_resumable(store)
+    assert checkpoint is not None
+    assert checkpoint.errors == tuple(errors)
+
+
+@pytest.mark.parametrize("name", ["not-a-uuid", "AAAAAAAA-AAAA-4AAA-8AAA-AAAAAAAAAAAA", "aaaaaaaa-aaaa-1aaa-8aaa-aaaaaaaaaaaa"])
+def test_rlm_19_an_id_that_is_no_uuid_version_4_is_refused(store: Store, main_checkout: Checkout, name: str) -> None:
+    made = store.record("a-complete", {})
+    ref = store_document(main_checkout, name, store.raw(made.id).decode().replace(made.id, name))
+    with pytest.raises(CkptError):
+        codec.decode(main_checkout.git("cat-file", "blob", ref).encode(), ref)
+    assert [problem.ref for problem in store.problems()] == [ref]
+    assert [entry.id for entry in store.list()] == [made.id]
+
+
+# What rlm-act got wrong
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_b1_timestamps_are_utc_wherever_one_is(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        with Store.open(main_checkout.path) as store:
+            before = time.time_ns() // 1000
+            made = store.record("a-complete", {})
+            assert before <= times.from_text(made.timestamp) <= time.time_ns() // 1000
+            assert age_in_days(made.timestamp, times.now() + DAY) == 1
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_b2_the_sequence_orders_a_run_not_the_text_of_timestamps(store: Store, clock: Clock) -> None:
+    clock.step = 0
+    run = run_of(store, "a-complete", "b-complete", "c-failed")
+    assert found(latest_resumable(store)) == (run, "c-failed")
+    clock.instant -= 10 * DAY
+    store.record("d-failed", {}, run=run, trigger=PHASE)
+    assert found(latest_resumable(store)) == (run, "d-failed")
+
+
+def test_b3_checkpoints_of_different_runs_are_told_apart(store: Store) -> None:
+    one = run_of(store, name="one")
+    two = run_of(store, name="two")
+    store.record("a-complete", {"of": "one"}, run=one, trigger=PHASE)
+    store.record("a-complete", {"of": "two"}, run=two, trigger=PHASE)
+    assert [store.run_head(run).state["of"] for run in (one, two)] == ["one", "two"]
+    store.record("run-complete", {}, run=two, trigger=PHASE)
+    checkpoint = latest_resumable(store)
+    assert checkpoint is not None
+    assert (checkpoint.run, checkpoint.state) == (one, {"of": "one"})
+
+
+def test_b7_what_was_not_written_to_its_end_does_not_count_and_is_no_secret(store: Store, main_checkout: Checkout) -> None:
+    run = run_of(store, "a-complete", "b-failed")
+    torn = store.raw(store.list()[0].id)[:-20]
+    main_checkout.git("hash-object", "-w", "--stdin", data=torn)  # a kill before the ref was written
+    assert found(latest_resumable(store)) == (run, "b-failed")
+    assert store.problems()[:] == []
+    newest = store.list()[0].id
+    ref = store_document(main_checkout, newest, store.raw(newest)[:40].decode())
+    assert [problem.ref for problem in store.problems()] == [ref]
+    assert cleanup_all(store).failed == 1
+
+
+def test_b10_checkpoints_share_what_did_not_change(store: Store, main_checkout: Checkout) -> None:
+    main_checkout.write("large", os.urandom(200_000).hex())
+
+    def size() -> int:
+        said = dict(line.split(": ") for line in main_checkout.git("count-objects", "-v").splitlines())
+        return int(said["size"])
+
+    run = str(store.save("a-started", {}, run=run_of(store), trigger=PHASE).run)
+    before = size()
+    for number in range(10):
+        store.save("a-progress", {"n": number}, run=run, trigger=PHASE)
+    assert size() - before < 300  # kilobytes, of which each copy would take 200
+
+
+def test_b11_index_branches_and_worktree_are_left_alone(store: Store, main_checkout: Checkout) -> None:
+    main_checkout.write("staged", "x")
+    main_checkout.git("add", "staged")
+    main_checkout.write("staged", "changed")
+    main_checkout.write("untracked", "x")
+    before = main_checkout.fingerprint()
+    run = run_of(store, "a-complete")
+    store.save("b-complete", {"n": 1}, run=run, trigger=PHASE)
+    latest_resumable(store)
+    cleanup_by_age(store, 0)
+    main_checkout.git("update-ref", "-d", "refs/notes/checkpoints")
+    assert main_checkout.fingerprint() == before

@@ -1,0 +1,316 @@
+"""Expiry of runs: as a whole or not at all, with the reason, and whole again after any kill."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model.checkpoint import PHASE, Pipeline
+from gitckpt.model.policy import DAY, Policy
+from gitckpt.store import expiry, resumption, run_expiry, run_files, settings, sweeper, verification, worktree_removal
+from gitckpt.store.run_expiry import Fate
+from gitckpt.store.store import Store
+from gitckpt.store.worktree_removal import leases_of
+from tests.conftest import Checkout, Clock
+from tests.store.conftest import MakeStore, require_whole, view
+from tests.store.killer import Killer, opened
+from tests.store.working import Work, driven_elsewhere, worked
+
+ALL = Policy(everything=True, older_than=0, keep_last=0)
+
+
+def told(store: Store, rules: Policy, *, dry_run: bool = False) -> dict[str, str]:
+    """Returns the reason for each run by the end of its id, those that expire marked with a minus."""
+    found = expiry.expire_all(store, rules, dry_run=dry_run)
+    return {fate.run[16:]: ("- " if fate.expires else "") + fate.reason for fate in found.runs}
+
+
+def labels(store: Store) -> list[str]:
+    """Returns the labels of all checkpoints, oldest first."""
+    return [entry.phase for entry in reversed(store.list())]
+
+
+class TestWholeRuns:
+    def test_a_complete_one_goes_with_all_that_it_had(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock
+    ) -> None:
+        before = main_checkout.refs()
+        work = worked(plain, "done", make_store)
+        leases_of(plain).acquire(work.run, "a test").release()
+        beside = Path(run_files.of_run(plain.repository, work.run).path, "input")
+        beside.mkdir(parents=True)
+        (beside / "plan.md").write_text("x")
+        make_store(work.worktree).save("run-complete", run=work.run, trigger=PHASE, beside=run_files.of_run(plain.repository, work.run))
+        clock.instant += 7 * DAY
+        with_it = str(work.worktree.path)
+        fate = Fate(work.run, "run-complete", 4, with_it, is_due=True, expires=True, reason="complete, 7d old, limit 7d")
+        whole = main_checkout.fingerprint()
+        found = expiry.expire_all(plain, Policy(), dry_run=True)
+        assert (found.runs, found.squashed) == ([fate], set())
+        assert [(decision.expires, decision.reason) for _, decision in found.checkpoints] == [(True, fate.reason)] * 4
+        assert main_checkout.fingerprint() == whole
+        assert expiry.expire_all(plain, Policy()) == found
+        after = main_checkout.refs()
+        del after["refs/notes/checkpoints"]
+        assert after == before
+        assert not work.worktree.path.exists()
+        assert not beside.parent.exists()
+        assert expiry.expire_all(plain, Policy()).runs == []
+        assert verification.verify(plain).findings == []
+
+    def test_what_is_said_of_each(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+        held = worked(plain, "held", make_store)
+        worked(plain, "open", make_store, end="build-complete")
+        worked(plain, "failed", make_store, end="build-failed")
+        driven = worked(plain, "driven", make_store)
+        worked(plain, "done", make_store)
+        clock.instant += 7 * DAY
+        held.worktree.write("more", "x")
+        driven_elsewhere(plain, driven.run)
+        worked(plain, "young", make_store)
+        reasons = {
+            "young": "complete, 1s old, limit 7d",
+            "done": "- complete, 7d old, limit 7d",
+            "driven": "somebody drives it",
+            "failed": "unfinished: failed",
+            "open": "unfinished: paused",
+            "held": f"its worktree {held.worktree.path} holds what no checkpoint does: more",
+        }
+        young = reasons.pop("young")
+        for dry_run in (True, False):
+            found = told(plain, Policy(), dry_run=dry_run)
+            assert found.pop("young").startswith(young[:10])
+            assert found == reasons
+        assert {fate.run[16:]: fate.is_due for fate in expiry.expire_all(plain, Policy()).runs} == {
+            "young": False,
+            "driven": False,
+            "failed": False,
+            "open": False,
+            "held": True,
+        }
+        assert len(labels(plain)) == 14
+
+    def test_hook_checkpoints_go_with_their_run_and_not_before(self, plain: Store, clock: Clock) -> None:
+        run = plain.record("run-started", {}, start="r", trigger=PHASE).run
+        plain.record("commit-complete", {}, run=run, trigger="post-commit")
+        clock.instant += 400 * DAY
+        assert told(plain, Policy(keep_last=0)) == {"r": "unfinished: open"}
+        plain.record("run-complete", {}, run=run, trigger=PHASE)
+        clock.instant += 6 * DAY
+        assert told(plain, Policy(keep_last=0)) == {"r": "complete, 6d old, limit 7d"}
+        assert labels(plain) == ["run-started", "commit-complete", "run-complete"]
+        clock.instant += DAY
+        assert told(plain, Policy(keep_last=0)) == {"r": "- complete, 7d old, limit 7d"}
+        assert labels(plain) == []
+
+    def test_a_run_whose_worktree_is_gone(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock) -> None:
+        work = worked(plain, "r", make_store)
+        work.worktree.git("add", "made")
+        shutil.rmtree(work.worktree.path)
+        clock.instant += 7 * DAY
+        assert told(plain, Policy(), dry_run=True) == {"r": "- complete, 7d old, limit 7d"}
+        assert told(plain, Policy()) == {"r": "- complete, 7d old, limit 7d"}
+        assert labels(plain) == ["safety-complete"]
+        assert main_checkout.git("worktree", "list").count("\n") == 0
+
+    def test_a_run_that_went_on_meanwhile_stays(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+        work = worked(plain, "r", make_store)
+        clock.instant += 7 * DAY
+        entries = plain.list()
+        fates = run_expiry.decide(plain, entries, Policy())
+        make_store(work.worktree).record("build-started", run=work.run, trigger=PHASE)
+        assert [(fate.expires, fate.reason) for fate in run_expiry.remove(plain, entries, fates)] == [(False, "it went on meanwhile")]
+        assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
+        leases_of(plain).acquire(work.run, "a test")
+
+    def test_a_worktree_that_cannot_be_looked_at_keeps_its_run(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+        work = worked(plain, "r", make_store)
+        other = worked(plain, "other", make_store)
+        clock.instant += 7 * DAY
+        work.worktree.write("gitckpt.toml", "nonsense")
+        for dry_run in (True, False):
+            found = told(plain, Policy(), dry_run=dry_run)
+            assert found["other"] == "- complete, 7d old, limit 7d"
+            assert found["r"].startswith(f"{work.worktree.path}/gitckpt.toml is not TOML")
+        assert (work.worktree.path.exists(), other.worktree.path.exists()) == (True, False)
+
+    def test_the_setting(self, main_checkout: Checkout, plain: Store) -> None:
+        main_checkout.write("gitckpt.toml", '[retention]\nruns_older_than = "2w"\n')
+        assert settings.read(plain.repository).policy == Policy(runs_older_than=14 * DAY)
+        main_checkout.git("config", "ckpt.runsOlderThan", "1d")
+        assert settings.read(plain.repository).policy == Policy(runs_older_than=DAY)
+
+
+class TestEverything:
+    def test_unfinished_runs_go_when_asked_but_not_what_is_in_no_checkpoint(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore
+    ) -> None:
+        worked(plain, "failed", make_store, end="build-failed")
+        held = worked(plain, "held", make_store, end="build-failed")
+        driven = worked(plain, "driven", make_store, end="build-failed")
+        held.worktree.write("more", "x")
+        driven_elsewhere(plain, driven.run)
+        found = told(plain, ALL)
+        assert found.pop("failed").startswith("- unfinished: failed, ")
+        assert found == {
+            "driven": "somebody drives it",
+            "held": f"its worktree {held.worktree.path} holds what no checkpoint does: more",
+        }
+        assert len(plain.list()) == 6
+        assert sorted(path.name[16:] for path in (main_checkout.path / ".ckpt" / "worktrees").iterdir()) == ["driven", "held"]
+
+    def test_it_leaves_no_ref(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+        worked(plain, "failed", make_store, end="build-failed")
+        plain.record("manual-complete", {})
+        assert told(plain, ALL).keys() == {"failed"}
+        assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+
+class TestRunsThatAreReferredTo:
+    def fork(self, store: Store, work: Work, **details: object) -> str:
+        return str(store.record("run-started", {}, start="fork", trigger=PHASE, **details).run)  # type: ignore[arg-type]
+
+    def test_by_an_unfinished_fork(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+        work = worked(plain, "old", make_store)
+        fork = self.fork(plain, work, forked_from=work.newest.id)
+        plain.record("build-failed", {}, run=fork, trigger=PHASE)
+        clock.instant += 7 * DAY
+        assert told(plain, Policy()) == {"fork": "unfinished: failed", "old": f"the unfinished run {fork} refers to it"}
+        plain.record("run-complete", {}, run=fork, trigger=PHASE)
+        assert told(plain, Policy())["old"] == "- complete, 7d old, limit 7d"
+
+    def test_by_phases_that_it_completed(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+        work = worked(plain, "old", make_store)
+        fork = self.fork(plain, work, pipeline=Pipeline(completed={"build": str(work.newest.parent)}))
+        plain.record("test-failed", {}, run=fork, trigger=PHASE)
+        clock.instant += 7 * DAY
+        assert told(plain, Policy())["old"] == f"the unfinished run {fork} refers to it"
+
+
+class TestSquashing:
+    def chain(self, store: Store, *names: str) -> tuple[str, list[str]]:
+        """Returns a run with checkpoints of these labels, and their ids."""
+        first = store.record(names[0], {}, start="r", trigger=PHASE)
+        run = str(first.run)
+        return run, [first.id, *(store.record(name, {}, run=run, trigger=PHASE).id for name in names[1:])]
+
+    def test_progress_of_complete_phases_goes_at_once(self, plain: Store, main_checkout: Checkout) -> None:
+        _, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-complete", "b-started", "b-progress"])
+        dry = expiry.expire_all(plain, Policy(), dry_run=True)
+        assert set(dry.squashed) == {ids[2], ids[3]}
+        assert len(plain.list()) == 7
+        found = expiry.expire_all(plain, Policy())
+        assert found == dry
+        reasons = {entry.id: decision.reason for entry, decision in found.checkpoints if decision.expires}
+        assert reasons == {ids[2]: "phase a is complete", ids[3]: "phase a is complete"}
+        assert labels(plain) == ["run-started", "a-started", "a-complete", "b-started", "b-progress"]
+        assert plain.run_head(str(plain.list()[0].run)).id == ids[-1]
+        assert require_whole(main_checkout).keys() == set(ids) - {ids[2], ids[3]}
+        assert [finding.code for finding in verification.verify(plain).findings] == []
+
+    def test_what_another_checkpoint_names_stays(self, plain: Store) -> None:
+        run, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-progress", "a-complete"])
+        plain.record("rewind-complete", {}, run=run, trigger=PHASE, rewound_to=ids[2])
+        plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=ids[3])
+        assert set(expiry.expire_all(plain, Policy()).squashed) == {ids[4]}
+
+    def test_in_a_run_that_stays_for_its_worktree(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+        work = worked(plain, "r", make_store, end="build-started")
+        for label in ("build-progress", "build-complete", "run-complete"):
+            make_store(work.worktree).save(label, run=work.run, trigger=PHASE)
+        work.worktree.write("more", "x")
+        clock.instant += 7 * DAY
+        assert len(expiry.expire_all(plain, Policy(), dry_run=True).squashed) == 1
+        assert len(expiry.expire_all(plain, Policy()).squashed) == 1
+        assert labels(plain) == ["run-started", "build-complete", "build-started", "build-complete", "run-complete"]
+
+    def test_hooks_and_people_within_a_phase_stay(self, plain: Store) -> None:
+        run, _ = self.chain(plain, "run-started", "a-started")
+        plain.record("commit-complete", {}, run=run, trigger="post-commit")
+        plain.record("a-progress", {}, run=run)
+        plain.record("a-complete", {}, run=run, trigger=PHASE)
+        assert set(expiry.expire_all(plain, Policy()).squashed) == set()
+
+
+class TestLeasesOfNoRun:
+    def test_go_unless_they_are_held(self, plain: Store, main_checkout: Checkout) -> None:
+        leases_of(plain).acquire("20270115-080001-gone", "a test").release()
+        driven_elsewhere(plain, "20270115-080001-driven")
+        main_checkout.git("update-ref", "refs/ckpt/leases/20270115-080001-odd", "HEAD")
+        run = str(plain.record("run-started", {}, start="there", trigger=PHASE).run)
+        leases_of(plain).acquire(run, "a test").release()
+        run_expiry.forget_leases(plain)
+        left = ["20270115-080001-driven", "20270115-080001-odd", run]
+        assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(f"refs/ckpt/leases/{name}" for name in left)
+
+
+EXPIRE = """
+    from gitckpt.model.policy import Policy
+    from gitckpt.store import expiry
+    expiry.expire_all(store, Policy(runs_older_than=0))
+"""
+SHARES = 4
+
+
+@pytest.fixture
+def real(main_checkout: Checkout) -> Work:
+    """A run that is complete, by the clock on the wall, with a lease."""
+    with opened(main_checkout) as store:
+        work = worked(store, "r", opened)
+        leases_of(store).acquire(work.run, "a test").release()
+    return work
+
+
+def moved_copy(original: Checkout, run: str, place: Path) -> tuple[Checkout, Path]:
+    """Returns a copy of a repository, and the worktree of a run in it."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(original.path, place, symlinks=True)
+    worktree, admin = place / ".ckpt" / "worktrees" / run, place / ".git" / "worktrees" / run
+    (worktree / ".git").write_text(f"gitdir: {admin}\n")
+    (admin / "gitdir").write_text(f"{worktree}/.git\n")
+    return Checkout(place), worktree
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "GRACE", -1)
+    killer = Killer(tmp_path / "killer")
+    content = view(real.worktree.path)
+    at = share
+    while True:
+        at += SHARES
+        checkout, worktree = moved_copy(main_checkout, real.run, tmp_path / "copy")
+        survived, _ = killer.run(at, EXPIRE, str(checkout.path))
+        found = require_whole(checkout)
+        assert not worktree.exists() or view(worktree) == content
+        assert not found or real.newest.id in found
+        with opened(checkout) as store:
+            if real.newest.id in found and at % (2 * SHARES) == share:
+                assert view(resumption.resume(store, store.read(real.newest.id)).path) == content
+            expiry.expire_all(store, Policy(runs_older_than=0))
+            sweeper.sweep(store.repository, store.refs)
+        assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+        assert not worktree.exists()
+        assert list((checkout.path / ".git" / "worktrees").glob("*")) == []
+        if survived:
+            assert at > 40
+            return
+
+
+def test_a_removal_of_refs_that_fails_loses_nothing(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+    work = worked(plain, "r", make_store)
+    content = view(work.worktree.path)
+    clock.instant += 7 * DAY
+    lock = main_checkout.write(f".git/refs/checkpoints/{work.newest.id}.lock", "")
+    with pytest.raises(Exception, match="another process holds"):
+        expiry.expire_all(plain, Policy())
+    lock.unlink()
+    assert view(resumption.resume(plain, work.newest).path) == content
+    assert worktree_removal.remove_worktree(plain, work.run) is None
+    assert told(plain, Policy()) == {"r": "- complete, 7d old, limit 7d"}
+    assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}

@@ -1,0 +1,47 @@
+"""Runs with worktrees, for tests of what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gitckpt.model import times
+from gitckpt.model.checkpoint import PHASE, Checkpoint
+from gitckpt.store import resumption
+from gitckpt.store.leases import Lease
+from gitckpt.store.store import Store
+from gitckpt.store.worktree_removal import leases_of
+from tests.conftest import Checkout
+
+
+@dataclass
+class Work:
+    """A run, and its worktree."""
+
+    run: str
+    worktree: Checkout
+    newest: Checkpoint
+
+
+def worked(store: Store, name: str, seen_from: Callable[[Checkout], Store], *, end: str = "run-complete") -> Work:
+    """Returns a run that made a file in its worktree, up to the label `end`."""
+    first = store.record("run-started", {}, start=name, trigger=PHASE)
+    run = str(first.run)
+    worktree = Checkout(Path(resumption.resume(store, first).path))
+    there = seen_from(worktree)
+    worktree.write("made", f"by {name}")
+    newest = there.save("build-complete", {"n": 1}, run=run, trigger=PHASE)
+    if end != "build-complete":
+        newest = there.save(end, {"n": 2}, run=run, trigger=PHASE)
+    there.close()
+    return Work(run, worktree, newest)
+
+
+def driven_elsewhere(store: Store, run: str) -> Lease:
+    """Lets a run be driven on another machine, and returns its lease."""
+    leases = leases_of(store)
+    hold = leases.acquire(run, "a program")
+    lease = replace(hold.lease, host="elsewhere", expires=times.to_text(store.clock() + 10**12))
+    leases.swap(lease, hold.update().old)
+    return lease
