@@ -57,9 +57,16 @@ AFTER = {
         readers={"number": options.count},
     ),
     "show": Syntax(arguments=["id_"], flags={"--json": "as_json", "--raw": "raw", "--state": "state"}),
-    "resume": Syntax(arguments=["id_"], flags={"--no-run": "no_run"}, values={"--into": "into"}),
+    "resume": Syntax(
+        arguments=["id_"],
+        flags={"--no-run": "no_run", "--fork": "fork", "--rewind": "rewind", "--accept-changes": "accept_changes"},
+        values={"--into": "into", "--from": "from_", "--autonomy": "autonomy", "--timeout": "timeout"},
+    ),
+    "runs": Syntax(flags={"--json": "as_json"}, values={"--status": "status", "-n": "number"}, readers={"number": options.count}),
+    "status": Syntax(arguments=["run"], flags={"--json": "as_json"}),
     "restore": Syntax(words="id_and_paths", flags={"--dry-run": "dry_run"}),
     "undo": Syntax(flags={"--dry-run": "dry_run"}),
+    "verify": Syntax(flags={"--repair": "repair", "--json": "as_json"}),
 }
 """Command → what may stand behind it."""
 

@@ -18,6 +18,7 @@ REF = f"refs/checkpoints/{NAME}"
 LIST = "see which there are: git ckpt list"
 NEEDS_REPOSITORY = (
     *(["init"], ["uninit"], ["save"], ["list"], ["show"], ["diff", "latest"], ["resume"], ["remove", "abcd"], ["expire"], ["doctor"]),
+    ["verify"],
     ["list", "--json"],
 )
 
@@ -273,8 +274,12 @@ def test_a_state_that_is_none(
 
 
 SETTINGS = [
-    ("[retention]\nolder = 1\n", "{}: unknown key retention.older", "known keys: older_than, keep_last, rewritten_older_than"),
-    ("[retension]\n", "{}: unknown table or key 'retension'", "known tables: retention, snapshot"),
+    (
+        "[retention]\nolder = 1\n",
+        "{}: unknown key retention.older",
+        "known keys: older_than, keep_last, rewritten_older_than, runs_older_than",
+    ),
+    ("[retension]\n", "{}: unknown table or key 'retension'", "known tables: retention, snapshot, pipelines"),
     ("retention = 3\n", "{}: retention must be a table", "write [retention] above its keys"),
     ("[retention]\nolder_than = 30\n", '{}: retention.older_than: must be an age such as "30d", not 30', None),
     (

@@ -154,7 +154,13 @@ def test_the_newest_of_a_run_opens_the_run_s_worktree_in_which_commits_extend_th
     newest = json.loads(ckpt("show", first.run, "--json", at=checkout).out)
     assert (newest["sequence"], newest["state"]) == (4, {"step": 1})
     assert ckpt("-q", "resume", first.run, at=checkout).out == f"{place}\n"
-    assert ckpt("-q", "resume", second.id, at=checkout).out == f"{place_of(checkout, second.id)}\n", "an older one has its own"
+    older = ckpt("-q", "resume", second.id, "--no-run", at=checkout)
+    assert older.out == f"{place_of(checkout, second.id)}\n", "an older one has its own"
+    refused = ckpt("resume", second.id, at=checkout)
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        2,
+        f"error: checkpoint {second.id[:8]} is not the newest of run {first.run}",
+    )
 
 
 def test_uninit_leaves_every_checkpoint_and_everybody_s_text(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path) -> None:

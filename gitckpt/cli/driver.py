@@ -1,0 +1,149 @@
+"""What `run` and `resume` have in common: driving a run to its end, or as far as it comes, and saying so."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from gitckpt.cli import terminal
+from gitckpt.cli.audience import Terminal
+from gitckpt.durable import launching
+from gitckpt.durable.driving import Driver
+from gitckpt.durable.endings import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
+from gitckpt.durable.pipeline import REMOVE_WHEN_PUSHED, PipelineDefinition
+from gitckpt.durable.pipeline_file import read
+from gitckpt.durable.run import Run
+from gitckpt.durable.steps import STEPS
+from gitckpt.git.repository import main_worktree
+from gitckpt.model.errors import CkptError
+from gitckpt.store import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import FrameType
+
+    from gitckpt.store.store import Store
+
+
+def definition_of(store: Store, name: str) -> PipelineDefinition:
+    """Returns a pipeline: of `gitckpt.toml` in the worktree one is in, or a preset.
+
+    Raises:
+        NotFoundError, UsageError: there is none, or the file has mistakes.
+    """
+    top = store.repository.worktree or main_worktree(store.repository)
+    return read(os.path.join(top or "", settings.FILE), name, STEPS)
+
+
+def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mapping[str, str] | None = None) -> int:
+    """Drives a run as far as it comes, and returns the exit code.
+
+    Args:
+        store: of the repository.
+        run: the run; it is closed.
+        definition: its pipeline.
+        skipped: phases that need not be done, with the reason.
+
+    Raises:
+        PhaseFailed: a phase failed or is blocked, or the run has to stop.
+        CkptError: its checkpoints could not be written.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    for remark in run.remarks:
+        terminal.warn(terminal.harmless(remark))
+    try:
+        result = Driver(run, definition, Terminal(), skipped).drive()
+        if result.is_complete:
+            run.finish()
+    except PhaseFailed as error:
+        _advise(error, run.id)
+        raise
+    except KeyboardInterrupt:
+        terminal.remark(f"interrupted; to go on: git ckpt resume {run.id}")
+        raise
+    finally:
+        _close(run)
+    if run.unwritten:
+        raise CkptError(f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}", hint=f"git ckpt resume {run.id}")
+    if not result.is_complete:
+        last = run.last_attempt
+        why = " It asks to be tried again later." if last is not None and last.ended == "partial" else ""
+        terminal.remark(f"paused after {terminal.harmless(str(result.after))}.{why} To go on: git ckpt resume {run.id}")
+        return PhaseFailed.exit_code if why else 0
+    terminal.remark(f"run {run.id} is complete")
+    tidy(store, run.id, run.path, definition)
+    return 0
+
+
+def tidy(store: Store, run: str, path: str | None, definition: PipelineDefinition) -> None:
+    """Removes what the pipeline says is no longer needed after success.
+
+    Args:
+        store: of the repository.
+        run: the id of a run that is complete.
+        path: the top of its worktree; None where there is none.
+        definition: its pipeline.
+    """
+    from gitckpt.durable import history
+    from gitckpt.store import worktree_removal
+
+    files = store.run_head(run).worktree
+    is_clean = files is not None and not files.dirty  # what was not committed was not pushed either
+    if definition.worktree == REMOVE_WHEN_PUSHED and is_clean and worktree_removal.is_pushed(store, run):
+        stays = worktree_removal.remove_worktree(store, run)
+        terminal.remark(f"its worktree stays: {terminal.harmless(stays)}" if stays else "its worktree is removed: all of it was pushed")
+    elif path is not None:
+        terminal.remark(f"its worktree: {terminal.harmless(path)}")
+    if definition.retention is not None:
+        history.cleanup_runs(store, pipeline=definition.name, older_than=definition.retention)
+
+
+def _advise(error: PhaseFailed, run: str) -> None:
+    """Adds what to do next, where the error does not say it."""
+    if error.hint is None and not isinstance(error, DeadlineReached):
+        error.hint = f"see more: git ckpt status {run}; to go on: git ckpt resume {run}"
+    if error.hint is None:
+        error.hint = f"to give it more time: git ckpt resume {run} --timeout 1h"
+    if isinstance(error, PhaseBlocked) and "--from" not in error.hint:
+        phase = error.args[0].partition("'")[2].partition("'")[0]
+        error.hint = f"when what blocks it is out of the way: git ckpt resume {run} --from '{phase}'"
+    if isinstance(error, Cancelled):
+        error.hint = f"to go on with it: git ckpt resume {run}"
+
+
+def _close(run: Run) -> None:
+    """Gives the lease back, and tells what could not be written: what ended the run is more important than a disk that is full."""
+    try:
+        run.close()
+    except CkptError as error:
+        terminal.warn(terminal.harmless(f"the lease of run {run.id} could not be given back: {error.message}"))
+    for sentence in run.unwritten:
+        terminal.warn(terminal.harmless(sentence))
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt(f"signal {number}")
+
+
+@contextlib.contextmanager
+def closed_on_error(run: Run) -> Iterator[None]:
+    """Gives the lease of a run back if something is raised before it is driven."""
+    try:
+        yield
+    except BaseException:
+        run.close()
+        raise
+
+
+def accept(store: Store, run: Run, definition: PipelineDefinition, *, accept_changes: bool) -> None:
+    """Compares a pipeline with what a run was started with; from now on it is driven by what is there now.
+
+    Raises:
+        Changed: something is not as it was, and that was not accepted.
+    """
+    pipeline, contents = launching.require_same(store, run.newest, definition, accept=accept_changes)
+    launching.take_in(run, contents)
+    run.change(pipeline)
