@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 
-from benchmarks import worktree_cases
+from benchmarks import run_cases, worktree_cases
 from benchmarks.rows import CKPT, Case, Row
 from benchmarks.stores import Scratch, git, state_of_10_kb
 from benchmarks.timing import alternate, process
@@ -163,4 +163,6 @@ CASES: dict[str, Case] = {
     "resume": worktree_cases.resume,
     "restore": worktree_cases.restore,
     "size": worktree_cases.size,
+    "phases": run_cases.phases,
+    "runs": run_cases.runs,
 }

@@ -9,8 +9,9 @@ import subprocess
 import uuid
 
 from gitckpt.model import codec, times
-from gitckpt.model.checkpoint import POST_COMMIT, Checkpoint
-from gitckpt.store import layout
+from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
+from gitckpt.store import layout, leases
+from gitckpt.store.leases import Lease
 
 DAY = 86400 * times.MICRO
 
@@ -54,6 +55,14 @@ class Scratch:
             os.rename(f"{path}.new", path)
         return path
 
+    def runs(self, count: int, checkpoints: int) -> str:
+        """Returns a repository with so many complete runs of so many checkpoints each, with leases that were given back."""
+        path = os.path.join(self.path, f"runs-{count}-{checkpoints}")
+        if not os.path.exists(path):
+            _build_runs(f"{path}.new", count, checkpoints)
+            os.rename(f"{path}.new", path)
+        return path
+
     def copy(self, source: str, name: str) -> str:
         """Returns a fresh copy of a repository; the last one of that name is deleted."""
         path = os.path.join(self.path, name)
@@ -85,6 +94,59 @@ def _build(path: str, count: int, *, linked: bool) -> None:
         file.write("# pack-refs with: peeled fully-peeled sorted \n")
         file.writelines(f"{oid} {ref}\n" for ref, oid in sorted(refs.items()))
     git(path, "reset", "--quiet", "--hard")
+
+
+def _build_runs(path: str, count: int, checkpoints: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    subprocess.run(["git", "init", "--quiet", path], check=True)
+    now = times.now()
+    (commit,) = _import_commits(path, 1, now)
+    documents, leased = [], []
+    for number in range(count):
+        run = f"{times.to_stamp(now - (count - number) * 60 * times.MICRO)}-run-{number}"
+        documents += _chain(run, commit, checkpoints, now - (count - number) * 60 * times.MICRO)
+        leased.append(_lease(run, times.to_text(now)))
+    blobs = _import_blobs(path, [*(codec.encode(document) for document in documents), *map(leases.render, leased)])
+    refs = {"refs/heads/main": commit}
+    for document, blob in zip(documents, blobs[: len(documents)], strict=True):
+        refs[layout.CHECKPOINTS + document.id] = blob
+        refs[layout.COMMITS + document.id] = commit
+        refs[layout.RUNS + str(document.run)] = blob
+    for lease, blob in zip(leased, blobs[len(documents) :], strict=True):
+        refs[layout.LEASES + lease.run] = blob
+    with open(os.path.join(path, ".git", "packed-refs"), "w", encoding="ascii") as file:
+        file.write("# pack-refs with: peeled fully-peeled sorted \n")
+        file.writelines(f"{oid} {ref}\n" for ref, oid in sorted(refs.items()))
+    git(path, "reset", "--quiet", "--hard")
+
+
+def _chain(run: str, commit: str, length: int, start: int) -> list[Checkpoint]:
+    ids = [str(uuid.uuid4()) for _ in range(length)]
+    labels = [
+        "run-started",
+        *(f"phase {number // 2}-{('started', 'complete')[number % 2]}" for number in range(length - 2)),
+        "run-complete",
+    ]
+    return [
+        Checkpoint(
+            id=ids[number],
+            phase=labels[number],
+            timestamp=times.to_text(start + number * times.MICRO),
+            git_sha=commit,
+            trigger=PHASE,
+            run=run,
+            parent=ids[number - 1] if number else None,
+            sequence=number + 1,
+            worktree=CLEAN,
+        )
+        for number in range(length)
+    ]
+
+
+def _lease(run: str, when: str) -> Lease:
+    return Lease(
+        run, 1, "bench", host="bench", boot="", namespace="", pid=1, started="1", acquired=when, renewed=when, expires=when, released=when
+    )
 
 
 def _import_commits(path: str, count: int, now: int) -> list[str]:

@@ -1,0 +1,95 @@
+"""The rows about runs: what a hundred phases cost, and a listing of a thousand runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+
+from benchmarks.rows import CKPT, Row
+from benchmarks.stores import Scratch, git
+from benchmarks.timing import Pair, alternate, process
+from gitckpt.durable.conduct import Conduct
+from gitckpt.durable.run import Run
+from gitckpt.store.store import Store
+
+PHASES = 100
+FILES = 1_000
+RUNS = 1_000
+CHECKPOINTS = 20
+
+
+def phases(scratch: Scratch, many: int) -> Iterator[Row]:
+    """A hundred trivial phases, through the command line and through the library."""
+    del many
+    path = scratch.copy(scratch.tree(FILES), "phases")
+    text = "".join(f'[[pipelines.trivial.phases]]\nname = "phase {number}"\nrun = "true"\n' for number in range(PHASES))
+    with open(os.path.join(path, "gitckpt.toml"), "w", encoding="utf-8") as file:
+        file.write(text)
+    git(path, "add", "--all")
+    git(path, "commit", "--quiet", "--message", "a pipeline")
+    ours = process([*CKPT, "-q", "run", "trivial"], path)
+
+    def theirs() -> None:
+        for number in range(PHASES):
+            subprocess.run(["git", "add", "--all"], cwd=path, check=True)
+            subprocess.run(["git", "commit", "--quiet", "--allow-empty", "--message", f"phase {number}"], cwd=path, check=True)
+
+    pair = alternate(ours, theirs, runs=5, warm_up=1)
+    yield Row(f"git ckpt run, {PHASES} phases, {FILES:,} files", f"{PHASES} × git add -A, git commit", pair.ratio, 2.0, "x", pair)
+    yield from _library(scratch, path)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _library(scratch: Scratch, path: str) -> Iterator[Row]:
+    try:
+        from dbos import DBOS
+    except ImportError:
+        yield Row("the same in the library", "100 DBOS steps (not installed: pip install dbos)", 0.0, None, "x", None)
+        return
+    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{scratch.path}/dbos-runs.sqlite", "run_admin_server": False})
+
+    @DBOS.step()
+    def step() -> int:
+        return 1
+
+    theirs: list[float] = []
+    ours: list[float] = []
+
+    @DBOS.workflow()
+    def workflow() -> None:
+        start = time.perf_counter()
+        for _ in range(PHASES):
+            step()
+        theirs.append(time.perf_counter() - start)
+
+    conduct = Conduct(autosave=0)
+    DBOS.launch()
+    try:
+        for _ in range(6):
+            workflow()
+            with Store.open(path) as store, Run.start(store, "trivial") as run:
+                start = time.perf_counter()
+                for number in range(PHASES):
+                    run.phase(f"phase {number}", lambda: 1, conduct=conduct)
+                ours.append(time.perf_counter() - start)
+    finally:
+        DBOS.destroy()
+    pair = Pair(ours[1:], theirs[1:])
+    found = statistics.median(pair.ours) / statistics.median(pair.theirs)
+    yield Row("the same in the library, no file changes", f"{PHASES} DBOS sqlite steps", found, 2.0, "x", pair)
+
+
+def runs(scratch: Scratch, many: int) -> Iterator[Row]:
+    """A listing of very many runs."""
+    del many
+    path = scratch.runs(RUNS, CHECKPOINTS)
+    refs = process(["git", "for-each-ref", "refs/ckpt/runs"], path)
+    ours = process([*CKPT, "runs"], path)
+    pair = alternate(ours, refs, runs=15)
+    yield Row(
+        f"git ckpt runs, {RUNS:,} × {CHECKPOINTS} checkpoints", "git for-each-ref refs/ckpt/runs", pair.excess * 1000, 300.0, "ms", pair
+    )
