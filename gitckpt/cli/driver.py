@@ -18,7 +18,7 @@ from gitckpt.durable.run import Run
 from gitckpt.durable.steps import STEPS
 from gitckpt.git.repository import main_worktree
 from gitckpt.model.errors import CkptError
-from gitckpt.store import settings
+from gitckpt.store import settings, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -122,6 +122,8 @@ def _close(run: Run) -> None:
         terminal.warn(terminal.harmless(f"the lease of run {run.id} could not be given back: {error.message}"))
     for sentence in run.unwritten:
         terminal.warn(terminal.harmless(sentence))
+    if not run.unwritten:
+        unwritten.note(run.store.repository, run.id, [])  # what an earlier driver could not write is made good by what came after
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:

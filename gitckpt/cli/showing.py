@@ -53,6 +53,7 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
     for error in checkpoint.errors:
         _print_line("error", error)
     _print_files(store, checkpoint)
+    _print_attempt(store, checkpoint)
     if checkpoint.state:
         terminal.out()
         terminal.out(terminal.heading("state:"))
@@ -80,9 +81,42 @@ def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         ("trigger", checkpoint.trigger),
         ("agent", checkpoint.agent),
         ("message", checkpoint.message),
+        ("forked from", checkpoint.forked_from),
+        ("back to", checkpoint.rewound_to),
         ("progress", _progress(checkpoint)),
+        ("attempt", _attempt(checkpoint)),
     ]
     return [(name, str(value)) for name, value in facts if value]
+
+
+def _attempt(checkpoint: Checkpoint) -> str | None:
+    attempt = checkpoint.attempt
+    if attempt is None:
+        return None
+    parts = [f"{attempt.number} at {attempt.phase}"]
+    if attempt.exit_code is not None:
+        parts.append(f"exit code {attempt.exit_code}" if attempt.exit_code >= 0 else f"signal {-attempt.exit_code}")
+    if attempt.seconds is not None:
+        parts.append(f"{attempt.seconds:.1f} s")
+    if attempt.retry_at is not None:
+        parts.append(f"next one at {attempt.retry_at}")
+    return ", ".join(parts)
+
+
+def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
+    """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    if tree is not None and store.repository.cat_file.info(f"{tree}:run") is not None:
+        names = store.repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "replace")
+        for name in names.split("\0")[:-1]:
+            shown = terminal.harmless(name)
+            terminal.out(f"    beside it: {shown} (git cat-file blob refs/ckpt/trees/{checkpoint.id}:run/{shown})")
+    output = checkpoint.attempt.output if checkpoint.attempt else None
+    if output:
+        terminal.out()
+        terminal.out(terminal.heading("output:"))
+        for line in output.rstrip("\n").split("\n"):
+            terminal.out(f"    {terminal.harmless(line)}".rstrip())
 
 
 def _progress(checkpoint: Checkpoint) -> str | None:

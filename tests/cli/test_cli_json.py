@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
 
+from gitckpt.durable.run import Run
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt, document, store_text
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
-OPAQUE = ("state", "types")
 TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: type(value) is str,
     "integer": lambda value: type(value) is int,
@@ -21,6 +21,9 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: type(value) is dict,
     "array of strings": lambda value: type(value) is list and all(type(each) is str for each in value),
     "string or null": lambda value: value is None or type(value) is str,
+    "number": lambda value: type(value) in (int, float),
+    "number or null": lambda value: value is None or type(value) in (int, float),
+    "object or null": lambda value: value is None or type(value) is dict,
     "integer or null": lambda value: value is None or type(value) is int,
 }
 
@@ -33,14 +36,14 @@ def documented(command: str) -> dict[str, tuple[str, str]]:
     return {key.strip().strip("`"): (kind.strip(), what.strip()) for key, kind, what in rows}
 
 
-def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the path of each value that is neither an object nor an array of objects."""
-    if isinstance(value, dict) and path not in OPAQUE:
+def flat(value: Any, whole: Collection[str], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the path of each value that is promised as it stands, or is neither an object nor an array of objects."""
+    if isinstance(value, dict) and path not in whole:
         for key, item in value.items():
-            yield from flat(item, f"{path}.{key}" if path else key)
-    elif isinstance(value, list) and all(isinstance(each, dict) for each in value) and path != "errors":
+            yield from flat(item, whole, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and all(isinstance(each, dict) for each in value) and path not in whole:
         for each in value:
-            yield from flat(each, f"{path}[]")
+            yield from flat(each, whole, f"{path}[]")
     else:
         yield path, value
 
@@ -49,7 +52,7 @@ def check(command: str, report: Any) -> set[str]:
     """Asserts that each value is promised and has the promised type; returns the keys that were there."""
     promised = documented(command)
     seen = set()
-    for path, value in flat(report):
+    for path, value in flat(report, promised):
         assert path in promised, path
         assert TYPES[promised[path][0]](value), (path, value)
         seen.add(path)
@@ -65,7 +68,8 @@ def rich(main_checkout: Checkout, save: Save) -> Checkout:
     with Store.open(main_checkout.path) as store:
         first = store.record("a-complete", {"x": b"\0", "y": float("nan")}, start="work", message="m", agent="me", errors=["e"])
         store.record("b-failed", worktree=store.capture(), run=first.run)
-    text = document(message='"m"').replace(
+    ends = "11111111-1111-4111-8111-111111111111"
+    text = document(message='"m"', forked_from=f'"{ends}"', rewound_to=f'"{ends}"').replace(
         "\n[state]",
         """
 [worktree]
@@ -80,6 +84,30 @@ total_phases = 5
 current_task = "design"
 tasks_completed = 5
 tasks_total = 35
+
+[pipeline]
+name = "ci"
+phases = ["a"]
+completed = { a = "11111111-1111-4111-8111-111111111111" }
+autonomy = "batch"
+deadline = "2027-01-15T08:00:01Z"
+definition = { order = "0123456789abcdef" }
+inputs = { question = "why?" }
+contents = { plan = "0123456789abcdef" }
+
+[attempt]
+phase = "a"
+number = 2
+ended = "failed"
+began = "11111111-1111-4111-8111-111111111111"
+failures = 1
+recoveries = 1
+retry_at = "2027-01-15T08:00:01Z"
+exit_code = 1
+seconds = 0.5
+output = "no\\n"
+result = "null"
+inputs = { question = "0123456789abcdef" }
 [state]""",
     )
     store_text(main_checkout, "refs/checkpoints/11111111-1111-4111-8111-111111111111", text)
@@ -113,6 +141,26 @@ def test_show_has_only_promised_keys_and_all_that_are_not_optional(ckpt: Ckpt, r
         assert required <= seen
         everything |= seen
     assert everything == set(documented("show"))
+
+
+def test_runs_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
+    done = ckpt("runs", "--json", at=rich)
+    assert (done.code, done.err) == (0, "")
+    assert check("runs", json.loads(done.out)) == set(documented("runs"))
+    with Store.open(rich.path) as store, Run.start(store, "another") as run:
+        report = json.loads(ckpt("runs", "--json", at=rich).out)
+        run.pause()
+    assert check("runs", report) == set(documented("runs"))
+    assert set(report["runs"][0]["lease"]) == {"holder", "host", "pid", "acquired", "renewed", "expires", "token"}
+
+
+def test_status_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
+    with Store.open(rich.path) as store, Run.start(store, "another") as run:
+        run.phase("a", lambda: 1)
+    report = json.loads(ckpt("status", run.id, "--json", at=rich).out)
+    of_the_run = {key.removeprefix("runs[].").partition(".")[0] for key in documented("runs")}
+    seen = check("status", {key: value for key, value in report.items() if key not in of_the_run})
+    assert seen == set(documented("status"))
 
 
 def test_show_says_what_json_lacks(ckpt: Ckpt, rich: Checkout) -> None:
