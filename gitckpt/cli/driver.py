@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.cli import terminal
 from gitckpt.cli.audience import Terminal
-from gitckpt.durable import launching
+from gitckpt.durable import attempts, launching
 from gitckpt.durable.driving import Driver
 from gitckpt.durable.endings import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
 from gitckpt.durable.pipeline import REMOVE_WHEN_PUSHED, PipelineDefinition
@@ -70,9 +70,11 @@ def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mappi
         raise CkptError(f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}", hint=f"git ckpt resume {run.id}")
     if not result.is_complete:
         last = run.last_attempt
-        why = " It asks to be tried again later." if last is not None and last.ended == "partial" else ""
-        terminal.remark(f"paused after {terminal.harmless(str(result.after))}.{why} To go on: git ckpt resume {run.id}")
-        return PhaseFailed.exit_code if why else 0
+        is_deferred = last is not None and last.ended == attempts.PARTIAL
+        phase = terminal.harmless(str(result.after))
+        where = f"at {phase}, which asks to be tried again later" if is_deferred else f"after {phase}"
+        terminal.remark(f"paused {where}. To go on: git ckpt resume {run.id}")
+        return PhaseFailed.exit_code if is_deferred else 0
     terminal.remark(f"run {run.id} is complete")
     tidy(store, run.id, run.path, definition)
     return 0

@@ -111,6 +111,7 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
         ("status", summary.status + age),
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
         *(("input", f"{name} = {value}") for name, value in pipeline.inputs.items() if value),
+        ("progress", f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete" if pipeline.phases else ""),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
         ("driver" if summary.status == runstate.RUNNING else "left by", summary.lease.sentence() if summary.lease is not None else ""),

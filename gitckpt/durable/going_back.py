@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
+
 from gitckpt.git import head
 from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import layout, restorer, run_files, worktrees
+from gitckpt.store import contents, layout, restorer, run_files, verifier, worktrees
 from gitckpt.store.run_files import RunFiles
 from gitckpt.store.store import Store
 
 _BRANCH = "refs/heads/"
 
+PATIENCE = 0.5
+"""How long a lock file in the way of a run is looked at before it counts as left, in seconds."""
 
-def go_back(store: Store, checkpoint: Checkpoint) -> None:
+
+def go_back(store: Store, checkpoint: Checkpoint) -> list[str]:
     """Brings commit, files, index and operation in progress of a checkpoint back into a run's worktree.
+
+    Returns the ids of the safety checkpoints that hold what was there before.
 
     Args:
         store: as seen from the worktree.
@@ -24,13 +34,16 @@ def go_back(store: Store, checkpoint: Checkpoint) -> None:
     Raises:
         WorktreeError: its commit or files are missing, or something is in the way that no checkpoint holds.
     """
+    safe: list[str] = []
     commit, branch = store.objects.head()
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         if store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
             raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")
-        store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=f"before going back to {checkpoint.id[: ids.SHORT]}")
+        message = f"before going back to {checkpoint.id[: ids.SHORT]}"
+        safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)
-    restorer.restore(store, checkpoint)
+    restored = restorer.restore(store, checkpoint)
+    return [*safe, *([restored.safety] if restored.safety else [])]
 
 
 def take_output_back(store: Store, files: RunFiles, checkpoint: Checkpoint) -> None:
@@ -51,6 +64,60 @@ def take_output_back(store: Store, files: RunFiles, checkpoint: Checkpoint) -> N
     message = f"before going back to {checkpoint.id[: ids.SHORT]}"
     store.record(layout.SAFETY_COMPLETE, {}, worktree=now, trigger=SAFETY, message=message)
     files.take_back(store.repository, store.objects, now.tree, then)
+
+
+def is_held(store: Store, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint) -> bool:
+    """Tells whether two other checkpoints hold all that a safety checkpoint does.
+
+    Args:
+        store: of the worktree.
+        safety: what was there on the way from one to the other.
+        recorded: what was there before.
+        wanted: what was brought back.
+    """
+    there, before = (_contents(store, each) for each in (safety, recorded))
+    indexes = [verifier.merged_tree(store.repository, found, each.git_sha) for found, each in ((there, safety), (before, recorded))]
+    same = there.files == before.files and indexes[0] == indexes[1]
+    plain = not (there.operation or there.flags or set(there.index) - {0})
+    return same and (plain or safety.worktree == recorded.worktree) and safety.git_sha in (recorded.git_sha, wanted.git_sha)
+
+
+def _contents(store: Store, checkpoint: Checkpoint) -> contents.Contents:
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    return contents.read(store.repository, store.objects, tree, checkpoint.git_sha)
+
+
+def remove_locks(repository: Repository, run: str) -> None:
+    """Removes the lock files that git leaves where it is killed together with the command that called it.
+
+    Whoever holds one that is not left is about to let go of it: one that stays as it is for `PATIENCE` is left.
+
+    Args:
+        repository: seen from the run's worktree; its lease is ours, and no command of it runs.
+        run: its id.
+    """
+    branch = head.target(repository)
+    refs = [layout.RUNS + run, layout.LEASES + run, *([branch] if branch else [])]
+    places = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
+    if repository.is_linked:
+        places += [os.path.join(repository.git_dir, name) for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
+    before = {path: mark for path in places if (mark := _mark(path)) is not None}
+    if not before:
+        return
+    time.sleep(PATIENCE)
+    for path, mark in before.items():
+        if _mark(path) == mark:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _mark(path: str) -> tuple[int, int, int] | None:
+    """Returns what tells a lock file from a later one of the same name; None where there is none."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def fork(store: Store, checkpoint: Checkpoint, name: str | None = None) -> Checkpoint:

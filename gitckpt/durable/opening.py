@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
@@ -16,6 +16,30 @@ from gitckpt.store.leases import LENGTH, Hold, LeaseLost, Leases
 from gitckpt.store.recorder import Recorder
 from gitckpt.store.run_files import RunFiles
 from gitckpt.store.store import Store
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    class How(TypedDict, total=False):
+        """How a run is opened again."""
+
+        accept_changes: bool
+        """Whether inputs and definition may be other ones than it was started with."""
+
+        again: bool
+        """Whether a run that is complete may be gone on with."""
+
+        adapter: str
+        """As for `Store`; "auto" by default."""
+
+        holder: str
+        """What its lease is taken for, for people."""
+
+        directory: str | None
+        """Where its worktree is made; by default where the settings say."""
+
+        lease: int
+        """How long its lease is good without being renewed, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +106,13 @@ def begin(
     return store.record(layout.RUN_STARTED, state, start=name, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
 
 
-def reopen(
-    store: Store,
-    run: str,
-    *,
-    accept_changes: bool = False,
-    again: bool = False,
-    adapter: str = "auto",
-    holder: str = "a program",
-    directory: str | None = None,
-    lease: int = LENGTH,
-) -> Opening:
+def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
     """Takes the lease of a run, and opens its worktree, which is made again if it is gone.
 
     Args:
         store: of the repository.
         run: its id.
-        accept_changes: see `Opening`.
-        again: whether a run that is complete may be gone on with.
-        adapter: as for `Store`.
-        holder: what the lease is taken for, for people.
-        directory: where its worktree is made; by default where the settings say.
-        lease: how long the lease is good without being renewed, in microseconds.
+        how: see `How`.
 
     Raises:
         NotFoundError: there is no such run.
@@ -111,20 +120,19 @@ def reopen(
         LeaseHeld: somebody who is alive drives it.
         WorktreeError: its worktree cannot be opened.
     """
-    if not again:
-        settle(store, run)
+    again = how.get("again", False)
     _require_open(store.run_head(run), again=again)
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
         leases = Leases(lease_store.objects, lease_store.refs, store.repository.object_format, store.clock)
-        hold = leases.acquire(run, holder, lease)
+        hold = leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH))
         newest = store.catch_up(run)  # again: until the lease was ours, somebody else may have written
         _require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None
         if crashed:
             _relink(store, run)
-        opened = resumption.resume(store, newest, directory)
+        opened = resumption.resume(store, newest, how.get("directory"))
         there = registration.seen_from(store.repository, opened.path)
         if there is None:
             raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
@@ -140,14 +148,14 @@ def reopen(
     return Opening(
         run=run,
         path=opened.path,
-        store=store.seen_from(there, adapter),
+        store=store.seen_from(there, how.get("adapter", "auto")),
         files=files,
         hold=hold,
         newest=newest,
         crashed=crashed,
         made=opened.made,
         remarks=opened.remarks,
-        accepts_changes=accept_changes,
+        accepts_changes=how.get("accept_changes", False),
         leases=lease_store,
     )
 

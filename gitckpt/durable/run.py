@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.durable import attempts
 from gitckpt.durable import conduct as conducts
@@ -29,12 +29,17 @@ from gitckpt.durable.pipeline import KEEP
 from gitckpt.durable.writing import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import NOT_PHASES, STATUSES, split
 from gitckpt.store import layout
 from gitckpt.store.index import Query
 from gitckpt.store.leases import RENEWAL, LeaseLost
 from gitckpt.store.store import Store
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from gitckpt.durable.opening import How
 
 REWINDING = "rewind-started"
 """The phase label of what is recorded before a run is taken back."""
@@ -98,27 +103,13 @@ class Run:
         return cls.resume(store, str(first.run), adapter=adapter)
 
     @classmethod
-    def resume(
-        cls,
-        store: Store,
-        run: str,
-        *,
-        accept_changes: bool = False,
-        again: bool = False,
-        adapter: str = "auto",
-        holder: str = "a program",
-        directory: str | None = None,
-    ) -> Self:
+    def resume(cls, store: Store, run: str, **how: Unpack[How]) -> Self:
         """Goes on with a run, in its worktree, which is made again if it is gone.
 
         Args:
             store: of the repository.
             run: its id.
-            accept_changes: whether phases that are complete may be called with other inputs than they were.
-            again: whether a run that is complete may be gone on with.
-            adapter: as for `Store`.
-            holder: what the run is driven by, for people.
-            directory: where its worktree is made; by default where the settings say.
+            how: as for `reopen`.
 
         Raises:
             NotFoundError: there is no such run.
@@ -126,7 +117,7 @@ class Run:
             LeaseHeld: somebody who is alive drives it.
             WorktreeError: its worktree cannot be opened.
         """
-        return cls(reopen(store, run, accept_changes=accept_changes, again=again, adapter=adapter, holder=holder, directory=directory))
+        return cls(reopen(store, run, **how))
 
     def __enter__(self) -> Self:
         return self
@@ -137,6 +128,11 @@ class Run:
                 self.finish()
         finally:
             self.close()
+        if kind is None and self.unwritten:
+            raise CkptError(
+                f"not every checkpoint of run {self.id} could be written: {self.unwritten[-1]}",
+                hint=f"remove what is in the way, then: git ckpt resume {self.id}",
+            )
 
     def close(self) -> None:
         """Gives the lease back. What is not complete can be resumed."""
@@ -147,6 +143,8 @@ class Run:
             self.hold.release()
         except LeaseLost:
             return  # it is somebody else's by now
+        except CkptError as error:
+            self._writer.notice([f"its lease was not given back: {error.message}"])  # it ends with this process
         finally:
             self._opening.close()
 
@@ -360,6 +358,8 @@ class Run:
         except LeaseLost:
             raise
         except BaseException as error:
+            if self.completed.get(attempt.phase):
+                raise  # an interrupt came when it was recorded as complete already
             self.state = before
             self._fail(attempt, error, conduct, _since(started))
             raise

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable import going_back
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.store import contents, log, settings, unwritten
 from gitckpt.store.index import Query
@@ -74,6 +74,10 @@ class Writer:
         """
         details["run"] = self._run
         details.setdefault("pipeline", self.pipeline)
+        attempt = details.get("attempt")
+        if attempt is not None and attempt.phase in self.pipeline.phases:
+            at = self.pipeline.phases.index(attempt.phase) + 1
+            details["progress"] = Progress(current_phase=at, total_phases=len(self.pipeline.phases))
         self._waiting.append((label, state, capture, details))
         self._note(label, details)
         self.flush()
@@ -88,6 +92,9 @@ class Writer:
             try:
                 self._record(label, state, capture=capture or not self._known, details=details)
             except LeaseLost:
+                raise
+            except KeyboardInterrupt:
+                self._settle(label)
                 raise
             except (StateError, UsageError):
                 del self._waiting[0]
@@ -126,7 +133,15 @@ class Writer:
             WorktreeError: they cannot be brought back.
         """
         going_back.take_output_back(self._store, self._files, checkpoint)
-        going_back.go_back(self._store, checkpoint)
+        recorded = self.newest if self._known else None
+        for safety in going_back.go_back(self._store, checkpoint):
+            held = self._store.read(safety)
+            if recorded is not None and (held.git_sha, held.branch, held.worktree) == (
+                recorded.git_sha,
+                recorded.branch,
+                recorded.worktree,
+            ):
+                self._store.remove([safety])  # the run itself has recorded all of it
         self._known = False
 
     def began(self, phase: str) -> str | None:
@@ -195,6 +210,14 @@ class Writer:
         if made.pipeline is not None and not self._waiting[1:]:
             self.pipeline = made.pipeline
             self.completed = dict(made.pipeline.completed)
+
+    def _settle(self, label: str) -> None:
+        """Finds out whether a checkpoint was written before an interrupt came."""
+        head = self._store.run_head(self._run)
+        if head.parent == self.newest.id and head.phase == label:
+            del self._waiting[0]
+            self.newest, self.pipeline = head, head.pipeline or self.pipeline
+            self.completed = dict(self.pipeline.completed)
 
     def _refresh(self) -> None:
         """Lets git look once more at the files of a worktree that was made just before.

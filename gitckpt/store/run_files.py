@@ -90,6 +90,7 @@ class RunFiles:
         found = next(objects.read([tree]))
         entry = decode_tree(found[1], repository.object_format).get(ENTRY) if found else None
         if entry is not None and entry[0] == DIRECTORY:
+            make_directory(self.path)
             self._write(repository, objects, entry[1], self.path, is_top=True)
 
     def take_back(self, repository: Repository, objects: Objects, now: str, then: str | None) -> None:

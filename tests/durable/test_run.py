@@ -232,6 +232,28 @@ def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(st
             assert run.phase("work", work, conduct=conduct) == expected
             commits = Checkout(Path(run.path), checkout.main).git("rev-list", "--count", "HEAD")
         assert commits == {"keep": "4", "reset": "2"}[name]
+    assert [entry.id for entry in store.list() if entry.trigger == "safety"] == [], "the failed attempts hold what was there"
+
+
+def test_what_an_attempt_nobody_recorded_left_is_held_before_it_goes(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
+    class Killed(BaseException):
+        """Stands for SIGKILL."""
+
+    def work() -> None:
+        Path(run.path, "half").write_text("precious")
+        raise Killed
+
+    Run.start(store, "Add login!", adapter="plumbing").close()
+    run = go_on(store, RUN, sleeper)
+    run._fail = lambda *_: None  # type: ignore[method-assign]
+    conduct = Conduct(on_resume="reset", autosave=0)
+    with pytest.raises(Killed):
+        run.phase("work", work, conduct=conduct)
+    crash(run)
+    with go_on(store, RUN, sleeper) as run:
+        assert run.phase("work", lambda: Path(run.path, "half").exists(), conduct=conduct) is False
+    held = [entry.id for entry in store.list() if entry.trigger == "safety"]
+    assert [checkout.git("show", f"refs/ckpt/trees/{each}:files/half") for each in held] == ["precious"]
 
 
 def test_files_are_saved_while_a_phase_runs_and_at_each_commit(store: Store, checkout: Checkout) -> None:
@@ -290,6 +312,30 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
     assert two.state == {}, "the state is that of its time"
     assert "two-started could not be recorded" in (Path(store.repository.private_dir) / "log").read_text()
     assert lifeline.read(store, RUN).unwritten == []
+
+
+def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    flag = tmp_path / "full"
+    refuse_refs(main_checkout, flag)
+    run = Run.start(plain, "Add login!", adapter="plumbing")
+    flag.touch()
+    with pytest.raises(CkptError, match=f"not every checkpoint of run {RUN} could be written: work-started could not be recorded"), run:
+        run.phase("work", Counted())
+    flag.unlink()
+    work = Counted(result=2)
+    crash_of = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock).read(RUN)
+    assert crash_of is not None
+    assert crash_of[1].released is None, "the lease could not be given back either: it ends with its process"
+    assert work.calls == []
+
+
+def test_checkpoints_say_how_far_the_pipeline_has_come(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        run.change(replace(run.pipeline, phases=("one", "two")))
+        run.phase("two", Counted())
+    progress = plain.read(plain.list(Query(run=RUN, phase="two-complete"))[0].id).progress
+    assert progress is not None
+    assert (progress.current_phase, progress.total_phases) == (2, 2)
 
 
 def test_a_run_that_is_driven_cannot_be_driven_by_another(plain: Store) -> None:
