@@ -64,7 +64,7 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     rows = []
     for fate in found.runs:
         if fate.is_due or dry_run:
-            with_it = f"; {_count(fate.checkpoints, 'checkpoint')}" + (f", worktree {fate.path}" if fate.path else "")
+            with_it = f"; {_count(fate.checkpoints - len(fate.keeps), 'checkpoint')}" + (f", worktree {fate.path}" if fate.path else "")
             why = terminal.harmless(fate.reason + (with_it if fate.expires else ""))
             rows.append((gone if fate.expires else "stays", fate.run, terminal.harmless(fate.label), why))
     for entry, decision in found.checkpoints:

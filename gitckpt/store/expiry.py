@@ -64,7 +64,7 @@ def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired
             reason = f"phase {squashed[entry.id]} is complete"
             decided.append((entry, Decision(entry.id, expires=True, reason=reason)))
         elif fate is not None:
-            decided.append((entry, Decision(entry.id, expires=fate.expires, reason=fate.reason)))
+            decided.append((entry, Decision(entry.id, expires=fate.expires and entry.id not in fate.keeps, reason=fate.reason)))
         else:
             decided.append((entry, decision))
     return Expired(decided, runs, squashed.keys())

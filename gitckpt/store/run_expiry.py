@@ -1,5 +1,7 @@
 """Expiry of runs: each goes as a whole, with worktree, files and lease, or stays as it is.
 
+Only where no branch holds what a run made, its last checkpoint stays: it is then the only one that does.
+
 The worktree goes first: what it held is in the newest checkpoint until that goes, too. The checkpoint that says how the run ended goes
 last, so that a kill leaves a run that the next call removes.
 """
@@ -37,6 +39,7 @@ class Fate:
         is_due: whether the policy lets it go.
         expires: whether it goes; one that is due stays where its worktree holds what no checkpoint does.
         reason: one clause for a person.
+        keeps: the ids of its checkpoints that stay all the same.
     """
 
     run: str
@@ -46,6 +49,7 @@ class Fate:
     is_due: bool
     expires: bool
     reason: str
+    keeps: tuple[str, ...] = ()
 
 
 def decide(store: Store, entries: Sequence[Entry], rules: Policy, among: Collection[str] | None = None) -> list[Fate]:
@@ -67,6 +71,8 @@ def decide(store: Store, entries: Sequence[Entry], rules: Policy, among: Collect
     fates = []
     for each, decision in zip(found, decisions, strict=True):
         fate = Fate(each.id, each.label, len(chains.get(each.id, ())), each.path, decision.expires, decision.expires, decision.reason)
+        if fate.expires and not rules.everything:
+            fate = _kept_for_what_it_made(store, fate, chains.get(each.id, ()))
         is_meant = each.id in chains and (among is None or each.id in among)  # what began just now is not
         fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
     return fates
@@ -127,12 +133,13 @@ def remove(store: Store, entries: Sequence[Entry], fates: Sequence[Fate]) -> lis
             reason = _take_apart(store, fate.run, chains[fate.run][-1].id, held) if fate.expires else None
             done.append(fate if reason is None else replace(fate, expires=False, reason=reason))
         gone = [chains[fate.run] for fate in done if fate.expires]
-        last = {entry.id for chain in gone for entry in _ending(chain)}
-        first = [entry.id for chain in gone for entry in chain if entry.id not in last]
+        kept = {name for fate in done if fate.expires for name in fate.keeps}
+        last = {entry.id for chain in gone for entry in _ending(chain)} - kept
+        first = [entry.id for chain in gone for entry in chain if entry.id not in last | kept]
         for some in (first, last):
             if some:
                 store.remove(some)
-        _forget(store, {fate.run: held.pop(fate.run) for fate in done if fate.expires})
+        _forget(store, {fate.run: held.pop(fate.run) for fate in done if fate.expires and not fate.keeps})
     finally:
         for hold in held.values():
             _give_back(hold)
@@ -158,6 +165,30 @@ def forget_leases(store: Store) -> None:
                 store.refs.update([Update(layout.LEASES + run, "", found[0])])
         except (InvalidCheckpoint, RefMoved):
             continue  # it is for `verify`, or somebody else's
+
+
+def _kept_for_what_it_made(store: Store, fate: Fate, chain: Sequence[Entry]) -> Fate:
+    """Lets the last checkpoint of a run stay where its commit or files are in no branch, tag or remote-tracking branch."""
+    newest = next(iter(_documents(store, chain[-1:])), None)
+    if newest is None or _is_in_history(store, newest):
+        return fate
+    keeps = tuple(entry.id for entry in chain if entry in _ending(chain))
+    if len(keeps) == len(chain) and fate.path is None:
+        return replace(fate, is_due=False, expires=False, reason="no branch holds what it made")
+    return replace(fate, keeps=keeps, reason=f"{fate.reason}; its last checkpoint stays, as no branch holds what it made")
+
+
+def _is_in_history(store: Store, checkpoint: Checkpoint) -> bool:
+    """Tells whether commit and files of a checkpoint are in a branch, a tag or a remote-tracking branch."""
+    files = checkpoint.worktree
+    if files is not None and files.dirty:
+        return False
+    if not checkpoint.git_sha:
+        return True
+    spaces = ("refs/heads", "refs/tags", "refs/remotes")
+    words = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={checkpoint.git_sha}", *spaces)
+    done = store.repository.git.run(*words, ok=(0, 129))  # its commit may be missing
+    return done.out != b""
 
 
 def _kept_by_worktree(store: Store, fate: Fate) -> Fate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from gitckpt.store.run_expiry import Fate
 from gitckpt.store.store import Store
 from gitckpt.store.worktree_removal import leases_of
 from tests.conftest import Checkout, Clock
+from tests.store import working
 from tests.store.conftest import MakeStore, require_whole, view
 from tests.store.killer import Killer, opened
-from tests.store.working import Work, driven_elsewhere, worked
+from tests.store.working import Work, driven_elsewhere
 
 ALL = Policy(everything=True, older_than=0, keep_last=0)
 
@@ -30,6 +32,10 @@ def told(store: Store, rules: Policy, *, dry_run: bool = False) -> dict[str, str
 def labels(store: Store) -> list[str]:
     """Returns the labels of all checkpoints, oldest first."""
     return [entry.phase for entry in reversed(store.list())]
+
+
+worked = functools.partial(working.worked, in_branch=True)
+"""Runs whose work is in a branch, too, unless a test says otherwise."""
 
 
 class TestWholeRuns:
@@ -53,7 +59,7 @@ class TestWholeRuns:
         assert main_checkout.fingerprint() == whole
         assert expiry.expire_all(plain, Policy()) == found
         after = main_checkout.refs()
-        del after["refs/notes/checkpoints"]
+        del after["refs/notes/checkpoints"], after["refs/heads/made-done"]
         assert after == before
         assert not work.worktree.path.exists()
         assert not beside.parent.exists()
@@ -107,7 +113,8 @@ class TestWholeRuns:
 
     def test_a_run_whose_worktree_is_gone(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock) -> None:
         work = worked(plain, "r", make_store)
-        work.worktree.git("add", "made")
+        work.worktree.write("staged", "x")
+        work.worktree.git("add", "staged")
         shutil.rmtree(work.worktree.path)
         clock.instant += 7 * DAY
         assert told(plain, Policy(), dry_run=True) == {"r": "- complete, 7d old, limit 7d"}
@@ -314,3 +321,39 @@ def test_a_removal_of_refs_that_fails_loses_nothing(
     assert worktree_removal.remove_worktree(plain, work.run) is None
     assert told(plain, Policy()) == {"r": "- complete, 7d old, limit 7d"}
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+
+class TestWorkInNoBranch:
+    def test_the_last_checkpoint_of_a_run_stays_where_nothing_else_holds_what_it_made(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock
+    ) -> None:
+        work = worked(plain, "r", make_store, in_branch=False)
+        clock.instant += 7 * DAY
+        reason = "complete, 7d old, limit 7d; its last checkpoint stays, as no branch holds what it made"
+        assert told(plain, Policy(), dry_run=True) == told(plain, Policy()) == {"r": f"- {reason}"}
+        assert [entry.id for entry in plain.list()] == [work.newest.id]
+        assert not work.worktree.path.exists()
+        assert told(plain, Policy()) == {"r": "no branch holds what it made"}
+        assert verification.verify(plain).findings == []
+        assert view(resumption.resume(plain, plain.read(work.newest.id)).path)["files"] == {
+            b"README": (False, False, b"hello\n"),
+            b"made": (False, False, b"by r"),
+        }
+
+    def test_a_commit_in_no_branch_is_held_too(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock) -> None:
+        work = worked(plain, "r", make_store)
+        main_checkout.git("branch", "-D", "made-r")
+        clock.instant += 7 * DAY
+        expiry.expire_all(plain, Policy())
+        assert main_checkout.refs("refs/ckpt/commits") == {f"refs/ckpt/commits/{work.newest.id}": work.newest.git_sha}
+        main_checkout.git("branch", "made-r", work.newest.git_sha)
+        expiry.expire_all(plain, Policy())
+        assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+    def test_who_asks_for_everything_gets_rid_of_it(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock
+    ) -> None:
+        worked(plain, "r", make_store, in_branch=False)
+        clock.instant += 7 * DAY
+        expiry.expire_all(plain, Policy(everything=True))
+        assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}

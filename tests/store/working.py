@@ -24,13 +24,16 @@ class Work:
     newest: Checkpoint
 
 
-def worked(store: Store, name: str, seen_from: Callable[[Checkout], Store], *, end: str = "run-complete") -> Work:
-    """Returns a run that made a file in its worktree, up to the label `end`."""
+def worked(store: Store, name: str, seen_from: Callable[[Checkout], Store], *, end: str = "run-complete", in_branch: bool = False) -> Work:
+    """Returns a run that made a file in its worktree, up to the label `end`; one that is committed to a branch as well, or not."""
     first = store.record("run-started", {}, start=name, trigger=PHASE)
     run = str(first.run)
     worktree = Checkout(Path(resumption.resume(store, first).path))
     there = seen_from(worktree)
     worktree.write("made", f"by {name}")
+    if in_branch:
+        worktree.commit("made", made=f"by {name}")
+        worktree.git("branch", f"made-{name}")
     newest = there.save("build-complete", {"n": 1}, run=run, trigger=PHASE)
     if end != "build-complete":
         newest = there.save(end, {"n": 2}, run=run, trigger=PHASE)
