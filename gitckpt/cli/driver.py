@@ -54,18 +54,20 @@ def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mappi
         signal.signal(number, _interrupt)
     for remark in run.remarks:
         terminal.warn(terminal.harmless(remark))
+    person = Terminal()
     try:
-        result = Driver(run, definition, Terminal(), skipped).drive()
+        result = Driver(run, definition, person, skipped).drive()
         if result.is_complete:
             run.finish()
     except PhaseFailed as error:
-        _advise(error, run.id)
+        _advise(error, run)
         raise
     except KeyboardInterrupt:
-        terminal.remark(f"interrupted; to go on: git ckpt resume {run.id}")
+        person.remark(f"interrupted; to go on: git ckpt resume {run.id}")
         raise
     finally:
         _close(run)
+        _retire(store, definition)
     if run.unwritten:
         raise CkptError(f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}", hint=f"git ckpt resume {run.id}")
     if not result.is_complete:
@@ -73,9 +75,9 @@ def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mappi
         is_deferred = last is not None and last.ended == attempts.PARTIAL
         phase = terminal.harmless(str(result.after))
         where = f"at {phase}, which asks to be tried again later" if is_deferred else f"after {phase}"
-        terminal.remark(f"paused {where}. To go on: git ckpt resume {run.id}")
+        person.remark(f"paused {where}. To go on: git ckpt resume {run.id}")
         return PhaseFailed.exit_code if is_deferred else 0
-    terminal.remark(f"run {run.id} is complete")
+    person.remark(f"run {run.id} is complete")
     tidy(store, run.id, run.path, definition)
     return 0
 
@@ -89,7 +91,6 @@ def tidy(store: Store, run: str, path: str | None, definition: PipelineDefinitio
         path: the top of its worktree; None where there is none.
         definition: its pipeline.
     """
-    from gitckpt.durable import history
     from gitckpt.store import worktree_removal
 
     files = store.run_head(run).worktree
@@ -99,21 +100,32 @@ def tidy(store: Store, run: str, path: str | None, definition: PipelineDefinitio
         terminal.remark(f"its worktree stays: {terminal.harmless(stays)}" if stays else "its worktree is removed: all of it was pushed")
     elif path is not None:
         terminal.remark(f"its worktree: {terminal.harmless(path)}")
-    if definition.retention is not None:
+
+
+def _retire(store: Store, definition: PipelineDefinition) -> None:
+    """Lets complete runs of the pipeline go that are as old as it says; what cannot go is no failure of the run that just ended."""
+    if definition.retention is None:
+        return
+    from gitckpt.durable import history
+
+    try:
         history.cleanup_runs(store, pipeline=definition.name, older_than=definition.retention)
+    except CkptError as error:
+        terminal.warn(terminal.harmless(f"old runs were not removed: {error.message}"))
 
 
-def _advise(error: PhaseFailed, run: str) -> None:
+def _advise(error: PhaseFailed, run: Run) -> None:
     """Adds what to do next, where the error does not say it."""
-    if error.hint is None and not isinstance(error, DeadlineReached):
-        error.hint = f"see more: git ckpt status {run}; to go on: git ckpt resume {run}"
-    if error.hint is None:
-        error.hint = f"to give it more time: git ckpt resume {run} --timeout 1h"
-    if isinstance(error, PhaseBlocked) and "--from" not in error.hint:
-        phase = error.args[0].partition("'")[2].partition("'")[0]
-        error.hint = f"when what blocks it is out of the way: git ckpt resume {run} --from '{phase}'"
-    if isinstance(error, Cancelled):
-        error.hint = f"to go on with it: git ckpt resume {run}"
+    if error.hint is not None:
+        return
+    if isinstance(error, DeadlineReached):
+        error.hint = f"to give it more time: git ckpt resume {run.id} --timeout 1h"
+    elif isinstance(error, PhaseBlocked) and run.last_attempt is not None:
+        error.hint = f"when what blocks it is out of the way: git ckpt resume {run.id} --from '{run.last_attempt.phase}'"
+    elif isinstance(error, Cancelled):
+        error.hint = f"to go on with it: git ckpt resume {run.id}"
+    else:
+        error.hint = f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"
 
 
 def _close(run: Run) -> None:

@@ -45,11 +45,11 @@ def print_version() -> None:
 
 
 def count(text: str) -> int:
-    """Returns a number of checkpoints that a person typed.
+    """Returns a number that a person typed.
 
     Raises:
         UsageError: it is not a whole number.
     """
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise UsageError(f"{text!r} is not a number of checkpoints", hint="write a whole number, such as 20")
+        raise UsageError(f"{text!r} is not a whole number", hint="write a whole number, such as 20")
     return int(text)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.durable.run import Run
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
@@ -99,7 +98,7 @@ def _require_sense(store: Store, checkpoint: Checkpoint, *, no_run: bool, fork: 
         raise UsageError(f"checkpoint {checkpoint.id} belongs to no run", hint=f"open it: git ckpt resume {checkpoint.id}")
     if checkpoint.run is None or no_run or fork or rewind:
         return
-    newest = store.run_head(checkpoint.run)
+    newest = store.catch_up(checkpoint.run)
     if newest.id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
         raise UsageError(
@@ -137,7 +136,7 @@ def _go_on(store: Store, checkpoint: Checkpoint, directory: str | None, wishes: 
     """Drives a run of a pipeline on, and returns the exit code."""
     from dataclasses import replace
 
-    from gitckpt.cli import driver
+    from gitckpt.cli import audience, driver
     from gitckpt.durable import launching
     from gitckpt.durable.opening import settle
     from gitckpt.durable.run import Run
@@ -172,18 +171,6 @@ def _go_on(store: Store, checkpoint: Checkpoint, directory: str | None, wishes: 
             run.change(replace(run.pipeline, deadline=times.to_text(store.clock() + wishes.timeout)))
         if phase is not None:
             run.redo(phase)
-            _unblock(run, phase)
         skips = skipped(definition, launching.given_to(run, definition))
-    terminal.out(run.id)
+    audience.name(run.id)
     return driver.drive(store, run, definition, skips)
-
-
-def _unblock(run: Run, phase: str) -> None:
-    """Lets a phase that is blocked be done again: whoever names it has settled what blocked it."""
-    from dataclasses import replace
-
-    from gitckpt.durable import attempts
-
-    last = run.last_attempt
-    if last is not None and last.phase == phase and last.ended == attempts.BLOCKED:
-        run.last_attempt = replace(last, ended=attempts.FAILED)

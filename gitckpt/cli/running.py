@@ -42,7 +42,7 @@ def run(
 
         terminal.out_document(presets.text(pipeline).encode())
         return 0
-    from gitckpt.cli import driver
+    from gitckpt.cli import audience, driver
     from gitckpt.durable import launching
     from gitckpt.durable import pipeline as pipelines
     from gitckpt.durable.run import Run
@@ -65,7 +65,7 @@ def run(
             _print_plan(definition, given, skips, mode)
             return 0
         first = launching.start(store, definition, given, name=about, base=base, autonomy=mode, timeout=limit)
-        terminal.out(str(first.run))
+        audience.name(str(first.run))
         running = Run.resume(store, str(first.run), adapter="plumbing", holder=f"git ckpt run {terminal.harmless(pipeline)}")
         return driver.drive(store, running, definition, skips)
 

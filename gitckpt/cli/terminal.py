@@ -115,11 +115,12 @@ def may_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(question: str) -> str:
-    """Asks a person, and returns the answer without spaces around it; "" at the end of input."""
+def ask(question: str) -> str | None:
+    """Asks a person, and returns the answer without spaces around it; None at the end of input."""
     sys.stderr.write(question)
     sys.stderr.flush()
-    return sys.stdin.readline().strip()
+    line = sys.stdin.readline()
+    return line.strip() if line else None
 
 
 def is_terminal() -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gitckpt.durable import shell
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
-from gitckpt.store import layout, registration, resumption, run_files
+from gitckpt.store import layout, registration, resumption, run_files, settings, worktrees
 from gitckpt.store.index import Query
-from gitckpt.store.leases import LENGTH, Hold, LeaseLost, Leases
+from gitckpt.store.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold, LeaseLost, Leases
 from gitckpt.store.recorder import Recorder
 from gitckpt.store.run_files import RunFiles
 from gitckpt.store.store import Store
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
         lease: int
         """How long its lease is good without being renewed, in microseconds."""
+
+
+_PATIENCE = 2.0
+"""How long the commands of a driver that was killed may take to end, in seconds: its watchdog kills them at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,9 @@ def begin(
     Raises:
         NotFoundError: there is no such rev.
         StateError: the state cannot be stored losslessly.
+        WorktreeError: the repository is bare, and no directory for worktrees is configured.
     """
+    worktrees.default_root(store.repository, settings.read(store.repository).worktree_dir)  # a bare repository may have none
     commit = _commit(store.repository, base)
     there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
     return store.record(layout.RUN_STARTED, state, start=name, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
@@ -121,7 +128,9 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
         WorktreeError: its worktree cannot be opened.
     """
     again = how.get("again", False)
-    _require_open(store.run_head(run), again=again)
+    if not again:
+        settle(store, run)
+    _require_open(store.catch_up(run), again=again)
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
@@ -130,8 +139,10 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
         newest = store.catch_up(run)  # again: until the lease was ours, somebody else may have written
         _require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None
-        if crashed:
+        if crashed or hold.before is None:
             _relink(store, run)
+        if crashed:
+            shell.outlast({RUN_VARIABLE: run, FENCE_VARIABLE: str(hold.lease.token - 1)}, _PATIENCE)
         opened = resumption.resume(store, newest, how.get("directory"))
         there = registration.seen_from(store.repository, opened.path)
         if there is None:

@@ -26,6 +26,8 @@ RETRY_LATER, BLOCKED = 75, 4
 _LONGEST = 4096
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 _SHOWN = 200
+_LAST_LINES = 8
+_ERRORS = ("error:", "fatal:")
 
 
 class CommandPhase:
@@ -227,6 +229,7 @@ def _plain(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _last_line(tail: str) -> str:
-    """Returns what a command said last, to stand behind its exit code."""
-    line = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
+    """Returns what a command said last, to stand behind its exit code; where advice follows its error, as with git, the error."""
+    lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
+    line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
     return f": {line[:_SHOWN]}" if line else ""

@@ -243,7 +243,9 @@ class Run:
         """Lets a phase be done again, complete or not, with all that were completed after it."""
         self._writer.reopen(name)
         if self.last_attempt is not None and self.last_attempt.phase == name:
-            self.last_attempt = replace(self.last_attempt, ended=self.last_attempt.ended or attempts.FAILED, retry_at=None)
+            ended = self.last_attempt.ended
+            again = attempts.FAILED if ended in (None, attempts.BLOCKED) else ended  # whoever asks for it has settled what blocked it
+            self.last_attempt = replace(self.last_attempt, ended=again, retry_at=None)
 
     def revise(self, name: str, revision: str) -> None:
         """Lets a phase be done again, with what shall be revised as `revisions` in the state."""
@@ -329,10 +331,8 @@ class Run:
         """Records that an attempt begins, and returns it."""
         self.check()
         attempt = coming.attempt
-        if not coming.is_first and attempt.began is None:
-            attempt = replace(attempt, began=self._writer.began(attempt.phase))
-        if not coming.is_first and conduct.on_resume != KEEP and attempt.began is not None:
-            self._writer.go_back(self.store.read(attempt.began))
+        if not coming.is_first:
+            attempt = self._writer.prepare_again(attempt, resets=conduct.on_resume != KEEP)
         self.last_attempt = attempt
         if self._numbers is not None:
             self._numbers[attempt.phase] = attempt.number

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -15,6 +16,9 @@ from gitckpt.model.errors import CkptError
 
 _GATE = f'read -r GITCKPT_GO && cd -P -- "$2" || exit 125; unset OLDPWD; exec {SHELL} -c "$1" </dev/null'
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+_PROC = "/proc/self/environ"
+_PAUSE = 0.01
 
 
 class Shell:
@@ -81,6 +85,30 @@ class Shell:
         elif self.end >= 0:
             os.close(self.end)
             self.end = -1
+
+
+def outlast(env: Mapping[str, str], patience: float) -> bool:
+    """Waits for the end of the processes that have something in their environment; tells whether it came, or cannot be told here.
+
+    Args:
+        env: all of it.
+        patience: how long to wait, in seconds.
+    """
+    words = {os.fsencode(f"{name}={value}") for name, value in env.items()}
+    deadline = time.monotonic() + patience
+    while any(_has(words, entry) for entry in (os.listdir("/proc") if os.path.exists(_PROC) else ()) if entry.isdigit()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def _has(words: set[bytes], number: str) -> bool:
+    try:
+        with open(f"/proc/{number}/environ", "rb") as file:
+            return words <= set(file.read().split(b"\0")) and int(number) != os.getpid()
+    except OSError:
+        return False  # it has ended, or is somebody else's
 
 
 def somebody_lives(group: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gitckpt.durable.launching import Given
 from gitckpt.durable.pipeline import PipelineDefinition
+from gitckpt.model.errors import UsageError
 
 _RLM = "rlm-act"
 _PLAN, _HIERARCHY = "plan_path", "hierarchy_path"
@@ -22,6 +23,9 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     Args:
         definition: the pipeline.
         given: what it is started with.
+
+    Raises:
+        UsageError: requirements that are given are not JSON.
     """
     found = {}
     for phase in definition.phases:
@@ -38,18 +42,29 @@ def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     names = [phase.name for phase in definition.phases]
     if path.endswith(".md"):
         return dict.fromkeys(names[:4], f"the plan is given: {path}")
-    hierarchy = given.contents.get(_PLAN if path.endswith(".json") else _HIERARCHY)
-    if hierarchy is None or not has_criteria(hierarchy):
+    name = _PLAN if path.endswith(".json") else _HIERARCHY
+    hierarchy = given.contents.get(name)
+    if hierarchy is None:
+        return {}
+    try:
+        found = has_criteria(hierarchy)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{given.inputs[name]}, the input {name}, is not JSON: {error}", hint="correct it, then start again") from None
+    if not found:
         return {}
     return dict.fromkeys(names[:2], "requirements with acceptance criteria are given")
 
 
 def has_criteria(data: bytes) -> bool:
-    """Tells whether a hierarchy of requirements, as JSON, has acceptance criteria for one of its children."""
-    try:
-        return _search(json.loads(data), is_child=False)
-    except (ValueError, RecursionError):
-        return False
+    """Tells whether a hierarchy of requirements has acceptance criteria for one of its children.
+
+    Args:
+        data: the hierarchy as JSON.
+
+    Raises:
+        ValueError, RecursionError: it is not JSON, or nested too deeply.
+    """
+    return _search(json.loads(data), is_child=False)
 
 
 def _search(node: Any, *, is_child: bool) -> bool:

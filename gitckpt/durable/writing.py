@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable import going_back
@@ -135,14 +136,25 @@ class Writer:
         going_back.take_output_back(self._store, self._files, checkpoint)
         recorded = self.newest if self._known else None
         for safety in going_back.go_back(self._store, checkpoint):
-            held = self._store.read(safety)
-            if recorded is not None and (held.git_sha, held.branch, held.worktree) == (
-                recorded.git_sha,
-                recorded.branch,
-                recorded.worktree,
-            ):
-                self._store.remove([safety])  # the run itself has recorded all of it
+            if recorded is not None and going_back.is_held(self._store, self._store.read(safety), recorded, checkpoint):
+                self._store.remove([safety])
         self._known = False
+
+    def prepare_again(self, attempt: Attempt, *, resets: bool) -> Attempt:
+        """Prepares the worktree for a further attempt at a phase, and returns it with the checkpoint at which the first one began.
+
+        Args:
+            attempt: the attempt.
+            resets: whether it begins with the files as they were at first.
+
+        Raises:
+            WorktreeError: they cannot be brought back.
+        """
+        going_back.remove_locks(self._store.repository, self._run)
+        began = attempt.began or self.began(attempt.phase)
+        if resets and began is not None:
+            self.go_back(self._store.read(began))
+        return replace(attempt, began=began)
 
     def began(self, phase: str) -> str | None:
         """Returns the newest checkpoint at which a phase began, None where there is none."""

@@ -105,9 +105,9 @@ def test_version(ckpt: Ckpt) -> None:
         (["hook"], "NAME is missing", "see: git ckpt hook --help"),
         (["completion"], "bash|zsh|fish is missing", "see: git ckpt completion --help"),
         (["completion", "tcsh"], "no completion for 'tcsh'", "known shells: bash, zsh, fish"),
-        (["list", "-n", "x"], "'x' is not a number of checkpoints", "write a whole number, such as 20"),
-        (["list", "-n", "-1"], "'-1' is not a number of checkpoints", "write a whole number, such as 20"),
-        (["expire", "--keep-last", "1.5"], "'1.5' is not a number of checkpoints", "write a whole number, such as 20"),
+        (["list", "-n", "x"], "'x' is not a whole number", "write a whole number, such as 20"),
+        (["list", "-n", "-1"], "'-1' is not a whole number", "write a whole number, such as 20"),
+        (["expire", "--keep-last", "1.5"], "'1.5' is not a whole number", "write a whole number, such as 20"),
         (["list", "--since", "3x"], "'3x' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
         (["expire", "--older-than", ""], "'' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
         (

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitckpt.durable.opening import reopen
 from gitckpt.durable.run import Run
 from gitckpt.git.repository import discover
+from gitckpt.model.checkpoint import Attempt
 from gitckpt.store.index import Query
 from gitckpt.store.leases import Leases
 from gitckpt.store.store import Store
@@ -92,3 +94,26 @@ def refuse_refs(checkout: Checkout, flag: Path) -> None:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" >&2; exit 1; }}\n')
     hook.chmod(0o755)
+
+
+class Counted:
+    """Work that counts its calls, and raises what it is told to."""
+
+    def __init__(self, *errors: BaseException | None, result: Any = None) -> None:
+        self.errors = list(errors)
+        self.result = result
+        self.calls: list[dict[str, Any]] = []
+
+    def __call__(self, **inputs: Any) -> Any:
+        self.calls.append(inputs)
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        return self.result
+
+
+def attempt_of(store: Store, run: str, label: str) -> Attempt:
+    """Returns the attempt of the newest checkpoint with a label."""
+    found = store.read(store.list(Query(run=run, phase=label))[0].id).attempt
+    assert found is not None
+    return found

@@ -6,50 +6,24 @@ import os
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gitckpt.durable.conduct import Conduct
 from gitckpt.durable.endings import Cancelled, Changed, DeadlineReached, PhaseBlocked, PhaseDeferred
-from gitckpt.durable.going_back import fork
 from gitckpt.durable.pipeline import Retries
 from gitckpt.durable.run import Run
 from gitckpt.model import times
-from gitckpt.model.checkpoint import Attempt
-from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
+from gitckpt.model.errors import CkptError
 from gitckpt.store import lifeline
 from gitckpt.store.index import Query
 from gitckpt.store.leases import LeaseHeld, LeaseLost, Leases
 from gitckpt.store.runs import summary
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
-from tests.durable.conftest import RUN, Sleeper, crash, go_on, labels, refuse_refs
+from tests.durable.conftest import RUN, Counted, Sleeper, attempt_of, crash, go_on, labels, refuse_refs
 
 TWICE = Conduct(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
-
-
-class Counted:
-    """Work that counts its calls, and raises what it is told to."""
-
-    def __init__(self, *errors: BaseException | None, result: Any = None) -> None:
-        self.errors = list(errors)
-        self.result = result
-        self.calls: list[dict[str, Any]] = []
-
-    def __call__(self, **inputs: Any) -> Any:
-        self.calls.append(inputs)
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
-        return self.result
-
-
-def attempt_of(store: Store, run: str, label: str) -> Attempt:
-    """Returns the attempt of the newest checkpoint with a label."""
-    found = store.read(store.list(Query(run=run, phase=label))[0].id).attempt
-    assert found is not None
-    return found
 
 
 def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(store: Store, checkout: Checkout) -> None:
@@ -391,124 +365,3 @@ def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
     assert (plain.run_head(RUN).phase, summary(plain, RUN).status) == ("work-partial", "paused")
-
-
-@pytest.mark.parametrize("result", [(1, 2), {1: 2}, b"x", {"a": [object()]}, "\ud800" and {"a": {1}}])
-def test_a_result_that_json_would_change_fails_the_phase(plain: Store, result: Any) -> None:
-    with pytest.raises(StateError), Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.phase("work", Counted(result=result), conduct=TWICE)
-    assert labels(plain, RUN)[-1] == "work-failed"
-
-
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "research-complete", "run", "commit", "rewind"])
-def test_a_name_that_labels_could_not_tell_apart_is_refused(plain: Store, name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be the name of a phase"), Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.phase(name, Counted())
-
-
-def test_a_base_that_is_no_commit_is_refused_before_anything_begins(plain: Store, main_checkout: Checkout) -> None:
-    before = main_checkout.fingerprint()
-    with pytest.raises(NotFoundError, match="no commit goes by 'nothing'"):
-        Run.start(plain, "Add login!", base="nothing", adapter="plumbing")
-    assert main_checkout.fingerprint() == before
-
-
-def test_a_run_begins_at_its_base(plain: Store, main_checkout: Checkout) -> None:
-    first = main_checkout.git("rev-parse", "HEAD")
-    main_checkout.commit("second")
-    with Run.start(plain, "Add login!", base="HEAD~1", adapter="plumbing") as run:
-        assert Checkout(Path(run.path), main_checkout.path).git("rev-parse", "HEAD") == first
-
-
-def test_a_run_begins_on_an_unborn_branch(make_store: Any, make_checkout: Any) -> None:
-    store = make_store(make_checkout())
-    with Run.start(store, "Add login!", adapter="plumbing") as run:
-        run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
-    assert store.run_head(RUN).git_sha == ""
-
-
-def test_a_worktree_that_is_gone_is_made_again_from_the_newest_checkpoint(store: Store, checkout: Checkout) -> None:
-    with Run.start(store, "Add login!", adapter="plumbing") as run:
-        run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
-        run.pause()
-    checkout.git("worktree", "remove", "--force", "--force", run.path)
-    with go_on(store, RUN) as run:
-        assert Path(run.path, "a.txt").read_text() == "one\n"
-
-
-def test_a_run_that_is_complete_is_not_resumed(plain: Store) -> None:
-    with Run.start(plain, "Add login!", adapter="plumbing"):
-        pass
-    with pytest.raises(UsageError, match=f"run {RUN} is complete"):
-        Run.resume(plain, RUN, adapter="plumbing")
-    with pytest.raises(NotFoundError):
-        Run.resume(plain, "20270115-080001-nothing", adapter="plumbing")
-
-
-def test_a_phase_may_be_skipped_with_a_result(plain: Store) -> None:
-    with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.skip("research", ["given"], message="it was given")
-        assert run.phase("research", Counted(result="never")) == ["given"]
-    skipped = plain.read(plain.list(Query(run=RUN, phase="research-skipped"))[0].id)
-    assert skipped.message == "it was given"
-
-
-def test_a_phase_is_done_again_with_all_that_followed_it(plain: Store) -> None:
-    with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        for name in ("one", "two", "three"):
-            run.phase(name, Counted(result=name))
-        run.redo("two")
-        assert list(run.completed) == ["one"]
-        assert run.phase("two", Counted(result="again")) == "again"
-        assert list(run.completed) == ["one", "two"]
-        run.pause()
-    head = plain.run_head(RUN)
-    assert head.pipeline is not None
-    assert list(head.pipeline.completed) == ["one", "two"]
-    assert attempt_of(plain, RUN, "two-complete").number == 2
-
-
-def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Checkout) -> None:
-    with Run.start(store, "Add login!", adapter="plumbing") as run:
-        for name in ("one", "two"):
-            run.state[name] = True
-            run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
-        earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
-        Path(run.path, "unsaved").write_text("precious")
-        run.rewind(earlier)
-        assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one"]
-        assert (run.state, list(run.completed)) == ({"one": True}, ["one"])
-        run.pause()
-    head = store.run_head(RUN)
-    assert (head.phase, head.rewound_to) == ("rewind-complete", earlier.id)
-    before = store.list(Query(run=RUN, phase="rewind-started"))[0]
-    assert checkout.git("show", f"refs/ckpt/trees/{before.id}:files/unsaved") == "precious"
-    with go_on(store, RUN) as run:
-        assert run.phase("one", Counted(result="never")) == 3
-        assert run.phase("two", Counted(result="anew")) == "anew"
-
-
-def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
-    with Run.start(store, "Add login!", adapter="plumbing") as run:
-        run.state["a"] = 1
-        run.phase("one", lambda: Path(run.path, "one").write_text("one"))
-        run.phase("two", Counted(result=2))
-    before = store.run_head(RUN)
-    earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
-    first = fork(store, earlier)
-    assert (first.forked_from, first.sequence, first.parent, first.state) == (earlier.id, 1, None, {"a": 1})
-    with go_on(store, str(first.run)) as forked:
-        assert Path(forked.path, "one").read_text() == "one"
-        assert forked.phase("one", Counted(result="never")) == 3
-        assert forked.phase("two", Counted(result="anew")) == "anew"
-    assert store.run_head(RUN) == before
-
-
-def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
-    flag = tmp_path / "full"
-    refuse_refs(main_checkout, flag)
-    flag.touch()
-    with pytest.raises(CkptError, match="ref updates aborted by hook"):
-        Run.start(plain, "Add login!", adapter="plumbing")
-    flag.unlink()
-    assert plain.list() == []

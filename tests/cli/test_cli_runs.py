@@ -1,0 +1,350 @@
+"""Runs at the command line, afterwards: what `status`, `runs`, `start`, `finish` and `resume` print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model import ids
+from tests.cli.test_cli_running import children, told, waiting
+from tests.conftest import Checkout
+from tests.durable.agents.stage import Stage, Talk, normal, stage
+from tests.durable.commanding import comes, ends
+
+__all__ = ["stage"]
+
+
+class TestSignals:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+    def test_an_interrupted_run_says_so_and_leaves_nothing_behind(self, stage: Stage, number: signal.Signals) -> None:
+        driver = waiting(stage)
+        driver.send_signal(number)
+        out, err = driver.communicate(timeout=30)
+        run = stage.run()
+        assert (driver.returncode, out) == (130, f"{run}\n")
+        assert normal(err, stage) == ("[1/2] one\n      one: failed after 0.0s\ninterrupted; to go on: git ckpt resume STAMP-ci\n\n")
+        assert ends(*children(stage))
+        newest = stage.newest(run)
+        assert (newest.phase, newest.errors, stage.files(newest)) == ("one-failed", ("interrupted",), ["README", "work"])
+        assert stage.status(run) == "failed"
+        stage.pipeline("one: cat work", "two: true")
+        assert stage.ckpt("resume", "--accept-changes").code == 0
+
+    def test_cancel(self, stage: Stage) -> None:
+        driver = waiting(stage)
+        run = stage.run()
+        assert stage.ckpt("cancel", run) == (0, "", f"run {run} has stopped; to go on: git ckpt resume {run}\n")
+        driver.communicate(timeout=30)
+        assert driver.returncode == 130
+        assert ends(*children(stage))
+        assert stage.newest(run).phase == "one-failed"
+        assert stage.status(run) == "failed"
+        again = stage.ckpt("cancel", run)
+        assert again == (1, "", f"error: run {run} is not running\nhint: see what became of it: git ckpt status {run}\n")
+
+    def test_a_run_goes_on_where_nobody_listens(self, stage: Stage) -> None:
+        stage.pipeline('one: echo a; until [ -e "$CALLS.go" ]; do sleep 0.02; done; yes | head -c 300000', "two: echo b")
+        driver = stage.begin("run", "ci")
+        assert driver.stdout is not None
+        assert driver.stderr is not None
+        run = driver.stdout.readline().rstrip("\n")
+        assert comes(lambda: stage.status(run) == "running")
+        driver.stdout.close()
+        driver.stderr.close()
+        Path(f"{stage.env['CALLS']}.go").touch()
+        assert driver.wait() == 0
+        assert stage.status(run) == "complete"
+        attempt = stage.checkpoint(run, "one-complete").attempt
+        assert attempt is not None
+        assert str(attempt.output).endswith("y\n" * 1000)
+
+    def test_a_run_that_is_driven_is_nobody_elses(self, stage: Stage) -> None:
+        driver = waiting(stage)
+        run = stage.run()
+        for words in (["resume"], ["finish", run], ["resume", run, "--from", "one"]):
+            done = stage.ckpt(*words)
+            assert (done.code, done.out) == (11, "")
+            assert done.err.startswith(f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, ")
+        assert stage.ckpt("status").out.splitlines()[-1] == f"next     git ckpt cancel {run}"
+        assert stage.newest(run).phase in ("one-started", "one-progress")
+
+
+class TestStatus:
+    def test_of_a_run_that_failed(self, stage: Stage) -> None:
+        stage.pipeline(
+            "one: true",
+            "two: echo no >&2; exit 1",
+            "the last: true",
+            top="autonomy = 'batch'\ninputs = { q = 'how?', r = '' }",
+            more="group = 'g'\n",
+        )
+        assert stage.ckpt("run", "ci", "--autonomy", "autonomous").code == 20
+        assert stage.ckpt("resume").code == 20
+        said = normal(stage.ok("status"), stage)
+        assert said == (
+            "run      STAMP-ci\n"
+            "status   failed, 0s ago\n"
+            "pipeline ci, fully_autonomous\n"
+            "input    q = how?\n"
+            "progress 1 of 3 phases complete\n"
+            "worktree TOP/.ckpt/worktrees/STAMP-ci\n"
+            "\n"
+            "  one       complete  0.0s\n"
+            "> two       failed    0.0s  2 attempts\n"
+            "      phase 'two' failed: exit code 1: no\n"
+            "  the last  pending\n"
+            "\n"
+            "next     git ckpt resume STAMP-ci"
+        )
+
+    def test_as_json(self, stage: Stage) -> None:
+        stage.pipeline("one: true", "two: exit 7")
+        assert stage.ckpt("run", "ci").code == 20
+        done = stage.ckpt("status", "--json")
+        said = json.loads(done.out)
+        run = stage.run()
+        assert (done.code, done.err) == (0, "")
+        assert {key: said[key] for key in ("id", "status", "phase", "branch", "worktree", "lease", "unwritten", "next")} == {
+            "id": run,
+            "status": "failed",
+            "phase": "two-failed",
+            "branch": None,
+            "worktree": str(stage.worktree(run)),
+            "lease": None,
+            "unwritten": [],
+            "next": f"git ckpt resume {run}",
+        }
+        assert said["pipeline"] == {
+            "name": "ci",
+            "autonomy": "fully_autonomous",
+            "deadline": None,
+            "inputs": {},
+            "phases": ["one", "two"],
+        }
+        one, two = said["phases"]
+        assert [each.pop("phase") for each in (one, two)] == ["one", "two"]
+        assert {key: two[key] for key in ("status", "attempts", "saves", "errors", "exit_code")} == {
+            "status": "failed",
+            "attempts": 1,
+            "saves": 0,
+            "errors": ["phase 'two' failed: exit code 7"],
+            "exit_code": 7,
+        }
+        assert two["checkpoint"] == stage.newest(run).id == said["newest"]["id"]
+
+    def test_of_one_that_is_driven(self, stage: Stage) -> None:
+        driver = waiting(stage)
+        run = stage.run()
+        said = normal(stage.ok("status"), stage).splitlines()
+        assert said[1] == "status   running"
+        driven = f"driver   git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
+        assert said[said.index("") - 1].startswith(driven)
+        assert said[said.index("") :] == ["", "> one  started", "  two  pending", "", "next     git ckpt cancel STAMP-ci"]
+        lease = json.loads(stage.ok("status", "--json", run))["lease"]
+        assert (lease["holder"], lease["pid"], lease["token"]) == ("git ckpt run ci", driver.pid, 1)
+        driver.kill()
+        driver.wait()
+        said = normal(stage.ok("status"), stage).splitlines()
+        assert (said[1], said[-1]) == ("status   crashed, 0s ago", "next     git ckpt resume STAMP-ci")
+
+    def test_by_default_the_run_whose_worktree_it_is_else_the_newest(self, stage: Stage) -> None:
+        first = Path(stage.ok("start", "first"))
+        stage.ok("start", "second")
+        assert stage.ok("status").splitlines()[0].endswith("-second")
+        assert stage.ok("status", at=first).splitlines()[0].endswith("-first")
+
+
+class TestRuns:
+    @pytest.fixture
+    def three(self, stage: Stage) -> Stage:
+        stage.pipeline("one: exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        stage.pipeline("one: git switch -qc side")
+        assert stage.ckpt("run", "ci").code == 0
+        stage.ok("start", "by hand")
+        return stage
+
+    def test_piped(self, three: Stage) -> None:
+        assert re.sub(r"STAMP-ci(-2)?", "STAMP-ci", normal(three.ok("runs"), three)) == (
+            "STAMP-by-hand\topen\trun-started\tTIME\t-\tTOP/.ckpt/worktrees/STAMP-by-hand\n"
+            "STAMP-ci\tcomplete\trun-complete\tTIME\tside\tTOP/.ckpt/worktrees/STAMP-ci\n"
+            "STAMP-ci\tfailed\tone-failed\tTIME\t-\tTOP/.ckpt/worktrees/STAMP-ci"
+        )
+
+    def test_on_a_terminal(self, three: Stage) -> None:
+        talk = Talk(three, "runs")
+        assert talk.ends() == 0
+        talk.close()
+        rows = [re.split(r" {2,}", normal(line, three)) for line in talk.said.splitlines()]
+        assert rows[0] == ["RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE"]
+        assert [(row[0][:8], *row[1:3]) for row in rows[1:]] == [
+            ("STAMP-by", "open", "run-started"),
+            ("STAMP-ci", "complete", "run-complete"),
+            ("STAMP-ci", "failed", "one-failed"),
+        ]
+        assert rows[2][4].startswith("side")
+
+    def test_some(self, three: Stage) -> None:
+        names = [line.split("\t")[1] for line in three.ok("runs", "-n", "2").splitlines()]
+        assert names == ["open", "complete"]
+        assert [line.split("\t")[1] for line in three.ok("runs", "--status", "failed").splitlines()] == ["failed"]
+        assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run is like that\n")
+
+    def test_as_json(self, three: Stage) -> None:
+        done = three.ckpt("runs", "--json")
+        said = json.loads(done.out)["runs"]
+        assert (done.code, done.err) == (0, "")
+        assert [list(each) for each in said] == [["id", "status", "phase", "started", "newest", "branch", "worktree", "lease"]] * 3
+        assert [each["status"] for each in said] == ["open", "complete", "failed"]
+        assert [each["branch"] for each in said] == [None, "side", None]
+
+    def test_none_as_json(self, stage: Stage) -> None:
+        assert stage.ckpt("runs", "--json") == (0, '{\n  "runs": []\n}\n', "")
+
+
+class TestByHand:
+    def test_start_and_finish(self, stage: Stage) -> None:
+        before = stage.checkout.fingerprint()
+        code, out, err = told(stage.ckpt("start", "add login"), stage)
+        assert (code, out, err) == (0, "TOP/.ckpt/worktrees/STAMP-add-login\n", "run STAMP-add-login has begun\n")
+        run = stage.run()
+        worktree = stage.worktree(run)
+        (worktree / "work").write_text("x\n")
+        stage.ok("save", "-m", "half", at=worktree)
+        assert stage.status(run) == "open"
+        (worktree / "work").write_text("whole\n")
+        done = stage.ckpt("finish", at=worktree)
+        assert told(done, stage) == (0, "ID\n", "run STAMP-add-login is complete; its worktree: TOP/.ckpt/worktrees/STAMP-add-login\n")
+        newest = stage.newest(run)
+        assert (newest.id, newest.phase) == (done.out.strip(), "run-complete")
+        assert newest.worktree is not None
+        assert stage.checkout.git("show", f"{newest.worktree.tree}:files/work") == "whole"
+        assert stage.labels(run) == ["run-started", "manual-complete", "run-complete"]
+        again = stage.ckpt("finish", run)
+        assert (again.code, again.err.splitlines()[0]) == (2, f"error: run {run} is complete")
+        after = stage.checkout.fingerprint()
+        assert [after[key] for key in ("head", "index", "config")] == [before[key] for key in ("head", "index", "config")]
+
+    def test_start_without_a_name_and_elsewhere(self, stage: Stage) -> None:
+        first = stage.checkout.git("rev-parse", "HEAD")
+        stage.checkout.commit("second", more="x")
+        worktree = Checkout(Path(stage.ok("start", "--base", "HEAD~1")))
+        assert re.fullmatch(r"\d{8}-\d{6}-work", worktree.path.name)
+        assert worktree.git("rev-parse", "HEAD") == first
+
+    def test_a_commit_extends_the_run(self, stage: Stage) -> None:
+        stage.ok("init")
+        worktree = Checkout(Path(stage.ok("start", "login")), stage.checkout.path)
+        run = worktree.path.name
+        sha = worktree.commit("mine", more="x")
+        newest = stage.newest(run)
+        assert (newest.git_sha, newest.trigger) == (sha, "post-commit")
+
+
+class TestResume:
+    def test_the_path_alone(self, stage: Stage) -> None:
+        stage.pipeline("one: exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        run = stage.run()
+        done = stage.ckpt("resume", run, "--no-run")
+        assert (done.code, done.out) == (0, f"{stage.worktree(run)}\n")
+        assert stage.events(run)["one"].attempts == 1
+
+    def test_what_is_done_is_told(self, stage: Stage) -> None:
+        stage.pipeline("one: true", "two: [ -e ok ]")
+        assert stage.ckpt("run", "ci").code == 20
+        (stage.worktree(stage.run()) / "ok").touch()
+        assert told(stage.ckpt("resume"), stage) == (
+            0,
+            "STAMP-ci\n",
+            "[2/2] two (attempt 2)\n      two: complete after 0.0s\nrun STAMP-ci is complete\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n",
+        )
+
+    def test_from_a_phase_that_is_blocked(self, stage: Stage) -> None:
+        stage.pipeline('one: echo one >> "$CALLS"', '2nd: echo 2 >> "$CALLS"; [ -e ok ] || exit 4')
+        assert stage.ckpt("run", "ci").code == 4
+        run = stage.run()
+        refused = stage.ckpt("resume")
+        assert (refused.code, refused.err.splitlines()[0]) == (4, f"error: phase '2nd' of run {run} is blocked")
+        assert stage.ckpt("resume", run, "--from", "2nd").code == 4
+        (stage.worktree(run) / "ok").touch()
+        assert stage.ckpt("resume", run, "--from", "2nd").code == 0
+        assert stage.calls == ["one", "2", "2", "2"]
+
+    def test_a_fork_leaves_the_run_as_it_is(self, stage: Stage) -> None:
+        stage.pipeline('one: echo 1 >> "$CALLS"; echo work > work', 'two: echo 2 >> "$CALLS"; [ -e ok ]')
+        assert stage.ckpt("run", "ci").code == 20
+        old = stage.run()
+        before = stage.newest(old)
+        done = stage.ckpt("resume", old, "--fork")
+        new, other = stage.runs()
+        assert (done.code, done.out, other) == (20, f"{new}\n", old)
+        assert done.err.splitlines()[0] == f"run {new} goes on from {before.id[: ids.SHORT]}"
+        assert stage.newest(old) == before
+        assert stage.checkpoint(new, "run-started").forked_from == before.id
+        assert stage.calls == ["1", "2", "2"]
+        assert (stage.worktree(new) / "work").read_text() == "work\n"
+
+    def test_an_older_checkpoint_needs_a_word(self, stage: Stage) -> None:
+        stage.pipeline('one: echo "$CKPT_ATTEMPT" > work', "two: echo two > work; exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        run = stage.run()
+        older = stage.checkpoint(run, "one-complete").id
+        short = older[: ids.SHORT]
+        code, out, err = stage.ckpt("resume", older)
+        assert (code, out) == (2, "")
+        other = "go on in another run: --fork; only look at its files: --no-run"
+        hint = f"take the run back: git ckpt resume {short} --rewind; {other}"
+        assert err == f"error: checkpoint {short} is not the newest of run {run}\nhint: {hint}\n"
+        both = stage.ckpt("resume", older, "--fork", "--rewind")
+        assert (both.code, both.err.splitlines()[0]) == (2, "error: --fork and --rewind exclude each other")
+        looked = stage.ckpt("resume", older, "--no-run")
+        assert (Path(looked.out.strip()) / "work").read_text() == "1\n"
+        stage.pipeline('one: echo "$CKPT_ATTEMPT" > work', "two: cat work > seen")
+        assert stage.ckpt("resume", older, "--rewind", "--accept-changes").code == 0
+        assert (stage.worktree(run) / "seen").read_text() == "1\n"
+        assert stage.labels(run)[5:] == ["rewind-started", "rewind-complete", "two-started", "two-complete", "run-complete"]
+        saved = stage.checkpoint(run, "rewind-started")
+        assert saved.worktree is not None
+        assert stage.checkout.git("show", f"{saved.worktree.tree}:files/work") == "two"
+
+    def test_from_where_no_pipeline_is(self, stage: Stage) -> None:
+        stage.ok("start", "login")
+        done = stage.ckpt("resume", stage.run(), "--from", "one")
+        assert done == (2, "", "error: nothing is to be done again: no pipeline drives it\nhint: leave out --from\n")
+
+    def test_a_pipeline_that_is_gone(self, stage: Stage) -> None:
+        stage.pipeline("one: exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        (stage.checkout.path / "gitckpt.toml").unlink()
+        done = stage.ckpt("resume")
+        assert (done.code, done.err.splitlines()[0]) == (12, "error: no pipeline goes by 'ci'")
+
+    def test_a_worktree_that_cannot_be_made(self, stage: Stage, tmp_path: Path) -> None:
+        """Exit code 14."""
+        stage.pipeline("one: exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        taken = tmp_path / "taken"
+        taken.mkdir()
+        (taken / "mine").write_text("x\n")
+        run = stage.run()
+        stage.checkout.git("worktree", "remove", "--force", "--force", str(stage.worktree(run)))
+        done = stage.ckpt("resume", run, "--into", str(taken))
+        assert (done.code, done.out) == (14, "")
+        assert os.listdir(taken) == ["mine"]
+        assert stage.status(run) == "failed"
+        assert stage.ckpt("resume", run, "--into", str(tmp_path / "free")).code == 20
+        assert (tmp_path / "free/README").read_text() == "hello\n"
+
+    def test_skipped_phases_stay_skipped(self, stage: Stage) -> None:
+        stage.pipeline("two: [ -e ok ]", 'one: echo one >> "$CALLS"', top="inputs = { notes = '' }", more="skip_with = ['notes']\n")
+        assert stage.ckpt("run", "ci", "-i", "notes=x").code == 20
+        (stage.worktree(stage.run()) / "ok").touch()
+        done = stage.ckpt("resume")
+        assert (done.code, stage.calls) == (0, [])
+        assert "      one: skipped\n" in done.err

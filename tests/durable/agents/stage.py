@@ -1,0 +1,257 @@
+"""A project with a remote, and programs on PATH that stand for an agent, `gh` and `bd`; runs are started as people start them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store import lifeline
+from gitckpt.store.index import Query
+from gitckpt.store.lifeline import Event
+from gitckpt.store.store import Store
+from tests.cli.conftest import PROJECT
+from tests.conftest import Checkout
+from tests.durable.commanding import comes
+
+CKPT = [sys.executable, "-m", "gitckpt"]
+URL = "https://example.org/ada/project/pull/42"
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Stage:
+    """Where a pipeline is tried.
+
+    Attributes:
+        checkout: the project.
+        remote: the bare repository that `origin` is.
+        programs: a directory that comes first on PATH.
+        calls: what the programs noted, a line each.
+    """
+
+    def __init__(self, checkout: Checkout, directory: Path) -> None:
+        self.checkout = checkout
+        self.remote = Checkout(directory / "remote.git")
+        self.programs = directory / "programs"
+        self._calls = directory / "calls"
+        self._children: list[subprocess.Popen[str]] = []
+        self.programs.mkdir()
+        checkout.git("init", "--quiet", "--bare", str(self.remote.path))
+        checkout.git("remote", "add", "origin", str(self.remote.path))
+
+    @property
+    def env(self) -> dict[str, str]:
+        return os.environ | {
+            "PYTHONPATH": str(PROJECT),
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+            "CALLS": str(self._calls),
+        }
+
+    @property
+    def calls(self) -> list[str]:
+        return self._calls.read_text().splitlines() if self._calls.exists() else []
+
+    def program(self, name: str, script: str) -> None:
+        """Puts a shell script on PATH; it notes its name at each call."""
+        path = self.programs / name
+        path.write_text(f'#!/bin/sh\necho {name} >> "$CALLS"\n{script}\n')
+        path.chmod(0o755)
+
+    def pipeline(self, *phases: str, name: str = "ci", top: str = "", more: str = "") -> None:
+        """Writes `gitckpt.toml` with a pipeline of phases given as `name: command`."""
+        text = f"[pipelines.{name}]\n{top}\n" if top else ""
+        for phase in phases:
+            title, _, command = phase.partition(": ")
+            text += f"[[pipelines.{name}.phases]]\nname = '{title}'\nrun = '''{command}'''\n"
+        self.checkout.write("gitckpt.toml", text + more)
+
+    def ckpt(self, *args: str, at: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
+        """Runs `git ckpt` in a process of its own."""
+        done = subprocess.run(
+            [*CKPT, *args],
+            cwd=at or self.checkout.path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            env=self.env | (env or {}),
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def begin(self, *args: str) -> subprocess.Popen[str]:
+        """Runs `git ckpt` beside the test."""
+        child = subprocess.Popen(
+            [*CKPT, *args],
+            cwd=self.checkout.path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.env,
+            start_new_session=True,
+        )
+        self._children.append(child)
+        return child
+
+    def close(self) -> None:
+        """Ends what a test that failed left behind."""
+        for child in self._children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+            for stream in (child.stdout, child.stderr):
+                if stream is not None:
+                    stream.close()
+
+    def ok(self, *args: str, at: Path | None = None) -> str:
+        """Runs `git ckpt` where it must succeed, and returns what it printed, without the final newline."""
+        done = self.ckpt(*args, at=at)
+        assert done.code == 0, done.err
+        return done.out.removesuffix("\n")
+
+    def runs(self) -> list[str]:
+        """Returns the ids of the runs, newest first."""
+        return [line.partition("\t")[0] for line in self.ok("runs").splitlines()]
+
+    def run(self) -> str:
+        """Returns the id of the only run."""
+        (only,) = self.runs()
+        return only
+
+    def store(self) -> Store:
+        return Store.open(self.checkout.path, adapter="plumbing")
+
+    def newest(self, run: str) -> Checkpoint:
+        with self.store() as store:
+            return store.run_head(run)
+
+    def checkpoint(self, run: str, label: str) -> Checkpoint:
+        """Returns the newest checkpoint of a run with a label."""
+        with self.store() as store:
+            return store.read(store.list(Query(run=run, phase=label))[0].id)
+
+    def labels(self, run: str) -> list[str]:
+        """Returns the phase labels of a run, oldest first, without those of files that were saved in between."""
+        with self.store() as store:
+            found = [entry.phase for entry in reversed(store.list(Query(run=run)))]
+        return [label for label in found if not label.endswith("-progress")]
+
+    def status(self, run: str) -> str:
+        with self.store() as store:
+            return lifeline.read(store, run).summary.status
+
+    def events(self, run: str) -> dict[str, Event]:
+        """Returns what has become of each phase."""
+        with self.store() as store:
+            return {event.phase: event for event in lifeline.read(store, run).events}
+
+    def worktree(self, run: str) -> Path:
+        return self.checkout.path / ".ckpt/worktrees" / run
+
+    def files(self, checkpoint: Checkpoint) -> list[str]:
+        """Returns the names of the files that a checkpoint holds."""
+        tree = checkpoint.worktree.tree if checkpoint.worktree else None
+        where = f"{tree}:files" if tree else checkpoint.git_sha
+        return self.checkout.git("ls-tree", "-r", "--name-only", where).splitlines()
+
+    def waits_for(self, *paths: Path) -> None:
+        """Waits until files are there."""
+        assert comes(lambda: all(path.exists() for path in paths)), paths
+
+
+class Talk:
+    """A command on a terminal, and the person before it."""
+
+    def __init__(self, stage: Stage, *args: str, argv: list[str] | None = None) -> None:
+        self._leader, follower = os.openpty()
+        self.said = ""
+        self.child = subprocess.Popen(
+            [*(argv or CKPT), *args],
+            cwd=stage.checkout.path,
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            env=stage.env,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so that Ctrl-C is a signal
+        )
+        os.close(follower)
+
+    def reads(self, text: str) -> None:
+        """Waits until the terminal shows a text, after what was read before."""
+        deadline = time.monotonic() + 20
+        while text not in self.said:
+            assert time.monotonic() < deadline, self.said
+            if not self._more():
+                raise AssertionError(f"it ended without {text!r}: {self.said}")
+        self.said = self.said.partition(text)[2]
+
+    def types(self, line: str) -> None:
+        os.write(self._leader, f"{line}\n".encode())
+
+    def ends(self) -> int:
+        """Waits for its end, and returns the exit code."""
+        while self._more():
+            pass
+        return self.child.wait()
+
+    def killed(self) -> None:
+        """Kills it, as the power button would."""
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+
+    def close(self) -> None:
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+        os.close(self._leader)
+
+    def _more(self) -> bool:
+        ready, _, _ = select.select([self._leader], [], [], 20)
+        assert ready, f"nothing more came: {self.said}"
+        try:
+            chunk = os.read(self._leader, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.said += chunk.decode(errors="replace").replace("\r\n", "\n")
+        return bool(chunk)
+
+
+def normal(text: str, stage: Stage) -> str:
+    """Returns text with TOP, STAMP, ID, TIME, and lengths of time as 0.0s, for what differs from run to run."""
+    text = text.replace(str(stage.checkout.path), "TOP")
+    text = re.sub(r"\b\d{8}-\d{6}-", "STAMP-", text)
+    text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b", "ID", text)
+    text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "TIME", text)
+    text = re.sub(r"\b\d+s ago", "0s ago", text)
+    return re.sub(r"\b\d+\.\d+s\b", "0.0s", text)
+
+
+@pytest.fixture
+def stage(main_checkout: Checkout, tmp_path: Path) -> Iterator[Stage]:
+    """A project whose agent writes the file `feature`, and whose pull request is number 42."""
+    made = Stage(main_checkout, tmp_path)
+    made.program("claude", 'cat > plan-as-read\necho "claude $*"\necho "done in $PWD" > feature')
+    made.program("gh", f"echo {URL}")
+    yield made
+    made.close()
