@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 
+from gitckpt.durable import shell
 from gitckpt.git import head
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -90,7 +91,8 @@ def _contents(store: Store, checkpoint: Checkpoint) -> contents.Contents:
 def remove_locks(repository: Repository, run: str) -> None:
     """Removes the lock files that git leaves where it is killed together with the command that called it.
 
-    Whoever holds one that is not left is about to let go of it: one that stays as it is for `PATIENCE` is left.
+    Somebody who works in the worktree by hand may hold one for long, while an editor is open: as long as a git process is at work there,
+    and where the system does not tell, they stay. Others let go of theirs at once: one that is as it was after `PATIENCE` is left.
 
     Args:
         repository: seen from the run's worktree; its lease is ours, and no command of it runs.
@@ -102,7 +104,7 @@ def remove_locks(repository: Repository, run: str) -> None:
     if repository.is_linked:
         places += [os.path.join(repository.git_dir, name) for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
     before = {path: mark for path in places if (mark := _mark(path)) is not None}
-    if not before:
+    if not before or shell.works_in("git", repository.worktree or repository.git_dir) is not False:
         return
     time.sleep(PATIENCE)
     for path, mark in before.items():

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable import shell
 from gitckpt.git.repository import Repository
-from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
 from gitckpt.store import layout, registration, resumption, run_files, settings, worktrees
-from gitckpt.store.index import Query
 from gitckpt.store.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold, LeaseLost, Leases
-from gitckpt.store.recorder import Recorder
 from gitckpt.store.run_files import RunFiles
 from gitckpt.store.store import Store
 
@@ -140,7 +137,7 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
         _require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None
         if crashed or hold.before is None:
-            _relink(store, run)
+            store.relink(run)
         if crashed:
             shell.outlast({RUN_VARIABLE: run, FENCE_VARIABLE: str(hold.lease.token - 1)}, _PATIENCE)
         opened = resumption.resume(store, newest, how.get("directory"))
@@ -193,22 +190,10 @@ def settle(store: Store, run: str) -> bool:
         return False
     hold = leases.acquire(run, "what a driver left undone")
     try:
-        _relink(store, run)
+        store.relink(run)
     finally:
         _give_back(hold)
     return True
-
-
-def _relink(store: Store, run: str) -> None:
-    """Writes the links that a driver put off and was killed with: of the run's checkpoints, and of those that keep what it replaced."""
-    own = store.list(Query(run=run))
-    since = store.list(Query(since=times.from_text(own[-1].timestamp))) if own else []
-    links: dict[str, list[str]] = {}
-    for entry in reversed([*since, *own]):
-        line = layout.link_line(entry.id, entry.phase, entry.timestamp)
-        if entry.git_sha and line not in links.setdefault(entry.git_sha, []):
-            links[entry.git_sha].append(line)
-    Recorder(store.repository, store.objects, store.refs.update).write_links(store.clock(), links)
 
 
 def _give_back(hold: Hold) -> None:

@@ -111,6 +111,30 @@ def _has(words: set[bytes], number: str) -> bool:
         return False  # it has ended, or is somebody else's
 
 
+def works_in(program: str, directory: str) -> bool | None:
+    """Tells whether a process of a program works in a directory, or below it, that is none of ours; None where the system does not tell.
+
+    Args:
+        program: its name, such as "git"; others that begin with it and a hyphen count as well.
+        directory: absolute path.
+    """
+    if not os.path.exists(_PROC):
+        return None
+    top = os.path.realpath(directory)
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{number}/stat", encoding="utf-8", errors="replace") as file:
+                head, _, rest = file.read().rpartition(")")
+            name = head.partition("(")[2]
+            is_meant = (name == program or name.startswith(f"{program}-")) and int(rest.split()[1]) != os.getpid()
+            here = os.readlink(f"/proc/{number}/cwd") if is_meant else ""
+        except OSError:
+            continue  # it has ended, or is somebody else's
+        if here == top or here.startswith(top + os.sep):
+            return True
+    return False
+
+
 def somebody_lives(group: int) -> bool:
     """Returns whether anybody in a process group has not ended yet; True where the system does not tell.
 

@@ -294,13 +294,15 @@ class Store:
         return self.index.select(Query(ids=[*listed, *own]))
 
     def relink(self, run: str) -> None:
-        """Writes the links of a run's checkpoints that are missing, as after a kill: links may be put off. Errors: as `remove`."""
+        """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
         from gitckpt.store.index import Query
 
+        own = self.index.select(Query(run=run))
+        since = self.index.select(Query(since=own[-1].time)) if own else []
         links: dict[str, list[str]] = {}
-        for entry in reversed(self.index.select(Query(run=run))):
-            if entry.git_sha:
-                links.setdefault(entry.git_sha, []).append(layout.link_line(entry.id, entry.phase, entry.timestamp))
+        for entry in {entry.id: entry for entry in reversed([*since, *own])}.values():
+            links.setdefault(entry.git_sha, []).append(layout.link_line(entry.id, entry.phase, entry.timestamp))
+        links.pop("", None)
         self._recorder.write_links(self.clock(), links)
 
     def run_head(self, run: str) -> Checkpoint:

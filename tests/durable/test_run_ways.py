@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gitckpt.durable import going_back
 from gitckpt.durable.conduct import Conduct
 from gitckpt.durable.going_back import fork
 from gitckpt.durable.pipeline import Retries
 from gitckpt.durable.run import Run
+from gitckpt.git.process import git_executable
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.store.index import Query
 from gitckpt.store.store import Store
@@ -137,3 +142,26 @@ def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_
         Run.start(plain, "Add login!", adapter="plumbing")
     flag.unlink()
     assert plain.list() == []
+
+
+def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gitckpt.durable.going_back.PATIENCE", 0.0)
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        here = Checkout(Path(run.path), main_checkout.path)
+        here.write("README", "changed\n")
+        env = os.environ | {"GIT_EDITOR": "echo; sleep 60; false"}
+        command = ["sh", "-c", f"{git_executable()} commit --quiet --all; :"]  # ours are children of this process
+        committing = subprocess.Popen(command, cwd=run.path, env=env, stdout=subprocess.PIPE, start_new_session=True)
+        lock = Path(here.git("rev-parse", "--absolute-git-dir"), "index.lock")
+        assert committing.stdout is not None
+        committing.stdout.read(1)
+        assert lock.exists()
+        going_back.remove_locks(run.store.repository, run.id)
+        assert lock.exists()
+        os.killpg(committing.pid, signal.SIGKILL)
+        committing.wait()
+        committing.stdout.close()
+        going_back.remove_locks(run.store.repository, run.id)
+        assert not lock.exists()
