@@ -125,7 +125,7 @@ class Positions:
         return self._count.stat().st_size
 
 
-KILLS = 40
+KILLS = 38
 """How often a driver is killed in each test of random moments; with `--long` more than 3,000 times in all of them."""
 
 
@@ -148,8 +148,8 @@ def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery,
         left -= disturbed.kills
 
 
-SHARES, STRIDE = 2, 3
-"""The positions are shared out among so many tests; without `--long`, each takes every third of its own."""
+SHARES, STRIDE = 2, 9
+"""The positions are shared out among so many tests; without `--long`, each takes every ninth of its own."""
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -212,7 +212,7 @@ COMMAND = 0.02
 def test_commands_that_are_killed_are_tried_again(nest: Nest, nursery: Nursery, seed: int, request: pytest.FixtureRequest) -> None:
     chance = random.Random(f"{request.node.name} {seed}")
     expected, _ = undisturbed(nest, nursery)
-    left = 400 if request.config.getoption("--long") else KILLS // 2
+    left = 400 if request.config.getoption("--long") else KILLS // 5
     while left > 0:
         disturbed = Disturbed(nest.make(nursery), nursery)
         disturbed.start()
@@ -226,7 +226,7 @@ def test_commands_that_are_killed_are_tried_again(nest: Nest, nursery: Nursery, 
 def test_a_run_whose_command_is_killed_has_failed_and_can_be_resumed(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
     chance = random.Random(request.node.name)
     expected, _ = undisturbed(nest, nursery)
-    left = 200 if request.config.getoption("--long") else KILLS // 2
+    left = 200 if request.config.getoption("--long") else KILLS // 5
     while left > 0:
         disturbed = Disturbed(nest.make(nursery), nursery)
         while True:
