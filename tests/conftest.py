@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ GITCONFIG = """\
 [protocol "file"]
     allow = always
 """
+
+
+# A shell that starts the tests in the background has signals ignored, which would be inherited by all that they start.
+for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, action)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
