@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gitckpt.model import document, ids, pointers, times, toml
 from gitckpt.model.checkpoint import VERSION, Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
+from gitckpt.model.pointers import shown
 
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ def _parse(data: bytes, ref: str) -> dict[str, Any]:
         raise NewerCheckpoint(
             ref,
             "version",
-            f"written by a newer gitckpt (document version {_shown(version)})",
+            f"written by a newer gitckpt (document version {shown(version)})",
             hint="upgrade gitckpt: pip install -U gitckpt",
         )
     return table
@@ -124,7 +125,7 @@ class _Table:
             return None
         value = self.rest.pop(key)
         if type(value) is not kind:
-            raise self.invalid(key, f"must be {_WORDS[kind]}, not {_shown(value)}")
+            raise self.invalid(key, f"must be {_WORDS[kind]}, not {shown(value)}")
         return value
 
     def required(self, key: str, kind: type[T]) -> T:
@@ -136,26 +137,18 @@ class _Table:
     def count(self, key: str, least: int) -> int | None:
         value = self.optional(key, int)
         if value is not None and value < least:
-            raise self.invalid(key, f"must be {least} or more, not {_shown(value)}")
+            raise self.invalid(key, f"must be {least} or more, not {shown(value)}")
         return value
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(self.ref, self.prefix + key, problem)
 
 
-def _shown(value: Any) -> str:
-    """Returns a value for a message, cut short."""
-    try:
-        return f"{value!r:.60}"
-    except ValueError:  # Python prints no integer beyond 4,300 digits, and `0x…` can write one
-        return "an integer of thousands of digits"
-
-
 def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
     take = _Table(table, ref)
     version = take.required("version", int)
     if version != VERSION:
-        raise take.invalid("version", f"must be {VERSION}, not {_shown(version)}")
+        raise take.invalid("version", f"must be {VERSION}, not {shown(version)}")
     state, types = take.required("state", dict), take.optional("types", dict) or {}
     worktree, progress = take.optional("worktree", dict), take.optional("progress", dict)
     pipeline, attempt = take.optional("pipeline", dict), take.optional("attempt", dict)
@@ -192,7 +185,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
 
 def _id(take: _Table, key: str, text: str) -> str:
     if not ids.is_id(text):
-        raise take.invalid(key, f"must be a UUID version 4 in lower case, not {_shown(text)}")
+        raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
     return text
 
 
@@ -204,7 +197,7 @@ def _optional_id(take: _Table, key: str) -> str | None:
 def _run(take: _Table) -> str | None:
     text = take.optional("run", str)
     if text is not None and not ids.is_run_id(text):
-        raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {_shown(text)}")
+        raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {shown(text)}")
     return text
 
 
@@ -233,14 +226,14 @@ def _instant(take: _Table, key: str, text: str) -> str:
 
 def _git_sha(take: _Table, text: str) -> str:
     if text and not ids.is_oid(text):
-        raise take.invalid("git_sha", f"must be a full object id or empty, not {_shown(text)}")
+        raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
     return text
 
 
 def _trigger(take: _Table) -> str:
     text = take.required("trigger", str)
     if not _TRIGGER.fullmatch(text):
-        raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {_shown(text)}")
+        raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {shown(text)}")
     return text
 
 
@@ -251,14 +244,14 @@ def _errors(take: _Table) -> tuple[str, ...]:
 def _strings(take: _Table, key: str, values: list[Any]) -> tuple[str, ...]:
     for i, value in enumerate(values):
         if type(value) is not str:
-            raise take.invalid(f"{key}[{i}]", f"must be a string, not {_shown(value)}")
+            raise take.invalid(f"{key}[{i}]", f"must be a string, not {shown(value)}")
     return tuple(values)
 
 
 def _optional_oid(take: _Table, key: str) -> str | None:
     text = take.optional(key, str)
     if text is not None and not ids.is_oid(text):
-        raise take.invalid(key, f"must be a full object id, not {_shown(text)}")
+        raise take.invalid(key, f"must be a full object id, not {shown(text)}")
     return text
 
 
@@ -267,7 +260,7 @@ def _worktree(take: _Table) -> Worktree:
     omitted = []
     for i, entry in enumerate(take.optional("omitted", list) or []):
         if type(entry) is not dict:
-            raise take.invalid(f"omitted[{i}]", f"must be a table, not {_shown(entry)}")
+            raise take.invalid(f"omitted[{i}]", f"must be a table, not {shown(entry)}")
         inner = _Table(entry, take.ref, f"worktree.omitted[{i}].")
         omitted.append(
             Omitted(
@@ -342,7 +335,7 @@ def _map(take: _Table, key: str) -> dict[str, str]:
     found = take.optional(key, dict) or {}
     for name, value in found.items():
         if type(value) is not str:
-            raise take.invalid(f"{key}.{name}", f"must be a string, not {_shown(value)}")
+            raise take.invalid(f"{key}.{name}", f"must be a string, not {shown(value)}")
     return found
 
 
@@ -368,4 +361,4 @@ def _set_fields(record: Worktree | Progress | Omitted | Pipeline | Attempt) -> d
 def require_map(state: object) -> None:
     """Raises `StateError` if `state`, the whole of it, is not a map."""
     if not isinstance(state, Mapping):
-        raise StateError("", f"a state is a map of names to values, not {_shown(state)}")
+        raise StateError("", f"a state is a map of names to values, not {shown(state)}")

@@ -39,7 +39,7 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
         try:
             holder[step] = _lacking(kind, value)
         except ValueError:  # as binascii.Error is
-            raise InvalidCheckpoint(ref, field, f"the string there is no {kind!r:.60}") from None
+            raise InvalidCheckpoint(ref, field, f"the string there is no {shown(kind)}") from None
     return state
 
 
@@ -61,3 +61,11 @@ def _lacking(kind: Any, text: str) -> Any:
             raise ValueError(text)
         return int(text, 16) if "x" in text else int(text)
     raise ValueError(kind)
+
+
+def shown(value: Any) -> str:
+    """Returns a value for a message, cut short."""
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # Python prints no integer beyond 4,300 digits, and `0x…` can write one
+        return "an integer of thousands of digits"

@@ -199,6 +199,7 @@ def test_what_a_tick_raises_ends_the_group(run: Runner, monkeypatch: pytest.Monk
     assert ends(run.pid("pid"))
 
 
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")  # a file that was open then
 def test_interrupt_while_leftovers_are_ended(run: Runner) -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -125,7 +125,7 @@ class Positions:
         return self._count.stat().st_size
 
 
-KILLS = 38
+KILLS = 25
 """How often a driver is killed in each test of random moments; with `--long` more than 3,000 times in all of them."""
 
 
@@ -148,8 +148,8 @@ def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery,
         left -= disturbed.kills
 
 
-SHARES, STRIDE = 2, 9
-"""The positions are shared out among so many tests; without `--long`, each takes every ninth of its own."""
+SHARES, STRIDE = 2, 18
+"""The positions are shared out among so many tests; without `--long`, each takes every eighteenth of its own."""
 
 
 @pytest.mark.parametrize("share", range(SHARES))

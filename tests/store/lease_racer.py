@@ -11,7 +11,7 @@ from gitckpt.store.store import Store
 
 def main() -> None:
     """Answers each line of standard input with a line: the token that was won, or `held`."""
-    with Store(discover(sys.argv[1]), adapter="plumbing") as store:
+    with Store(discover(sys.argv[1])) as store:
         leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
         for line in sys.stdin:
             try:

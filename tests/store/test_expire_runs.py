@@ -258,7 +258,8 @@ EXPIRE = """
     from gitckpt.store import expiry
     expiry.expire_all(store, Policy(runs_older_than=0))
 """
-SHARES = 4
+SHARES, STRIDE = 4, 3
+"""Positions are shared out among so many tests, each of which takes every third of its own."""
 
 
 @pytest.fixture
@@ -287,14 +288,14 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path:
     content = view(real.worktree.path)
     at = share
     while True:
-        at += SHARES
+        at += SHARES * STRIDE
         checkout, worktree = moved_copy(main_checkout, real.run, tmp_path / "copy")
         survived, _ = killer.run(at, EXPIRE, str(checkout.path))
         found = require_whole(checkout)
         assert not worktree.exists() or view(worktree) == content
         assert not found or real.newest.id in found
         with opened(checkout) as store:
-            if real.newest.id in found and at % (2 * SHARES) == share:
+            if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
                 assert view(resumption.resume(store, store.read(real.newest.id)).path) == content
             expiry.expire_all(store, Policy(runs_older_than=0))
             sweeper.sweep(store.repository, store.refs)

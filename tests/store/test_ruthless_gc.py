@@ -69,8 +69,8 @@ class TestARuthlessGc:
         main_checkout.write("new", "x")
         really, left = store.capture, [times]
 
-        def capture(limits: object) -> object:
-            assert limits is None
+        def capture(limits: object, beside: object) -> object:
+            assert (limits, beside) == (None, None)
             files = really()
             if left[0]:
                 left[0] -= 1
