@@ -125,7 +125,7 @@ def _print_events(history: History) -> None:
         mark = ">" if event.is_current else " "
         took = f"{event.seconds:.1f}s" if event.seconds is not None else ""
         tries = f"{event.attempts} attempts" if event.attempts > 1 else ""
-        saves = f"{event.saves} saves" if event.saves else ""
+        saves = f"{event.saves} {'save' if event.saves == 1 else 'saves'}" if event.saves else ""
         notes = "  ".join(filter(None, [took, tries, saves]))
         terminal.out(f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip())
         if event.status not in ("complete", "skipped"):

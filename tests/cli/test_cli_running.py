@@ -10,8 +10,8 @@ import pytest
 
 from gitckpt.durable import presets
 from tests.cli.conftest import Ckpt
-from tests.durable.agents.stage import Outcome, Stage, Talk, normal, stage
 from tests.durable.commanding import ends
+from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 
 __all__ = ["stage"]
 

@@ -13,8 +13,8 @@ import pytest
 from gitckpt.model import ids
 from tests.cli.test_cli_running import children, told, waiting
 from tests.conftest import Checkout
-from tests.durable.agents.stage import Stage, Talk, normal, stage
 from tests.durable.commanding import comes, ends
+from tests.durable.stage import Stage, Talk, normal, stage
 
 __all__ = ["stage"]
 

@@ -23,7 +23,7 @@ from gitckpt.model.policy import DAY
 from gitckpt.store import layout
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
-from tests.durable.agents.stage import URL, Stage, normal, stage
+from tests.durable.stage import URL, Stage, normal, stage
 
 __all__ = ["stage"]
 

@@ -13,9 +13,9 @@ from gitckpt.model import ids
 from gitckpt.store.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
-from tests.durable.agents.stage import Stage, normal, stage
 from tests.durable.commanding import comes, ends
 from tests.durable.conftest import refuse_refs
+from tests.durable.stage import Stage, normal, stage
 
 __all__ = ["stage"]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import tomli_w
 import tomlkit
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -72,7 +73,6 @@ def test_what_tomlkit_writes(document: dict[str, Any]) -> None:
 @given(DOCUMENTS, st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_what_tomli_w_writes(document: dict[str, Any], multiline: bool) -> None:
-    tomli_w = pytest.importorskip("tomli_w")
     assert_located(tomli_w.dumps(document, multiline_strings=multiline))
 
 

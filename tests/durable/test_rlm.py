@@ -18,7 +18,7 @@ from gitckpt.durable.presets import definition
 from gitckpt.durable.shortcuts import skipped
 from gitckpt.durable.steps import STEPS
 from gitckpt.model.errors import UsageError
-from tests.durable.agents.stage import Outcome, Stage, Talk, normal, stage
+from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 
 __all__ = ["stage"]
 

@@ -17,7 +17,7 @@ from tests.durable import killing
 from tests.durable.commanding import comes
 from tests.durable.killing import Nest, Outcome, Project
 from tests.durable.nursery import Done, Nursery
-from tests.store.killer import PROXY, WRAPPER
+from tests.store.killer import Positions
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")
 
@@ -93,36 +93,6 @@ class Disturbed:
         outcome = self.project.outcome(run)
         for name in Outcome.__slots__:
             assert (name, getattr(outcome, name)) == (name, getattr(expected, name))
-
-
-class Positions:
-    """Kills a driver at a position among its git calls.
-
-    Args:
-        directory: for the files it needs.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self._count, self._proxy, self._wrapper = directory / "count", directory / "proxy.py", directory / "git"
-        self._proxy.write_text(PROXY)
-        self._wrapper.write_text(WRAPPER)
-        self._wrapper.chmod(0o755)
-
-    def env(self, at: int) -> dict[str, str]:
-        """Returns what lets a driver die at a position; 0 for none."""
-        self._count.write_bytes(b"")
-        return {
-            "GITCKPT_GIT": str(self._wrapper),
-            "KILL_AT": str(at),
-            "KILL_COUNT": str(self._count),
-            "KILL_PROXY": str(self._proxy),
-            "KILL_PYTHON": sys.executable,
-        }
-
-    def count(self) -> int:
-        """Returns how many positions there were."""
-        return self._count.stat().st_size
 
 
 KILLS = 15

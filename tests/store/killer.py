@@ -105,8 +105,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(git, 0)[1]))
 """
 
 
-class Killer:
-    """Runs scripts that die at a given position.
+class Positions:
+    """Kills whoever calls git at a position among its git calls.
 
     Args:
         directory: for the files it needs.
@@ -119,20 +119,43 @@ class Killer:
         self._wrapper.write_text(WRAPPER)
         self._wrapper.chmod(0o755)
 
-    def run(self, at: int, script: str, *args: str) -> tuple[bool, list[str]]:
-        """Returns whether the script survived, and the words that it printed."""
+    def env(self, at: int) -> dict[str, str]:
+        """Returns what lets a process die at a position; 0 for none. Counts from one again."""
         self._count.write_bytes(b"")
-        env = os.environ | {
+        return {
             "GITCKPT_GIT": str(self._wrapper),
             "KILL_AT": str(at),
             "KILL_COUNT": str(self._count),
             "KILL_PROXY": str(self._proxy),
             "KILL_PYTHON": sys.executable,
         }
+
+    def count(self) -> int:
+        """Returns how many positions there were."""
+        return self._count.stat().st_size
+
+
+class Killer:
+    """Runs scripts that die at a given position.
+
+    Args:
+        directory: for the files it needs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._positions = Positions(directory)
+
+    def run(self, at: int, script: str, *args: str) -> tuple[bool, list[str]]:
+        """Returns whether the script survived, and the words that it printed."""
+        env = os.environ | self._positions.env(at)
         done = subprocess.run([sys.executable, "-c", OPEN + script, *args], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
-        assert (done.returncode == 0) == (self._count.stat().st_size < at), "the position was not where the script died"
+        assert (done.returncode == 0) == (self._positions.count() < at), "the position was not where the script died"
         return done.returncode == 0, done.stdout.split()
+
+    def count(self) -> int:
+        """Returns how many positions the last script had."""
+        return self._positions.count()
 
 
 class Worker:
