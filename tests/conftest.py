@@ -50,6 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets long tests begin first: with several workers, one that begins last is waited for alone."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(autouse=True)
 def sealed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Gives the test a HOME of its own and a current directory that is no repository; returns that HOME."""

@@ -19,7 +19,7 @@ from tests.durable.killing import Nest, Outcome, Project
 from tests.durable.nursery import Done, Nursery
 from tests.store.killer import Positions
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")]
 
 MakeNest = Callable[..., Nest]
 

@@ -16,6 +16,8 @@ from tests.conftest import Checkout
 from tests.store.conftest import require_runs, require_whole, view
 from tests.store.killer import Worker, opened
 
+pytestmark = pytest.mark.long
+
 RECORD_ON = """
     n = 0
     while True:

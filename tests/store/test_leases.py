@@ -244,6 +244,7 @@ def test_keys_of_a_later_version_survive(desk: Leases) -> None:
     assert leases.render(lease) == data
 
 
+@pytest.mark.long
 def test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time(
     main_checkout: Checkout, request: pytest.FixtureRequest
 ) -> None:

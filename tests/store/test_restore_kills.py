@@ -17,6 +17,8 @@ from tests.store.conftest import require_whole, view
 from tests.store.killer import Killer, opened
 from tests.store.test_kill_at_git_calls import SHARES, Copies
 
+pytestmark = pytest.mark.long
+
 RESTORE = """
     from gitckpt.store import restorer
     id_, *paths = [word for word in args if word != "--dry-run"]

@@ -74,6 +74,7 @@ def is_same(one: object, other: object) -> bool:
     return one == other
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_many_files(place: str, make_store: MakeStore, tmp_path: Path) -> None:
     here = kinds.build(Cell(MANY_FILES, place, "sha1", "files"), tmp_path)

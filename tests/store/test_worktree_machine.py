@@ -27,6 +27,8 @@ from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.worktree_model import CONVERTED, File, Place, Seen, expect, is_within
 
+pytestmark = pytest.mark.long
+
 STEPS, LONG_STEPS = 500, 25_000
 """How many steps each of the tests takes at least."""
 
