@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from gitckpt.git.repository import Repository
-from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint
+from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import CkptError
 from gitckpt.store import log, snapshot
 from gitckpt.store.leases import Hold, LeaseLost
@@ -84,7 +85,7 @@ class Autosaver:
 
     Args:
         store: the driver's, as seen from the run's worktree.
-        attempt: the attempt that is under way.
+        phase: the phase that is under way.
         run: the run.
         saved: the commit and the snapshot that the newest checkpoint holds.
         guard: the run's lease.
@@ -95,16 +96,17 @@ class Autosaver:
         failures: what went wrong, a sentence each.
     """
 
-    def __init__(self, store: Store, attempt: Attempt, run: str, saved: Held, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
+    def __init__(self, store: Store, phase: str, run: str, saved: Held, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
         self._driver = store
         self._repository = store.repository
-        self._attempt = attempt
+        self._phase = phase
         self._run = run
         self._saved = saved
         self._guard = guard
         self._beside = beside
         self._limits = limits
         self._store: Store | None = None
+        self._saving = threading.Lock()
         self.failures: list[str] = []
 
     def attendant(self, interval: float) -> Attendant:
@@ -116,10 +118,11 @@ class Autosaver:
             nonlocal waited
             waited += step
             try:
-                store = self._own_store()
-                if waited >= interval or store.objects.head()[0] != self._saved[0]:
-                    waited = 0.0
-                    self._save(store)
+                with self._saving:
+                    store = self._own_store()
+                    if waited >= interval or store.objects.head()[0] != self._saved[0]:
+                        waited = 0.0
+                        self._save(store)
             except LeaseLost:
                 return False
             except CkptError as error:
@@ -128,6 +131,16 @@ class Autosaver:
             return True
 
         return Attendant(step, look)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Saves nothing meanwhile."""
+        with self._saving:
+            yield
+
+    def saved(self, newest: Held) -> None:
+        """Notes what the newest checkpoint holds, by now."""
+        self._saved = newest
 
     def close(self) -> None:
         """Lets go of processes; to be called after the attendant has ended."""
@@ -150,8 +163,7 @@ class Autosaver:
         files = store.capture(self._limits, self._beside)
         if (commit, files.tree) == self._saved and not files.degraded:
             return
-        label = f"{self._attempt.phase}-progress"
-        made = store.record(label, worktree=files, run=self._run, trigger=PHASE, attempt=self._attempt, guard=self._guard)
+        made = store.record(f"{self._phase}-progress", worktree=files, run=self._run, trigger=PHASE, guard=self._guard)
         if not snapshot.is_whole(store.repository, made):
             store.remove([made.id])
             raise CkptError("objects are pruned as fast as they are written")

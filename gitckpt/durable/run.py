@@ -10,25 +10,24 @@ is complete is not done again; its recorded result is returned.
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.durable import attempts
-from gitckpt.durable import conduct as conducts
-from gitckpt.durable.attending import Attendant, Autosaver, heartbeat, held
+from gitckpt.durable.attempting import Attempting
+from gitckpt.durable.attending import Attendant, heartbeat
 from gitckpt.durable.conduct import USUAL, Conduct, Ended
 from gitckpt.durable.endings import Cancelled, Changed, DeadlineReached, PhaseBlocked
 from gitckpt.durable.opening import Opening, begin, reopen
 from gitckpt.durable.pipeline import KEEP
 from gitckpt.durable.writing import Writer
 from gitckpt.model import times
-from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
+from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import NOT_PHASES, STATUSES, split
 from gitckpt.store import layout
@@ -79,6 +78,7 @@ class Run:
         self.last_attempt: Attempt | None = opening.newest.attempt
         self._heartbeat: Attendant = heartbeat(opening.hold, opening.store.repository, RENEWAL)
         self._heartbeat.__enter__()
+        self._attempting: Attempting | None = None
         self._pauses = False
         self._numbers: Counter[str] | None = None
         if opening.newest.phase == REWINDING:  # it was killed while files were brought back
@@ -215,9 +215,9 @@ class Run:
             self._block(coming.attempt, conduct)
         while True:
             self._wait(self.last_attempt)
-            attempt = self._begin(coming, conduct)
+            self._begin(coming, conduct)
             try:
-                return self._attempt(attempt, action, conduct)
+                return self._attempt(action, conduct)
             except conduct.retry_on as error:
                 if (
                     isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
@@ -226,6 +226,28 @@ class Run:
                 ):
                     raise
             coming = attempts.after(self.last_attempt, name, inputs)
+
+    def milestone(
+        self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
+    ) -> None:
+        """Records, within a phase, how far it has come: its files and the state.
+
+        After a crash or a failure, the next attempt begins with this state, and where the phase resets its files, with these files.
+
+        Args:
+            trigger: what caused the checkpoint.
+            message: one line for people.
+            progress: how far the phase has come.
+            errors: what went wrong since the last one, in order.
+
+        Raises:
+            UsageError: no phase is under way.
+            Cancelled, DeadlineReached, LeaseLost: the run shall stop, as with `check`.
+        """
+        if self._attempting is None:
+            raise UsageError("a milestone belongs to a phase, and none is under way", hint="call it from the work of a phase")
+        self._attempting.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
+        self.check()
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Records that a phase need not be done.
@@ -327,8 +349,8 @@ class Run:
             self._numbers = Counter(split(entry.phase)[0] for entry in entries if entry.trigger == PHASE)
         return self._numbers[name]
 
-    def _begin(self, coming: attempts.Next, conduct: Conduct) -> Attempt:
-        """Records that an attempt begins, and returns it."""
+    def _begin(self, coming: attempts.Next, conduct: Conduct) -> None:
+        """Records that an attempt begins."""
         self.check()
         attempt = coming.attempt
         if not coming.is_first:
@@ -337,42 +359,13 @@ class Run:
         if self._numbers is not None:
             self._numbers[attempt.phase] = attempt.number
         self._writer.write(f"{attempt.phase}-started", self.state, trigger=PHASE, attempt=attempt)
-        return attempt
 
-    def _attempt(self, attempt: Attempt, action: Callable[[Attempt], Ended], conduct: Conduct) -> Any:
-        started = time.monotonic()
-        newest, limits = held(self._writer.newest), self._writer.limits
-        saver = Autosaver(self.store, attempt, self.id, newest, guard=self.hold, beside=self.files, limits=limits)
-        before = copy.deepcopy(self.state)
+    def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct) -> Any:
+        self._attempting = Attempting(self, self._writer, conduct)
         try:
-            if conduct.autosave:
-                with saver.attendant(conduct.autosave / times.MICRO):
-                    ended = action(attempt)
-            else:
-                ended = action(attempt)
-            result = attempts.to_json(ended.result, f"/{attempt.phase}")
-            self.last_attempt = replace(
-                attempt, ended=attempts.COMPLETE, exit_code=ended.code, seconds=_since(started), output=ended.output, result=result
-            )
-            self._writer.write(f"{attempt.phase}-complete", self.state, capture=True, trigger=PHASE, attempt=self.last_attempt)
-        except LeaseLost:
-            raise
-        except BaseException as error:
-            if self.completed.get(attempt.phase):
-                raise  # an interrupt came when it was recorded as complete already
-            self.state = before
-            self._fail(attempt, error, conduct, _since(started))
-            raise
+            return self._attempting.carry_out(action)
         finally:
-            saver.close()
-            self._writer.notice(saver.failures)
-        return json.loads(result)
-
-    def _fail(self, attempt: Attempt, error: BaseException, conduct: Conduct, seconds: float) -> None:
-        """Records how an attempt ended."""
-        self.last_attempt = conducts.failed(attempt, error, conduct, seconds=seconds, now=self.store.clock())
-        label = f"{attempt.phase}-{self.last_attempt.ended}"
-        self._writer.write(label, self.state, capture=True, trigger=PHASE, attempt=self.last_attempt, errors=conducts.errors(error))
+            self._attempting = None
 
     def _block(self, attempt: Attempt, conduct: Conduct) -> None:
         """Records that a phase is blocked, and raises `PhaseBlocked`."""
@@ -393,7 +386,3 @@ class Run:
 def _require_name(name: str) -> None:
     if not name.strip() or not name.isprintable() or split(name)[1] in STATUSES or name in NOT_PHASES:
         raise UsageError(f"{name!r} cannot be the name of a phase", hint="choose another name, that does not end in a status")
-
-
-def _since(started: float) -> float:
-    return round(time.monotonic() - started, 3)

@@ -78,7 +78,8 @@ class Writer:
         attempt = details.get("attempt")
         if attempt is not None and attempt.phase in self.pipeline.phases:
             at = self.pipeline.phases.index(attempt.phase) + 1
-            details["progress"] = Progress(current_phase=at, total_phases=len(self.pipeline.phases))
+            said = details.get("progress") or Progress()
+            details["progress"] = replace(said, current_phase=at, total_phases=len(self.pipeline.phases))
         self._waiting.append((label, state, capture, details))
         self._note(label, details)
         self.flush()

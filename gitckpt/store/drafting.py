@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     class Details(TypedDict, total=False):
         """Keys of a checkpoint that a caller may set."""
 
+        id: str
+        """A fresh UUID version 4, where the caller has to know it before."""
+
         run: str | None
         """Id of the run that it extends."""
 

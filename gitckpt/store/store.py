@@ -62,7 +62,7 @@ class Store:
         self._index: Index | None = None
         self._ahead = ahead
         self.clock = clock
-        self._new_id = new_id
+        self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
         self._caught_up: set[str] = set()
 
@@ -82,7 +82,7 @@ class Store:
             repository: seen from where.
             adapter: as for the store itself.
         """
-        return Store(repository, adapter=adapter, clock=self.clock, new_id=self._new_id)
+        return Store(repository, adapter=adapter, clock=self.clock, new_id=self.new_id)
 
     @property
     def index(self) -> Index:
@@ -182,7 +182,7 @@ class Store:
             self._move_head_up(ids.require_run_id(run))
         commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
-        checkpoint = drafting.draft(phase, (commit, branch), worktree, details, checkpoint_id=self._new_id(), instant=instant)
+        checkpoint = drafting.draft(phase, (commit, branch), worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant)
         fields = codec.fields(checkpoint)
         data = drafting.require_valid(fields, state)
         if start is None:

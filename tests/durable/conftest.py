@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gitckpt.durable.attempting import Attempting
+from gitckpt.durable.conduct import USUAL, Conduct
 from gitckpt.durable.opening import reopen
 from gitckpt.durable.run import Run
 from gitckpt.git.repository import discover
@@ -76,6 +78,19 @@ def go_on(store: Store, run: str, sleep: Callable[[float], None] | None = None, 
 def labels(store: Store, run: str) -> list[str]:
     """Returns the phase labels of a run, oldest first."""
     return [entry.phase for entry in reversed(store.list(Query(run=run)))]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nobody records anything."""
+
+
+def die(run: Run, name: str, work: Callable[..., Any], conduct: Conduct = USUAL) -> None:
+    """Lets the driver of a run be killed within a phase: its work raises `Killed`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Attempting, "_fail", lambda *_: None)
+        with pytest.raises(Killed):
+            run.phase(name, work, conduct=conduct)
+    crash(run)
 
 
 def crash(run: Run) -> None:

@@ -21,7 +21,7 @@ from gitckpt.store.leases import LeaseHeld, LeaseLost, Leases
 from gitckpt.store.runs import summary
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
-from tests.durable.conftest import RUN, Counted, Sleeper, attempt_of, crash, go_on, labels, refuse_refs
+from tests.durable.conftest import RUN, Counted, Killed, Sleeper, attempt_of, die, go_on, labels, refuse_refs
 
 TWICE = Conduct(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
 
@@ -147,15 +147,7 @@ def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: 
     with pytest.raises(ValueError, match="one"):
         run.phase("research", Counted(ValueError("one")), conduct=Conduct(retries=Retries()))
     run.close()
-    run = go_on(plain, RUN, sleeper)
-
-    class Killed(BaseException):
-        """Stands for SIGKILL: nobody records anything."""
-
-    run._fail = lambda *_: None  # type: ignore[method-assign]
-    with pytest.raises(Killed):
-        run.phase("research", Counted(Killed()), conduct=TWICE)
-    crash(run)
+    die(go_on(plain, RUN, sleeper), "research", Counted(Killed()), TWICE)
     assert summary(plain, RUN).status == "crashed"
     work = Counted(ValueError("three"), ValueError("four"), result=5)
     with go_on(plain, RUN, sleeper) as run:
@@ -165,17 +157,10 @@ def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: 
 
 
 def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleeper) -> None:
-    class Killed(BaseException):
-        """Stands for SIGKILL."""
-
     Run.start(plain, "Add login!", adapter="plumbing").close()
     conduct = Conduct(max_recoveries=2)
     for _ in range(3):
-        run = go_on(plain, RUN, sleeper)
-        run._fail = lambda *_: None  # type: ignore[method-assign]
-        with pytest.raises(Killed):
-            run.phase("research", Counted(Killed()), conduct=conduct)
-        crash(run)
+        die(go_on(plain, RUN, sleeper), "research", Counted(Killed()), conduct)
     work = Counted()
     with pytest.raises(PhaseBlocked) as caught, go_on(plain, RUN, sleeper) as run:
         run.phase("research", work, conduct=conduct)
@@ -210,20 +195,14 @@ def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(st
 
 
 def test_what_an_attempt_nobody_recorded_left_is_held_before_it_goes(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
-    class Killed(BaseException):
-        """Stands for SIGKILL."""
-
     def work() -> None:
         Path(run.path, "half").write_text("precious")
         raise Killed
 
     Run.start(store, "Add login!", adapter="plumbing").close()
     run = go_on(store, RUN, sleeper)
-    run._fail = lambda *_: None  # type: ignore[method-assign]
     conduct = Conduct(on_resume="reset", autosave=0)
-    with pytest.raises(Killed):
-        run.phase("work", work, conduct=conduct)
-    crash(run)
+    die(run, "work", work, conduct)
     with go_on(store, RUN, sleeper) as run:
         assert run.phase("work", lambda: Path(run.path, "half").exists(), conduct=conduct) is False
     held = [entry.id for entry in store.list() if entry.trigger == "safety"]

@@ -27,7 +27,7 @@ class Named:
         self.checkout = checkout
 
     def make(self, id_: str, *, run: str | None = None, start: str | None = None) -> str:
-        self.store._new_id = lambda: id_
+        self.store.new_id = lambda: id_
         made = self.store.record("a-complete", {}, run=run, start=start)
         return made.run or ""
 
