@@ -74,7 +74,9 @@ _TABLES = {
 """The keys of each table, with the setting of git that overrides it."""
 
 PIPELINES = "pipelines"
-"""The table of pipelines, which is read and checked where they run: a mistake in it breaks no other command."""
+AGENTS = "agents"
+_ELSEWHERE = (PIPELINES, AGENTS)
+"""The tables that are read and checked where they are used: a mistake in them breaks no other command."""
 
 _LISTS = ("include", "secrets")
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -172,10 +174,11 @@ def _file(path: str) -> dict[str, dict[str, object]]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", hint=f"correct it: {path}") from None
-    document.pop(PIPELINES, None)
+    for name in _ELSEWHERE:
+        document.pop(name, None)
     for name, table in document.items():
         if name not in _TABLES:
-            raise UsageError(f"{path}: unknown table or key {name!r}", hint=f"known tables: {', '.join((*_TABLES, PIPELINES))}")
+            raise UsageError(f"{path}: unknown table or key {name!r}", hint=f"known tables: {', '.join((*_TABLES, *_ELSEWHERE))}")
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {name} must be a table", hint=f"write [{name}] above its keys")
         for key in table:

@@ -1,0 +1,1 @@
+"""The one door to agent commands: which client it is, how it is asked, and what its output says."""

@@ -1,0 +1,74 @@
+"""Keeps the raw output of an agent in a file of bounded size, on disk from the first byte on."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.model.errors import CkptError
+
+FIRST = 1 << 20
+LAST = 15 << 20
+"""Of a longer output, so many bytes of its beginning and of its end are kept, and a line between them says so."""
+
+
+class Transcript:
+    """The file with the output. While it is written it may have up to twice the bytes that stay.
+
+    Args:
+        path: of the file; one that is there is overwritten.
+
+    Raises:
+        CkptError: it cannot be written; all methods raise that.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._size = 0
+        self._left_out = 0
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            self._file = open(path, "w+b", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def add(self, chunk: bytes) -> None:
+        """Takes in what follows."""
+        try:
+            view = memoryview(chunk)
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise self._failure(error) from None
+        self._size += len(chunk)
+        if self._size > FIRST + 2 * LAST:
+            self._shorten()
+
+    def close(self) -> None:
+        """Leaves the file as it stays."""
+        try:
+            if self._size > FIRST + LAST:
+                self._shorten()
+        finally:
+            self._file.close()
+
+    def _shorten(self) -> None:
+        """Takes out what lies between the first and the last bytes. A kill meanwhile leaves the file as it was."""
+        self._left_out += self._size - FIRST - LAST
+        self._size = FIRST + LAST
+        beside = f"{self.path}.new"
+        try:
+            with open(beside, "wb") as file:
+                self._file.seek(0)
+                file.write(self._file.read(FIRST))
+                file.write(f"\n[{self._left_out} bytes are left out here]\n".encode())
+                self._file.seek(-LAST, os.SEEK_END)
+                file.write(self._file.read(LAST))
+            os.replace(beside, self.path)
+            self._file.close()
+            self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
+            self._file.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: OSError) -> CkptError:
+        return CkptError(f"cannot keep the output of the agent in {self.path}: {error.strerror}", hint="make room there: df")

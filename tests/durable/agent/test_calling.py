@@ -1,0 +1,430 @@
+"""Asking an agent: what it gets, what is shown and kept, how it ends, and going on with a conversation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.durable import command as command_module
+from gitckpt.durable.agent import calling, clients, transcript
+from gitckpt.durable.agent.calling import Agent, Answer
+from gitckpt.durable.agent.clients import Client
+from gitckpt.durable.agent.reports import Report
+from gitckpt.durable.agent.transcript import Transcript
+from gitckpt.durable.command import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Patience
+from gitckpt.durable.watchdog import Watchdog
+from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from tests.durable.commanding import comes, ends
+
+ROOT = Path(__file__).parents[3]
+FAKE = ROOT / "examples" / "fake-agent"
+RESUMES = {"claude": "--resume {session}", "codex": "--resume {session}", "gemini": "--resume {session}", "text": "--resume {session}"}
+
+
+class Desk:
+    """Asks agents, in a directory of their own.
+
+    Attributes:
+        work: where they run.
+        files: where prompt and output are.
+        shown: what was shown, of all calls.
+    """
+
+    def __init__(self, path: Path, watchdog: Watchdog) -> None:
+        self.work = path / "work"
+        self.files = path / "files of the run"
+        self.work.mkdir()
+        self.shown = b""
+        self._watchdog = watchdog
+
+    def agent(self, client: Client, **env: str) -> Agent:
+        return Agent(client, str(self.work), os.environ | env, self._watchdog, str(self.files))
+
+    def ask(self, client: Client, prompt: str = "Do it.", *, patience: Patience | None = None, **more: Any) -> Answer:
+        return self.agent(client).ask(prompt, patience=patience or Patience(), output=self.show, **more)
+
+    def show(self, chunk: bytes) -> None:
+        self.shown += chunk
+
+    def script(self, *entries: dict[str, Any]) -> Path:
+        path = self.files.parent / "script.jsonl"
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+        return path
+
+    def fake(self, name: str, *entries: dict[str, Any]) -> Client:
+        words = [sys.executable, str(FAKE), "--format", name, "--script", str(self.script(*entries))]
+        return Client("fake", shlex.join(words), format=name, resume=RESUMES[name])
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with Watchdog() as watchdog:
+        yield Desk(tmp_path, watchdog)
+
+
+def shell(command: str, **more: Any) -> Client:
+    return Client("agent", command, **more)
+
+
+# Prompts
+
+PROMPTS = ['it\'s "$HOME" `id` \\n $(id) * ü\n\nand more\n', "", "-n", "--help me", "\n\n- a list\n", "x" * 200_000]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS, ids=range(len(PROMPTS)))
+def test_prompt_by_standard_input(desk: Desk, prompt: str) -> None:
+    answer = desk.ask(shell("cat"), prompt)
+    assert (answer.report, answer.ok, answer.problem) == (Report(prompt), True, "")
+    assert desk.shown.decode() == prompt
+
+
+@pytest.mark.parametrize("prompt", PROMPTS[:-1], ids=range(len(PROMPTS) - 1))
+def test_prompt_by_argument(desk: Desk, prompt: str) -> None:
+    answer = desk.ask(shell("printf '<%s>' before", prompt=clients.ARGUMENT), prompt)
+    wanted = ("\n" if prompt.startswith("-") else "") + prompt.rstrip("\n")
+    assert answer.report.text == f"<before><{wanted}>"
+
+
+def test_longest_argument(desk: Desk) -> None:
+    client = shell("printf %s", prompt=clients.ARGUMENT)
+    assert desk.ask(client, "x" * calling.MAX_ARGUMENT).report.text == "x" * calling.MAX_ARGUMENT
+    with pytest.raises(UsageError) as error:
+        desk.ask(client, "ü" * (calling.MAX_ARGUMENT // 2) + "x")
+    assert error.value.message == "the prompt has 100001 bytes, and an argument takes 100000"
+    assert error.value.hint == 'give it to agent by prompt = "stdin"'
+
+
+def test_prompt_with_a_nul(desk: Desk) -> None:
+    with pytest.raises(UsageError) as error:
+        desk.ask(shell("touch never"), "a\0b")
+    assert error.value.message == "the prompt has a NUL in it, which no agent can be told"
+    assert list(desk.work.iterdir()) == []
+
+
+def test_prompt_that_is_not_unicode(desk: Desk) -> None:
+    assert desk.ask(shell("cat"), "caf\udce9").report.text == "caf?"
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "problem"),
+    [
+        ("echo fine", 0, ""),
+        ("echo one; echo 'fatal: two'; echo; exit 3", 3, "agent failed: exit code 3: fatal: two"),
+        ("exit 1", 1, "agent failed: exit code 1"),
+        ("kill -9 $$", -9, "agent failed: signal 9"),
+    ],
+)
+def test_end_of_plain_text(desk: Desk, command: str, code: int, problem: str) -> None:
+    answer = desk.ask(shell(command))
+    assert (answer.code, answer.ended_by, answer.problem, answer.ok) == (code, EXIT, problem, not problem)
+
+
+def test_program_that_is_not_there(desk: Desk) -> None:
+    answer = desk.ask(clients.client_of("no-such-agent", {}))
+    assert answer.code == 127
+    assert answer.problem.startswith("no-such-agent failed: exit code 127: ")
+
+
+def test_directory_that_is_gone(desk: Desk) -> None:
+    desk.work.rmdir()
+    with pytest.raises(WorktreeError):
+        desk.ask(shell("true"))
+
+
+@pytest.mark.parametrize("name", clients.FORMATS)
+def test_success_in_each_format(desk: Desk, name: str) -> None:
+    client = desk.fake(name, {"write": {"a/b.txt": "{call}: {prompt}"}, "run": ["true"], "say": "It is done.", "cost": 0.25})
+    answer = desk.ask(client, "Write it.")
+    assert (answer.problem, answer.ok, answer.code, answer.client, answer.resumed) == ("", True, 0, "fake", False)
+    assert (desk.work / "a/b.txt").read_text() == "1: Write it."
+    assert answer.report.text.endswith("It is done." + ("\n" if name == "text" else ""))
+    assert answer.report.session == (None if name == "text" else "fake-1")
+    assert answer.report.cost_usd == (0.25 if name == "claude" else None)
+    shown = {
+        "text": "Write: a/b.txt\nBash: true\n",
+        "claude": "→ Write: a/b.txt\n→ Bash: true\n",
+        "codex": "→ files: a/b.txt\n→ true\n",
+        "gemini": "",
+    }
+    assert desk.shown.decode() == shown[name] + "It is done.\n" == answer.tail
+
+
+@pytest.mark.parametrize("name", clients.FORMATS)
+@pytest.mark.parametrize(
+    ("entry", "problems"),
+    [
+        ({"error": "no credit"}, {"text": "fake failed: exit code 1: error: no credit", "": "fake failed: no credit"}),
+        ({"error": "no credit", "exit": 0}, {"text": "", "": "fake failed: no credit"}),
+        ({"exit": 7}, {"": "fake failed: exit code 7: done"}),
+        ({"cut": True}, {"text": "", "": "fake failed: its output ends in the middle"}),
+        ({"garbage": True, "exit": 9}, {"claude": "fake failed: exit code 9: ", "": "fake failed: exit code 9: "}),
+    ],
+    ids=["error", "error and exit 0", "exit", "cut", "garbage"],
+)
+def test_failure_in_each_format(desk: Desk, name: str, entry: dict[str, Any], problems: dict[str, str]) -> None:
+    answer = desk.ask(desk.fake(name, entry))
+    wanted = problems.get(name, problems[""])
+    assert answer.problem.startswith(wanted) if "garbage" in entry else answer.problem == wanted
+    assert answer.ok is not bool(wanted)
+
+
+def test_silent_agent_is_killed_with_all_that_it_started(desk: Desk) -> None:
+    command = "trap '' TERM; sleep 60 & echo $! >child; echo $$ >own; wait"
+    answer = desk.ask(shell(command), patience=Patience(timeout=0.3, grace=0.1))
+    assert (answer.ended_by, answer.problem) == (TIMEOUT, "agent was ended: it took more than 0.3s")
+    assert ends(*(int((desk.work / name).read_text()) for name in ("child", "own")))
+
+
+def test_agent_that_hangs(desk: Desk) -> None:
+    answer = desk.ask(desk.fake("claude", {"hang": True}), patience=Patience(timeout=0.3, grace=0.1))
+    assert (answer.ended_by, answer.problem, answer.ok) == (TIMEOUT, "fake was ended: it took more than 0.3s", False)
+
+
+@pytest.mark.parametrize(
+    ("patience", "ended_by", "problem"),
+    [
+        (Patience(idle_timeout=0.2), IDLE_TIMEOUT, "agent was ended: it printed nothing for more than 0.2s"),
+        (Patience(left=0.2, timeout=5400), DEADLINE, "agent was ended: the run took longer than it may"),
+    ],
+)
+def test_other_limits(desk: Desk, patience: Patience, ended_by: str, problem: str) -> None:
+    answer = desk.ask(shell("sleep 60"), patience=patience)
+    assert (answer.ended_by, answer.problem) == (ended_by, problem)
+
+
+def test_length_of_a_limit_is_written_as_in_a_pipeline() -> None:
+    answer = Answer(Report(""), -15, TIMEOUT, "", 5400.0, "", resumed=False, client="claude", patience=Patience(timeout=5400))
+    assert answer.problem == "claude was ended: it took more than 90m"
+
+
+def test_what_a_tick_raises_ends_the_agent(desk: Desk) -> None:
+    def cancel(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        desk.ask(shell("echo $$ >own; exec sleep 60"), tick=cancel)
+    assert ends(int((desk.work / "own").read_text()))
+
+
+def test_agent_can_be_asked_again(desk: Desk) -> None:
+    client = desk.fake("claude", {"say": "one"}, {"say": "two"})
+    agent = desk.agent(client)
+    said = [agent.ask("?", patience=Patience(), output=desk.show).report.text for _ in range(3)]
+    assert said == ["one", "two", "two"]
+
+
+# Conversations
+
+
+@pytest.mark.parametrize("name", clients.FORMATS)
+def test_going_on_with_a_conversation(desk: Desk, name: str) -> None:
+    client = desk.fake(name, {"say": "in {session}"})
+    answer = desk.ask(client, session="abc-1")
+    assert (answer.report.text.strip(), answer.resumed, answer.ok) == ("in abc-1", True, True)
+    assert answer.report.session == (None if name == "text" else "abc-1")
+
+
+@pytest.mark.parametrize("name", clients.FORMATS)
+def test_conversation_that_is_not_known_any_more(desk: Desk, name: str) -> None:
+    client = desk.fake(name, {"unknown": True}, {"say": "in {session}"})
+    answer = desk.ask(client, session="abc-1")
+    assert (answer.report.text.strip(), answer.resumed, answer.problem) == ("in fake-1", False, "")
+    assert b"fake does not know the conversation abc-1 any more: a new one begins\nin fake-1\n" in desk.shown
+    log = Path(answer.log).read_text()
+    assert "abc-1" in log
+    assert "in fake-1" in log
+
+
+def test_failed_result_that_names_the_conversation_is_understood_too(desk: Desk) -> None:
+    result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "num_turns": 0, "session_id": "other"}
+    result["errors"] = ["No conversation found with session ID: abc-1"]
+    again = json.dumps({"type": "result", "subtype": "success", "result": "new", "session_id": "third"})
+    command = f"case \"$*\" in '') echo {shlex.quote(again)};; *) echo {shlex.quote(json.dumps(result))}; exit 1;; esac"
+    (desk.work / "client").write_text(command)
+    answer = desk.ask(shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1")
+    assert (answer.report.text, answer.report.session, answer.resumed) == ("new", "third", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("claude", {"error": "the session service says: no conversation found"}),
+        ("codex", {"error": "no rollout found"}),
+        ("text", {"say": "x" * 3000 + "\nsession not found", "exit": 1}),
+        ("claude", {"unknown": False, "say": "unknown session", "exit": 1}),
+        ("text", {"say": "the server is overloaded", "exit": 1}),
+    ],
+)
+def test_other_failures_are_not_tried_again(desk: Desk, name: str, entry: dict[str, Any]) -> None:
+    answer = desk.ask(desk.fake(name, entry, {"say": "again"}), session="abc-1")
+    assert (answer.ok, answer.resumed) == (False, True)
+    assert "again" not in answer.report.text
+
+
+def test_client_that_does_not_know_its_new_conversation_is_not_called_a_third_time(desk: Desk) -> None:
+    (desk.work / "client").write_text("echo >>calls; echo 'no conversation found' >&2; exit 1")
+    answer = desk.ask(shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1")
+    assert (answer.problem, answer.resumed) == ("agent failed: exit code 1: no conversation found", False)
+    assert (desk.work / "calls").read_text() == "\n\n"
+
+
+@pytest.mark.parametrize("session", ["$(touch never)", "--help", "", "a b", "x" * 200])
+def test_conversation_that_cannot_be_one_is_none(desk: Desk, session: str) -> None:
+    answer = desk.ask(desk.fake("claude", {"say": "in {session}"}), session=session)
+    assert (answer.report.text, answer.resumed) == ("in fake-1", False)
+    assert list(desk.work.iterdir()) == []
+
+
+def test_client_that_cannot_go_on_begins_anew(desk: Desk) -> None:
+    assert desk.ask(shell('echo "$#"'), session="abc-1").resumed is False
+
+
+def test_second_call_has_what_is_left_of_the_deadline(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Patience] = []
+    run = command_module.run_command
+
+    def watch(command: str, **more: Any) -> Any:
+        seen.append(more["patience"])
+        return run(command, **more)
+
+    monkeypatch.setattr(command_module, "run_command", watch)
+    answer = desk.ask(desk.fake("claude", {"unknown": True}, {}), session="a", patience=Patience(timeout=60, left=100))
+    assert [each.timeout for each in seen] == [60, 60]
+    assert seen[1].left is not None
+    assert 0 < seen[1].left < 100
+    assert answer.patience == Patience(timeout=60, left=100)
+
+
+# What is kept
+
+
+def test_raw_output_is_kept(desk: Desk) -> None:
+    answer = desk.ask(shell("printf 'a\\377\\000b'; echo c >&2"), log="iterations/7.log")
+    assert answer.log == str(desk.files / "iterations" / "7.log")
+    assert Path(answer.log).read_bytes() == b"a\xff\x00bc\n"
+    assert desk.shown == "a\ufffd\0bc\n".encode()
+    assert (desk.files / "prompt").read_text() == "Do it."
+    assert desk.ask(shell("echo new"), log="iterations/7.log").log == answer.log
+    assert Path(answer.log).read_bytes() == b"new\n"
+
+
+def test_output_is_on_disk_as_it_comes(desk: Desk) -> None:
+    log = desk.files / "agent.log"
+    desk.ask(shell(f"echo one; while ! grep -q one {shlex.quote(str(log))}; do sleep 0.01; done; cp {shlex.quote(str(log))} seen"))
+    assert (desk.work / "seen").read_bytes() == b"one\n"
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcript, "FIRST", 10)
+    monkeypatch.setattr(transcript, "LAST", 20)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("size", [1, 7, 25, 1000])
+@pytest.mark.parametrize("length", [0, 10, 30, 31, 50, 51, 333])
+def test_long_output_is_kept_at_both_ends(tmp_path: Path, length: int, size: int) -> None:
+    data = bytes(ord("a") + i % 26 for i in range(length))
+    kept = Transcript(str(tmp_path / "log"))
+    for i in range(0, length, size):
+        kept.add(data[i : i + size])
+        assert (tmp_path / "log").stat().st_size <= 50 + 40 + size
+    kept.close()
+    left_out = f"\n[{length - 30} bytes are left out here]\n".encode()
+    assert (tmp_path / "log").read_bytes() == (data if length <= 30 else data[:10] + left_out + data[-20:])
+    assert os.listdir(tmp_path) == ["log"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_full_disk_is_an_error(tmp_path: Path) -> None:
+    kept = Transcript("/dev/full")
+    with pytest.raises(CkptError) as error:
+        kept.add(b"x")
+    kept.close()
+    assert error.value.message == "cannot keep the output of the agent in /dev/full: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("prompt", "cannot write the prompt to {files}/prompt: Is a directory"),
+        ("agent.log", "cannot keep the output of the agent in {files}/agent.log: Is a directory"),
+    ],
+)
+def test_files_that_cannot_be_written(desk: Desk, place: str, message: str) -> None:
+    (desk.files / place).mkdir(parents=True)
+    with pytest.raises(CkptError) as error:
+        desk.ask(shell("touch never"))
+    assert error.value.message == message.format(files=desk.files)
+    assert list(desk.work.iterdir()) == []
+
+
+# The fake agent
+
+
+def test_fake_agent_without_a_script(desk: Desk) -> None:
+    client = shell(f"{shlex.quote(str(FAKE))} --format codex", format="codex")
+    assert desk.ask(client, "Do\nthis.").report.text == "I added a line to NOTES.md: Do this."
+    assert desk.ask(client, "And that.").ok
+    assert (desk.work / "NOTES.md").read_text() == "- Do this.\n- And that.\n"
+
+
+def test_fake_agent_keeps_its_count_where_it_is_told(desk: Desk) -> None:
+    client = desk.fake("text", {"write": {"one": "1"}}, {"delete": ["one", "gone"], "write": {"two": "2"}})
+    agent = desk.agent(client, FAKE_AGENT_COUNTER="count")
+    ask: Callable[[], Answer] = lambda: agent.ask("?", patience=Patience(), output=desk.show)  # noqa: E731
+    assert ask().ok
+    assert sorted(os.listdir(desk.work)) == ["count", "one"]
+    assert ask().ok
+    assert sorted(os.listdir(desk.work)) == ["count", "two"]
+    assert (desk.work / "count").read_text() == "2\n"
+
+
+def test_fake_agent_takes_its_prompt_as_an_argument(desk: Desk) -> None:
+    (desk.files.parent / "script.json").write_text('[{"say": "{prompt}!"}]')
+    command = shlex.join([sys.executable, str(FAKE), "--script", str(desk.files.parent / "script.json")])
+    assert desk.ask(shell(command, prompt=clients.ARGUMENT), "a 'prompt'").report.text == "a 'prompt'!\n"
+
+
+def test_fake_agent_that_was_killed_does_what_comes_next(desk: Desk) -> None:
+    command = [sys.executable, str(FAKE), "--script", str(desk.script({"hang": True}, {"say": "next"}))]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
+        assert comes(desk.files.parent.joinpath("script.jsonl.calls").exists)
+        child.kill()
+    assert subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout == "next\n"
+
+
+# The page about agents
+
+
+def blocks(language: str) -> list[str]:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    return [part.partition("```")[0] for part in page.split(f"```{language}\n")[1:]]
+
+
+def test_example_of_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "gitckpt.toml").write_text(blocks("toml")[0])
+    found = clients.read_clients(str(tmp_path / "gitckpt.toml"))
+    assert {name: (client.prompt, client.format, client.resume) for name, client in found.items()} == {
+        "claude": ("stdin", "claude", "--resume {session}"),
+        "reviewer": ("stdin", "codex", "resume {session}"),
+        "own": ("argument", "text", "--continue-from {session}"),
+    }
+
+
+def test_example_with_the_fake_agent(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(FAKE.parent)
+    done = subprocess.run(["/bin/sh", "-ec", blocks("sh")[0]], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1])["result"] == "I wrote hello.py."
+    assert (tmp_path / "hello.py").read_text() == "print('hello')\n"

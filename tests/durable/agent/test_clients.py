@@ -1,0 +1,223 @@
+"""Which client a text means, what a file configures, and the command that comes of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gitckpt.durable.agent.clients import BUILT_IN, Client, client_of, read_clients, session_id
+from gitckpt.durable.parsing import PipelineError
+from gitckpt.git.repository import discover
+from gitckpt.model.errors import UsageError
+from gitckpt.store import settings
+from tests.conftest import Checkout
+
+OWN = Client("own", "./agent.sh", "argument", "text", "--go-on {session}")
+
+
+# Names and commands
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
+def test_name_of_a_built_in_client(name: str) -> None:
+    assert client_of(f" {name}\n", {}) is BUILT_IN[name]
+
+
+def test_configured_client_goes_before_a_built_in_one() -> None:
+    mine = Client("claude", "claude-wrapper")
+    assert client_of("claude", {"claude": mine, "own": OWN}) is mine
+    assert client_of("own", {"claude": mine, "own": OWN}) is OWN
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "kind", "resume"),
+    [
+        ("claude -p --output-format json", "claude", "claude", "--resume {session}"),
+        ("claude --output-format=stream-json -p --verbose", "claude", "claude", "--resume {session}"),
+        ("/opt/bin/claude -p --output-format stream-json", "claude", "claude", "--resume {session}"),
+        ("KEY=1 OTHER='a b' ~/claude -p --output-format json", "claude", "claude", "--resume {session}"),
+        ("claude -p", "claude", "text", None),
+        ("claude -p --output-format text", "claude", "text", None),
+        ("claude -p --output-format json --output-format=text", "claude", "text", None),
+        ("claude -p --output-format", "claude", "text", None),
+        ("codex exec --json -m gpt-5 -", "codex", "codex", "resume {session}"),
+        ("codex exec -", "codex", "text", None),
+        ("gemini -o json --yolo", "gemini", "gemini", "--resume {session}"),
+        ("gemini --output-format stream-json", "gemini", "gemini", "--resume {session}"),
+        ("gemini", "gemini", "gemini", "--resume {session}"),
+        ("gemini -y", "gemini", "text", None),
+        ("my-claude --output-format json", "my-claude", "text", None),
+        ("claude -p --output-format json | jq -r .result", "the agent", "text", None),
+        ("cd sub && claude -p --output-format json", "the agent", "text", None),
+        ("claude -p --output-format json; true", "the agent", "text", None),
+        ("claude -p \\\n --output-format json", "the agent", "text", None),
+        ("claude -p 'it | is; quoted' --output-format json", "claude", "claude", "--resume {session}"),
+        ("claude -p 'open --output-format json", "the agent", "text", None),
+        ("A=1", "the agent", "text", None),
+        ("./agent.py --json # not codex", "agent.py", "text", None),
+    ],
+)
+def test_command_shows_its_client(command: str, name: str, kind: str, resume: str | None) -> None:
+    expected = BUILT_IN["gemini"] if command == "gemini" else Client(name, command, "stdin", kind, resume)
+    assert client_of(command, {}) == expected
+
+
+@pytest.mark.parametrize(("text", "problem"), [("", "is empty"), (" \n", "is empty"), ("a\0b", "has a NUL in it")])
+def test_what_is_no_command(text: str, problem: str) -> None:
+    with pytest.raises(UsageError) as error:
+        client_of(text, {"own": OWN})
+    assert error.value.message == f"the command of the agent {problem}"
+    assert error.value.hint == "give a command, or one of: own, claude, codex, gemini"
+
+
+# The line for the shell
+
+
+@pytest.mark.parametrize(
+    ("client", "session", "line"),
+    [
+        (BUILT_IN["claude"], None, "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose"),
+        (BUILT_IN["claude"], "s-1", "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose --resume s-1"),
+        (BUILT_IN["codex"], None, "exec <'/a b/p' || exit 125\ncodex exec --json -"),
+        (BUILT_IN["codex"], "s-1", "exec <'/a b/p' || exit 125\ncodex exec --json resume s-1 -"),
+        (BUILT_IN["gemini"], "s-1", "exec <'/a b/p' || exit 125\ngemini --output-format json --resume s-1"),
+        (OWN, None, "./agent.sh \"$(cat '/a b/p')\""),
+        (OWN, "s-1", "./agent.sh --go-on s-1 \"$(cat '/a b/p')\""),
+        (OWN, "x; rm -rf /", "./agent.sh --go-on 'x; rm -rf /' \"$(cat '/a b/p')\""),
+        (Client("a", "agent"), "s-1", "exec <'/a b/p' || exit 125\nagent"),
+    ],
+)
+def test_line(client: Client, session: str | None, line: str) -> None:
+    assert client.line("/a b/p", session) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [
+        ("0199a213-81c0-7800-8aa1-bbab2a035a53", True),
+        ("a", True),
+        ("a" * 128, True),
+        ("a" * 129, False),
+        ("", False),
+        ("-rf", False),
+        ("--resume", False),
+        (".", False),
+        ("a b", False),
+        ("a\n", False),
+        ("a;b", False),
+        ("$(id)", False),
+        ("ü", False),
+        ("a\0", False),
+        (5, False),
+        (None, False),
+        (["a"], False),
+    ],
+)
+def test_session_id(value: object, is_one: bool) -> None:
+    assert session_id(value) == (value if is_one else None)
+
+
+# The file
+
+
+def configured(tmp_path: Path, text: str) -> dict[str, Client]:
+    path = tmp_path / "gitckpt.toml"
+    path.write_text(text)
+    return read_clients(str(path))
+
+
+def test_file_that_is_not_there_configures_nothing(tmp_path: Path) -> None:
+    assert read_clients(str(tmp_path / "gitckpt.toml")) == {}
+
+
+def test_clients_of_a_file(tmp_path: Path) -> None:
+    text = """
+[agents.claude]
+command = "claude -p --output-format json --model opus"
+
+[agents.codex]
+prompt = "argument"
+
+[agents.plain]
+command = "claude -p --output-format json"
+format = "text"
+resume = "-r {session}"
+
+[agents."my own"]
+command = "./agent.sh"
+prompt = "argument"
+"""
+    assert configured(tmp_path, text) == {
+        "claude": Client("claude", "claude -p --output-format json --model opus", "stdin", "claude", "--resume {session}"),
+        "codex": Client("codex", "codex exec --json -", "argument", "codex", "resume {session}"),
+        "plain": Client("plain", "claude -p --output-format json", "stdin", "text", "-r {session}"),
+        "my own": Client("my own", "./agent.sh", "argument", "text", None),
+    }
+
+
+def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
+    text = """\
+[agents.one]
+comand = "x"
+
+[agents.two]
+command = 3
+format = "claud"
+
+[agents.three]
+command = "x"
+prompt = "file"
+resume = "--resume"
+
+[agents]
+four = "claude"
+"a/b" = {command = "x"}
+"five" = {command = "a\\nb"}
+"""
+    with pytest.raises(PipelineError) as error:
+        configured(tmp_path, text)
+    assert error.value.message == "gitckpt.toml: 9 mistakes"
+    assert error.value.candidates == [
+        "gitckpt.toml:1: agent 'one' has no command (add command = \"COMMAND\")",
+        "gitckpt.toml:2: unknown key 'comand' in agent 'one' (did you mean command?)",
+        "gitckpt.toml:5: command in agent 'two' must be a string, not 3",
+        "gitckpt.toml:6: format in agent 'two' must be one of claude, codex, gemini, text, not 'claud' (did you mean claude?)",
+        "gitckpt.toml:10: prompt in agent 'three' must be one of stdin, argument, not 'file'",
+        "gitckpt.toml:11: resume of agent 'three' has no {session} (write it where the id belongs, as in resume = \"--resume {session}\")",
+        "gitckpt.toml:14: four in agents must be a table, not 'claude'",
+        "gitckpt.toml:15: the name of agent 'a/b' has a /",
+        "gitckpt.toml:16: command in agent 'five' must be one line without control characters, not 'a\\nb'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[agents.a\n", "gitckpt.toml:1: not TOML: Expected ']' at the end of a table declaration"),
+        ("x = 1\nagents = 3\n", "gitckpt.toml:2: agents must be a table"),
+    ],
+)
+def test_file_that_cannot_be_understood(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        configured(tmp_path, text)
+    assert error.value.message == message
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        read_clients(str(tmp_path))
+    assert error.value.message == f"cannot read {tmp_path}: Is a directory"
+
+
+def test_settings_leave_the_table_of_agents_alone(main_checkout: Checkout) -> None:
+    main_checkout.write("gitckpt.toml", "[agents.a]\nwrong = 1\n[retention]\nkeep_last = 3\n")
+    assert settings.read(discover(str(main_checkout.path))).policy.keep_last == 3
+
+
+def test_line_hands_the_prompt_to_every_part_of_a_command(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("a prompt\n")
+    client = Client("two", "read -r first rest; echo $first; (echo $rest)")
+    done = subprocess.run(["/bin/sh", "-c", client.line(str(tmp_path / "p"))], capture_output=True, text=True, check=True)
+    assert done.stdout == "a\nprompt\n"

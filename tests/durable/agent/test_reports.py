@@ -1,0 +1,457 @@
+"""What each client's output says, and what a person is shown of it: success, failure, cut off, and garbage."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gitckpt.durable.agent import messages, reports
+from gitckpt.durable.agent.clients import FORMATS
+from gitckpt.durable.agent.reports import Report, reader
+
+CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
+CODEX_ID = "0199a213-81c0-7800-8aa1-bbab2a035a53"
+GEMINI_ID = "c0a1b2d3-0000-4abc-8def-112233445566"
+
+
+def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, Report]:
+    """Returns what is shown of an output that comes in chunks of a size, and its report."""
+    data = output.encode() if isinstance(output, str) else output
+    found = reader(name)
+    size = size or max(len(data), 1)
+    shown = "".join([found.feed(data[i : i + size]) for i in range(0, len(data), size)])
+    report = found.close()
+    return shown + found.rest, report
+
+
+def lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+# Claude Code
+
+
+def claude_result(**changes: Any) -> dict[str, Any]:
+    return {
+        "type": "result",
+        "subtype": "success",
+        "is_error": False,
+        "duration_ms": 20112,
+        "duration_api_ms": 18003,
+        "num_turns": 4,
+        "result": "All tests pass.",
+        "session_id": CLAUDE_ID,
+        "total_cost_usd": 0.0421,
+        "usage": {"input_tokens": 12, "output_tokens": 345},
+        "permission_denials": [],
+        "uuid": "8d7c",
+    } | changes
+
+
+def claude_says(*content: Any, **more: Any) -> dict[str, Any]:
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": list(content), "stop_reason": None}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": None, "session_id": CLAUDE_ID} | more
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+def tool(name: str, **inputs: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": "toolu_01", "name": name, "input": inputs}
+
+
+CLAUDE_BEGIN = {
+    "type": "system",
+    "subtype": "init",
+    "cwd": "/w",
+    "session_id": CLAUDE_ID,
+    "tools": ["Bash"],
+    "model": "claude",
+    "apiKeySource": "none",
+}
+CLAUDE_STREAM = [
+    CLAUDE_BEGIN,
+    claude_says(text("I run the tests.")),
+    claude_says(tool("Bash", command="pytest -q\n  tests", description="Run the tests")),
+    {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_01", "content": "1 failed"}]}},
+    claude_says(tool("Edit", file_path="src/a.py", old_string="x", new_string="y")),
+    claude_says({"type": "thinking", "thinking": "hm"}, tool("TodoWrite", todos=[])),
+    claude_says(text("from below"), parent_tool_use_id="toolu_09"),
+    claude_says(text("All tests pass.")),
+]
+CLAUDE_SHOWN = "I run the tests.\n→ Bash: pytest -q tests\n→ Edit: src/a.py\n→ TodoWrite\nfrom below\nAll tests pass.\n"
+CLAUDE_REPORT = Report("All tests pass.", CLAUDE_ID, 0.0421, complete=True, structured=True, worked=True)
+
+
+def test_claude_stream() -> None:
+    assert read("claude", lines(*CLAUDE_STREAM, claude_result())) == (CLAUDE_SHOWN, CLAUDE_REPORT)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_claude_json(indent: int | None) -> None:
+    assert read("claude", json.dumps(claude_result(), indent=indent)) == ("All tests pass.\n", CLAUDE_REPORT)
+    assert read("claude", json.dumps(claude_result(), indent=indent) + "\n") == ("All tests pass.\n", CLAUDE_REPORT)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_claude_json_verbose(indent: int | None) -> None:
+    assert read("claude", json.dumps([*CLAUDE_STREAM, claude_result()], indent=indent)) == (CLAUDE_SHOWN, CLAUDE_REPORT)
+
+
+def test_claude_final_text_that_was_not_said_before() -> None:
+    shown, report = read("claude", lines(*CLAUDE_STREAM, claude_result(result="Another text.")))
+    assert (shown, report.text) == (CLAUDE_SHOWN + "Another text.\n", "Another text.")
+
+
+def test_claude_older_name_of_the_cost() -> None:
+    old = {key: value for key, value in claude_result(cost_usd=0.5).items() if key != "total_cost_usd"}
+    assert read("claude", lines(old))[1].cost_usd == 0.5
+    assert read("claude", lines(claude_result(cost_usd=0.5)))[1].cost_usd == 0.0421
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "answer"),
+    [
+        ({"subtype": "error_max_turns"}, "it reached its limit of turns", "All tests pass."),
+        ({"subtype": "error_max_budget_usd", "is_error": True}, "it reached its limit of costs", "All tests pass."),
+        ({"subtype": "error_during_execution"}, "an error during execution", "All tests pass."),
+        ({"subtype": "error_new", "is_error": True}, "error_new", "All tests pass."),
+        ({"subtype": "error_during_execution", "errors": ["one\n", "two"]}, "one ; two", "All tests pass."),
+        ({"is_error": True, "result": "API Error: 529\noverloaded"}, "API Error: 529 overloaded", "API Error: 529\noverloaded"),
+        ({"is_error": True, "result": None, "subtype": None}, None, "All tests pass."),
+    ],
+)
+def test_claude_failure(changes: dict[str, Any], error: str | None, answer: str) -> None:
+    failed = {key: value for key, value in claude_result().items() if key != "result"} | changes
+    assert read("claude", lines(*CLAUDE_STREAM, failed))[1] == Report(
+        answer, CLAUDE_ID, 0.0421, is_error=True, error=error, complete=True, structured=True, worked=True
+    )
+
+
+def test_claude_that_does_not_know_the_conversation() -> None:
+    problem = f"No conversation found with session ID: {CLAUDE_ID}"
+    result = claude_result(
+        subtype="error_during_execution", is_error=True, num_turns=0, errors=[problem], session_id="other", total_cost_usd=0
+    )
+    del result["result"]
+    assert read("claude", problem + "\n" + lines(result)) == (
+        problem + "\n",
+        Report("", "other", 0.0, is_error=True, error=problem, complete=True, structured=True, worked=False),
+    )
+
+
+def test_claude_cut_off_in_mid_line() -> None:
+    whole = lines(*CLAUDE_STREAM, claude_result()).encode()
+    cut = Report("All tests pass.", CLAUDE_ID, complete=False, structured=True, worked=True)
+    assert read("claude", whole[:-40]) == (CLAUDE_SHOWN, cut)
+    assert read("claude", whole[:-1]) == (CLAUDE_SHOWN, CLAUDE_REPORT)
+
+
+def test_claude_cut_off_in_its_only_line() -> None:
+    part = json.dumps(claude_result())[:60]
+    assert read("claude", part) == ("", Report(part, complete=False, structured=True))
+
+
+def test_claude_cut_off_in_mid_character() -> None:
+    part = json.dumps(claude_says(text("für")), ensure_ascii=False).encode().partition(b"\xbc")[0]
+    shown, report = read("claude", part)
+    assert (shown, report.text[-2:], report.structured, report.complete) == ("", "f\ufffd", True, False)
+
+
+def test_line_that_is_cut_off_in_the_middle_of_the_output_is_text() -> None:
+    output = lines(CLAUDE_BEGIN) + '{"type":"assistant","mess\n' + lines(claude_result())
+    assert read("claude", output) == ('{"type":"assistant","mess\nAll tests pass.\n', CLAUDE_REPORT)
+
+
+def test_what_others_print_in_between_is_shown() -> None:
+    output = (
+        "warning: old\n{\n  not: 'JSON'\n}\n[\nspread [1]\n" + lines(*CLAUDE_STREAM) + "progress… " + lines(claude_result()) + '{"a": 1}\n'
+    )
+    shown, report = read("claude", output)
+    assert report == CLAUDE_REPORT
+    assert shown == "warning: old\n{\n  not: 'JSON'\n}\n[\nspread [1]\n" + CLAUDE_SHOWN + 'progress… \n{"a": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("changes", "session", "cost"),
+    [
+        ({"session_id": 5}, None, 0.0421),
+        ({"session_id": "-rf / #"}, None, 0.0421),
+        ({"session_id": {"a": 1}}, None, 0.0421),
+        ({"total_cost_usd": -1}, CLAUDE_ID, None),
+        ({"total_cost_usd": float("nan")}, CLAUDE_ID, None),
+        ({"total_cost_usd": float("inf")}, CLAUDE_ID, None),
+        ({"total_cost_usd": True}, CLAUDE_ID, None),
+        ({"total_cost_usd": "0.5"}, CLAUDE_ID, None),
+        ({"total_cost_usd": 10**400}, CLAUDE_ID, None),
+        ({"num_turns": "4", "usage": 3, "errors": 4}, CLAUDE_ID, 0.0421),
+    ],
+)
+def test_claude_values_of_another_kind(changes: dict[str, Any], session: str | None, cost: float | None) -> None:
+    report = read("claude", lines(claude_result(**changes)))[1]
+    assert (report.session, report.cost_usd, report.text, report.is_error) == (session, cost, "All tests pass.", False)
+
+
+@pytest.mark.parametrize(
+    "content", [None, 3, "plain", {"a": 1}, [3], [{"type": "text", "text": 3}], [{"type": "tool_use", "name": [], "input": 4}]]
+)
+def test_claude_content_of_another_kind(content: Any) -> None:
+    message = {"type": "assistant", "message": {"content": content}, "session_id": CLAUDE_ID}
+    shown, report = read("claude", lines(message))
+    assert (shown, report.text) == (("plain\n", "plain") if content == "plain" else ("", ""))
+
+
+# Codex
+
+CODEX_BEGIN = [{"type": "thread.started", "thread_id": CODEX_ID}, {"type": "turn.started"}]
+CODEX_ITEMS = [
+    {"type": "item.completed", "item": {"id": "item_0", "type": "reasoning", "text": "**Searching**"}},
+    {
+        "type": "item.started",
+        "item": {"id": "item_1", "type": "command_execution", "command": "bash -lc ls", "aggregated_output": "", "status": "in_progress"},
+    },
+    {
+        "type": "item.completed",
+        "item": {"id": "item_1", "type": "command_execution", "command": "bash -lc ls", "exit_code": 0, "status": "completed"},
+    },
+    {"type": "item.started", "item": {"id": "item_2", "type": "command_execution", "command": "false", "status": "in_progress"}},
+    {
+        "type": "item.completed",
+        "item": {"id": "item_2", "type": "command_execution", "command": "false", "exit_code": 1, "status": "failed"},
+    },
+    {
+        "type": "item.completed",
+        "item": {"id": "item_3", "type": "file_change", "changes": [{"path": "a.py", "kind": "add"}, {"path": "b.py", "kind": "update"}]},
+    },
+    {"type": "item.started", "item": {"id": "item_4", "type": "mcp_tool_call", "server": "docs", "tool": "find", "status": "in_progress"}},
+    {"type": "item.completed", "item": {"id": "item_5", "type": "web_search", "query": "a question"}},
+    {"type": "item.updated", "item": {"id": "item_6", "type": "todo_list", "items": []}},
+    {"type": "item.completed", "item": {"id": "item_7", "type": "error", "message": "not so bad"}},
+    {"type": "item.completed", "item": {"id": "item_8", "type": "agent_message", "text": "Yes: there is a README."}},
+]
+CODEX_END = {"type": "turn.completed", "usage": {"input_tokens": 24763, "cached_input_tokens": 24448, "output_tokens": 122}}
+CODEX_SHOWN = """\
+→ bash -lc ls
+→ false
+  exit code 1
+→ files: a.py, b.py
+→ docs find
+→ search: a question
+error: not so bad
+Yes: there is a README.
+"""
+CODEX_REPORT = Report("Yes: there is a README.", CODEX_ID, complete=True, structured=True, worked=True)
+
+
+def test_codex() -> None:
+    assert read("codex", lines(*CODEX_BEGIN, *CODEX_ITEMS, CODEX_END)) == (CODEX_SHOWN, CODEX_REPORT)
+
+
+def test_codex_failure() -> None:
+    failed = {"type": "turn.failed", "error": {"message": "stream disconnected"}}
+    assert read("codex", lines(*CODEX_BEGIN, failed)) == (
+        "",
+        Report("", CODEX_ID, is_error=True, error="stream disconnected", complete=True, structured=True, worked=True),
+    )
+
+
+def test_codex_error_without_a_turn() -> None:
+    assert read("codex", lines({"type": "error", "message": "no credits"})) == (
+        "error: no credits\n",
+        Report("", is_error=True, error="no credits", complete=False, structured=True),
+    )
+
+
+def test_codex_that_reconnects_has_not_failed() -> None:
+    again = {"type": "error", "message": "Reconnecting... 1/5"}
+    shown, report = read("codex", lines(*CODEX_BEGIN, again, *CODEX_ITEMS, CODEX_END, again))
+    assert (shown, report) == ("error: Reconnecting... 1/5\n" + CODEX_SHOWN + "error: Reconnecting... 1/5\n", CODEX_REPORT)
+
+
+def test_codex_cut_off() -> None:
+    whole = lines(*CODEX_BEGIN, *CODEX_ITEMS, CODEX_END)
+    assert read("codex", whole[:-50]) == (CODEX_SHOWN, Report(CODEX_REPORT.text, CODEX_ID, complete=False, structured=True, worked=True))
+
+
+def test_codex_log_lines_are_shown() -> None:
+    log = "2026-02-12T20:29:52Z ERROR codex_core: state db missing\n"
+    assert read("codex", "Reading prompt from stdin...\n" + log) == (
+        "Reading prompt from stdin...\n" + log,
+        Report("Reading prompt from stdin...\n" + log, complete=False),
+    )
+
+
+# Gemini
+
+GEMINI_WHOLE = {"session_id": GEMINI_ID, "response": "Paris.\n", "stats": {"models": {"gemini": {"tokens": {"total": 7}}}, "tools": {}}}
+GEMINI_REPORT = Report("Paris.\n", GEMINI_ID, complete=True, structured=True, worked=True)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_gemini(end: str) -> None:
+    output = "Loaded cached credentials.\n" + json.dumps(GEMINI_WHOLE, indent=2) + end
+    assert read("gemini", output) == ("Loaded cached credentials.\nParis.\n", GEMINI_REPORT)
+
+
+def test_gemini_failure() -> None:
+    error = {"session_id": GEMINI_ID, "error": {"type": "FatalAuthenticationError", "message": "Please set\nan Auth method", "code": 41}}
+    assert read("gemini", json.dumps(error, indent=2) + "\n") == (
+        "",
+        Report("", GEMINI_ID, is_error=True, error="Please set an Auth method", complete=True, structured=True),
+    )
+
+
+def test_gemini_cut_off() -> None:
+    output = json.dumps(GEMINI_WHOLE, indent=2)[:-30]
+    assert read("gemini", output) == ("", Report(output, complete=False, structured=True))
+
+
+def test_gemini_stream() -> None:
+    events = [
+        {"type": "init", "timestamp": "2026", "session_id": GEMINI_ID, "model": "gemini"},
+        {"type": "message", "role": "user", "content": "a prompt"},
+        {"type": "message", "role": "assistant", "content": "I ", "delta": True},
+        {"type": "message", "role": "assistant", "content": "look.", "delta": True},
+        {"type": "tool_use", "tool_name": "read_file", "tool_id": "1", "parameters": {"path": "a.py"}},
+        {"type": "tool_result", "tool_id": "1", "status": "success", "output": "x"},
+        {"type": "error", "severity": "warning", "message": "slow"},
+        {"type": "message", "role": "assistant", "content": "It is ", "delta": True},
+        {"type": "message", "role": "assistant", "content": "x.", "delta": True},
+    ]
+    shown = "I look.\n→ read_file: a.py\nerror: slow\nIt is x."
+    assert read("gemini", lines(*events)) == (shown, Report("It is x.", GEMINI_ID, complete=False, structured=True, worked=True))
+    end = {"type": "result", "status": "success", "stats": {"total_tokens": 3}}
+    assert read("gemini", lines(*events, end)) == (
+        shown + "\n",
+        Report("It is x.", GEMINI_ID, complete=True, structured=True, worked=True),
+    )
+    end = {"type": "result", "status": "error", "error": {"type": "X", "message": "too many turns"}}
+    report = read("gemini", lines(*events, end))[1]
+    assert (report.is_error, report.error, report.text) == (True, "too many turns", "It is x.")
+
+
+# Text, and garbage
+
+GARBAGE = [
+    b"",
+    b"\n\n",
+    b"\x00\xff\xfe{}[]\n",
+    b"{",
+    b"}\n",
+    b"[\n]\n",
+    b'null\n5\n"text"\ntrue\n',
+    b'{"type":"result"' * 50,
+    b"[" * 100_000 + b"\n",
+    b'{"a":' * 100_000 + b"\n",
+    b'{"type":' + b"9" * 5000 + b"}\n",
+    b'{"type":"result","result":"\\ud800\\u0000"}\n',
+    "ü".encode("utf-16"),
+]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("output", GARBAGE)
+def test_garbage_is_no_failure(name: str, output: bytes) -> None:
+    report = read(name, output)[1]
+    assert (report.session, report.cost_usd, report.is_error, report.error) == (None, None, False, None)
+    assert not set(report.text) & {"\0", "\ud800"}
+
+
+def test_text_is_shown_and_kept_as_it_is() -> None:
+    assert read("text", 'one\n{"type":"result"}\r\nthree \x1b[1mü', 1) == (
+        'one\n{"type":"result"}\r\nthree \x1b[1mü',
+        Report('one\n{"type":"result"}\r\nthree \x1b[1mü'),
+    )
+
+
+def test_text_where_messages_should_be_is_the_answer() -> None:
+    for name in ("claude", "codex", "gemini"):
+        assert read(name, "Please log in.\n[done]") == ("Please log in.\n[done]", Report("Please log in.\n[done]", complete=False))
+
+
+def test_control_characters_in_messages_do_not_reach_the_terminal() -> None:
+    shown, report = read("claude", lines(claude_says(text("a\x1b[2Jb\tc\r\nd"), tool("Ba\x1bsh", command="x\x07"))))
+    assert (shown, report.text) == ("a\ufffd[2Jb\tc\nd\n→ Ba\ufffdsh: x\ufffd\n", "a\x1b[2Jb\tc\r\nd")
+
+
+def test_long_tool_line_is_cut() -> None:
+    assert read("claude", lines(claude_says(tool("Bash", command="x" * 500))))[0] == f"→ Bash: {'x' * 113}…\n"
+
+
+@pytest.mark.parametrize("size", [1000, 64, 7, None])
+def test_line_too_long_for_a_message_is_text(monkeypatch: pytest.MonkeyPatch, size: int | None) -> None:
+    monkeypatch.setattr(reports, "LINE", 300)
+    long = lines(claude_says(text("x" * 400)))
+    spread = "{\n" + '"a": 1\n' * 60
+    output = long + lines({"type": "result", "result": "end"}) + long.strip() + "\n" + spread
+    shown, report = read("claude", output, size)
+    assert shown == long + "end\n" + long + spread
+    assert report == Report("end", complete=True, structured=True, worked=True)
+
+
+def test_only_the_end_of_a_long_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "KEPT", 10)
+    monkeypatch.setattr(reports, "KEPT", 10)
+    assert read("text", "0123456789" * 7 + "abc", 4)[1].text == "3456789abc"
+    assert read("claude", lines(claude_result(result="0123456789abc")))[1].text == "3456789abc"
+
+
+SAMPLES = {
+    "claude": lines(*CLAUDE_STREAM, claude_result()).encode(),
+    "codex": lines(*CODEX_BEGIN, *CODEX_ITEMS, CODEX_END).encode(),
+    "gemini": json.dumps(GEMINI_WHOLE, indent=2).encode(),
+    "text": "plain\nü text".encode(),
+}
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5) | st.sampled_from(["result", "item.completed", "text"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "content", "item", "message"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+MESSAGE = st.dictionaries(
+    st.sampled_from(
+        ["type", "message", "item", "session_id", "thread_id", "result", "error", "response", "total_cost_usd", "errors", "content"]
+    ),
+    VALUE | st.sampled_from(["assistant", "result", "item.completed", "error", "message", "tool_use"]),
+    max_size=6,
+).map(lambda value: json.dumps(value).encode())
+PIECE = (
+    st.binary(max_size=20)
+    | MESSAGE
+    | st.sampled_from([b"\n", b"{", b"}", b"[", b"]", b"\n{\n", b"\n}\n", b"\n[\n", b"\n]", b'{"', b"\xc3", b"\r\n", b"\0"])
+    | st.sampled_from(list(SAMPLES.values())).flatmap(lambda whole: st.integers(0, len(whole)).map(lambda end: whole[:end]))
+)
+
+
+@given(pieces=st.lists(PIECE, max_size=8), cuts=st.lists(st.integers(0, 400), max_size=8))
+@example(pieces=[b"{\n", b'{"type":"result","result":"x"}'], cuts=[1])
+@settings(max_examples=300, deadline=None)
+@pytest.mark.parametrize("name", FORMATS)
+def test_any_bytes_in_any_chunks_are_read_alike(name: str, pieces: list[bytes], cuts: list[int]) -> None:
+    output = b"".join(pieces)
+    whole = read(name, output)
+    assert read(name, output, 1) == whole
+    ends = sorted({min(cut, len(output)) for cut in cuts} | {0, len(output)})
+    found = reader(name)
+    shown = "".join([found.feed(output[start:end]) for start, end in pairwise(ends)])
+    report = found.close()
+    assert (shown + found.rest, report) == whole
+    whole[0].encode()
+    report.text.encode()
+    assert "\0" not in report.text
+    assert report.cost_usd is None or report.cost_usd >= 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_sample_that_ends_anywhere(name: str) -> None:
+    whole = SAMPLES[name]
+    for end in range(len(whole)):
+        report = read(name, whole[:end])[1]
+        assert report.complete is (name == "text") or end == len(whole) - 1
