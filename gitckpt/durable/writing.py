@@ -27,6 +27,10 @@ _GRAIN = 1.5
 """In seconds: files younger than this are not told from changed ones by their time stamps."""
 
 
+_REPORTED = ("track_id", "blockers", "loop_state")
+"""Keys of the state that `git ckpt step` writes, also while the run is driven."""
+
+
 class Writer:
     """Writes what becomes of a run.
 
@@ -57,6 +61,7 @@ class Writer:
         self.unwritten: list[str] = []
         self._waiting: list[tuple[str, Mapping[str, Any], bool, Details]] = []
         self._known = False
+        self._reported: dict[str, Any] = {}
         self.limits = settings.read(store.repository).limits
         self._made_at = made_at
 
@@ -212,12 +217,15 @@ class Writer:
         self.completed = completed_after(self.completed, label, "")
 
     def _record(self, label: str, state: Mapping[str, Any], *, capture: bool, details: Details) -> None:
+        if not details.get("rewound_to"):
+            state = {**state, **self._reported}
         if capture:
             self._refresh()
-            made = self._store.save(label, state, limits=self.limits, guard=self._hold, beside=self._files, **details)
+            made = self._store.save(label, state, limits=self.limits, guard=self._hold, beside=self._files, keeps=_REPORTED, **details)
         else:
             files = self.newest.worktree
-            made = self._store.record(label, state, guard=self._hold, worktree=files, **details)
+            made = self._store.record(label, state, guard=self._hold, worktree=files, keeps=_REPORTED, **details)
+        self._reported = {key: made.state[key] for key in _REPORTED if key in made.state}
         self._known = True
         self.newest = made
         if made.pipeline is not None and not self._waiting[1:]:

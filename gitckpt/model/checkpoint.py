@@ -21,6 +21,9 @@ SAFETY = "safety"
 PHASE = "phase"
 """Recorded by whoever drives a run, where one of its phases, or the run itself, begins or ends."""
 
+LOOP, REVIEW, STEP = "loop", "review", "step"
+"""Recorded by an agent loop within its phase: the autonomous one, coder and reviewer; by the step protocol."""
+
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 """What a hook records; these checkpoints expire by the default policy."""
 

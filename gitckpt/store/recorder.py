@@ -20,11 +20,15 @@ from gitckpt.store import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Protocol
+    from collections.abc import Callable, Collection, Mapping
+    from typing import Any, Protocol, TypeAlias
 
     from gitckpt.git.objects import Objects
     from gitckpt.git.repository import Repository
+    from gitckpt.model.checkpoint import Checkpoint, Progress
+
+    Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+    ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
 
     class Guard(Protocol):
         """What a transaction depends on: the lease of a run."""
@@ -40,6 +44,7 @@ LOCK_FILE = "write.lock"
 PATIENCE = 30.0
 """How long a record is tried against other writers, in seconds."""
 
+_STEP = "step"
 _LOCK_PATIENCE = 10.0
 _LINK_TRIES = 20
 
@@ -77,6 +82,8 @@ class Recorder:
         *,
         starts_run: bool = False,
         guard: Guard | None = None,
+        change: Change | None = None,
+        keeps: Collection[str] = (),
     ) -> str:
         """Writes a checkpoint, flushed to the disk.
 
@@ -87,6 +94,10 @@ class Recorder:
             instant: now, in microseconds since the epoch.
             starts_run: whether `run` must not exist yet.
             guard: the lease that must be held when the refs are written.
+            change: makes the state of the one that the run's newest checkpoint has at that moment, where `state` is None; it may change
+                `fields`, is called again when others were faster, and what it raises is raised here.
+            keeps: keys of the state that others write, too: where somebody has extended the run since this recorder did, what they say
+                goes into `state`, in place of what it says itself.
 
         Returns:
             The oid of the document.
@@ -109,6 +120,10 @@ class Recorder:
                 attempt += 1
                 fields.update(own)
                 head, carried = self._take_place(fields, starts_run=starts_run, with_state=state is None)
+                if change is not None:
+                    carried = change(carried)
+                if state is not None and fields.get("rewound_to") is None:
+                    state.update((key, carried[key]) for key in keeps if key in carried)  # without any, where we were the last to write
                 data = document.render(fields, carried if state is None else state)
                 try:
                     blob = self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES, guard=guard)
@@ -226,6 +241,44 @@ class Recorder:
         return derived
 
 
+class Changing:
+    """A change for `Recorder.record` that keeps the checkpoint in step with the state it makes.
+
+    Args:
+        checkpoint: as it was drafted.
+        fields: its keys, which are going to be written.
+        change: makes the new state of the one before; must not change that.
+        progress_of: says how far the run has come by the new state; None leaves the table as it was drafted.
+
+    Attributes:
+        checkpoint: as it was made last.
+        state: as it was made last.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, fields: dict[str, Any], change: Change, progress_of: ProgressOf | None) -> None:
+        self.checkpoint = checkpoint
+        self.state: dict[str, Any] = {}
+        self._fields = fields
+        self._change = change
+        self._progress_of = progress_of
+        if progress_of is not None:
+            fields["progress"] = None  # its place is before the tables that a run carries on
+
+    def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
+        """Makes the new state, and returns it."""
+        from dataclasses import replace
+
+        from gitckpt.model import codec
+        from gitckpt.store import drafting
+
+        self.state = self._change(before)
+        if self._progress_of is not None:
+            self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
+            self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
+        drafting.require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
+        return self.state
+
+
 def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
     """Carries on what drives a run and at which attempt it is; says which of its phases are complete after this checkpoint.
 
@@ -238,8 +291,9 @@ def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
     if pipeline is not None:
         from gitckpt.model.phase import completed_after
 
+        label = fields["phase"] if fields["trigger"] != _STEP else ""  # steps of a protocol are no phases of what drives the run
         known = pipeline if carried is None or fields.get("rewound_to") is not None else carried
-        after = completed_after(dict(known.get("completed", {})), fields["phase"], fields["id"])
+        after = completed_after(dict(known.get("completed", {})), label, fields["id"])
         fields["pipeline"] = {key: value for key, value in pipeline.items() if key != "completed"} | ({"completed": after} if after else {})
     if fields.get("attempt") is None and before.get("attempt") is not None:
         ended = ("exit_code", "seconds", "output", "result")

@@ -75,7 +75,8 @@ _TABLES = {
 
 PIPELINES = "pipelines"
 AGENTS = "agents"
-_ELSEWHERE = (PIPELINES, AGENTS)
+STEPS = "steps"
+_ELSEWHERE = (PIPELINES, AGENTS, STEPS)
 """The tables that are read and checked where they are used: a mistake in them breaks no other command."""
 
 _LISTS = ("include", "secrets")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.git import packing
 from gitckpt.git.objects import open_objects
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import RefMoved, Refs, Update
+from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository, require_git
 from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.store import drafting, layout, log
-from gitckpt.store.recorder import FilesPruned, Recorder
+from gitckpt.store.heads import Heads
+from gitckpt.store.recorder import Changing, FilesPruned, Recorder
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from gitckpt.store.index import Entry, Index, Problem, Query
     from gitckpt.store.limits import Limits
     from gitckpt.store.private_index import PrivateIndex
-    from gitckpt.store.recorder import Guard
+    from gitckpt.store.recorder import Change, Guard, ProgressOf
     from gitckpt.store.remover import Remover
     from gitckpt.store.run_files import RunFiles
 
@@ -64,7 +66,7 @@ class Store:
         self.clock = clock
         self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
-        self._caught_up: set[str] = set()
+        self._heads = Heads(self.refs, self.objects, lambda: self.index)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
@@ -153,6 +155,9 @@ class Store:
         start: str | None = None,
         base: str | None = None,
         guard: Guard | None = None,
+        change: Change | None = None,
+        progress_of: ProgressOf | None = None,
+        keeps: Collection[str] = (),
         **details: Unpack[Details],
     ) -> Checkpoint:
         """Records a checkpoint; when this returns, it is on the disk.
@@ -164,10 +169,14 @@ class Store:
             start: name of a run to start with this checkpoint, instead of `run`.
             base: oid of the commit to link, instead of HEAD's.
             guard: the lease of the run, which must be held when it is written.
+            change: instead of `state`, makes it of the one that the run's head has at that moment, an empty one where the run starts; it
+                is called again when others were faster, and what it raises is raised here.
+            progress_of: says how far the run has come by the state that `change` returned.
+            keeps: keys of `state` that others write, too: where somebody has extended the run since this store did, theirs count.
             details: more keys of the document, as `Details` names them.
 
         Returns:
-            The checkpoint, with the state that was handed in.
+            The checkpoint, with the state that was written; one that was carried on is left out.
 
         Raises:
             UsageError: the phase is empty, the message has more than one line, or another value is not what a document may hold.
@@ -178,17 +187,23 @@ class Store:
             CkptError: the objects or refs could not be written; nothing was recorded.
         """
         run = details.get("run")
-        if run is not None and run not in self._caught_up:
-            self._move_head_up(ids.require_run_id(run))
+        if run is not None:
+            self._heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
-        checkpoint = drafting.draft(phase, (commit, branch), worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant)
+        checkpoint = drafting.draft(
+            phase, (commit, branch), worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant
+        )
         fields = codec.fields(checkpoint)
         data = drafting.require_valid(fields, state)
+        changing = None if change is None else Changing(checkpoint, fields, change, progress_of)
         if start is None:
-            self._recorder.record(fields, data, instant, guard=guard)
+            self._recorder.record(fields, data, instant, guard=guard, change=changing, keeps=keeps)
         else:
-            self._start_run(fields, data, instant, start)
+            first = partial(self._recorder.record, state=data, instant=instant, starts_run=True, change=changing)
+            self._heads.start(first, fields, instant, start)
+        if changing is not None:
+            checkpoint, data = changing.checkpoint, changing.state
         if data == {} and not details.get("pipeline"):
             log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
@@ -202,7 +217,11 @@ class Store:
         *,
         limits: Limits | None = None,
         beside: RunFiles | None = None,
+        start: str | None = None,
         guard: Guard | None = None,
+        change: Change | None = None,
+        progress_of: ProgressOf | None = None,
+        keeps: Collection[str] = (),
         **details: Unpack[Details],
     ) -> Checkpoint:
         """Captures the files and records a checkpoint with them: `capture` and `record` in one.
@@ -216,9 +235,12 @@ class Store:
         """
         from gitckpt.store import snapshot
 
+        record = partial(
+            self.record, phase, state, start=start, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
+        )
         for _ in range(_CAPTURES):
             try:
-                checkpoint = self.record(phase, state, worktree=self.capture(limits, beside), guard=guard, **details)
+                checkpoint = record(worktree=self.capture(limits, beside))
             except (FilesPruned, snapshot.Moved):
                 continue
             if snapshot.is_whole(self.repository, checkpoint):
@@ -312,19 +334,15 @@ class Store:
             NotFoundError: there is no such run.
             InvalidCheckpoint: its head does not hold a valid document.
         """
-        ref = layout.RUNS + ids.require_run_id(run)
-        oid = self.refs.read(ref)
-        if oid is None:
-            raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
-        return layout.run_head(next(self.objects.read([oid])), ref)
+        return self._heads.read(run)
 
     def catch_up(self, run: str) -> Checkpoint:
         """Returns the newest checkpoint of a run, after its head was moved up where it lags.
 
         Raises: as `run_head`.
         """
-        self._move_head_up(ids.require_run_id(run))
-        return self.run_head(run)
+        self._heads.move_up(run)
+        return self._heads.read(run)
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Removes checkpoints by name: their links, refs, and run heads that point to them.
@@ -367,33 +385,7 @@ class Store:
         except CkptError as error:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
-    def _move_head_up(self, run: str) -> None:
-        """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
-        from gitckpt.store.index import Query
-
-        ref = layout.RUNS + run
-        newest = self.index.select(Query(run=run, limit=1))
-        old = self.refs.read(ref)
-        if newest and newest[0].oid != old:
-            head = layout.run_head(next(self.objects.read([old])), ref) if old else None
-            if head is None or (head.sequence or 0) < (newest[0].sequence or 0):
-                with contextlib.suppress(RefMoved):  # by another process, which has seen the same
-                    self.refs.update([Update(ref, newest[0].oid, old or "")])
-        self._caught_up.add(run)
-
     def _remover(self) -> Remover:
         from gitckpt.store.remover import Remover
 
         return Remover(self.repository, self.objects, self.refs, self._recorder.notes, self.index)
-
-    def _start_run(self, fields: dict[str, Any], state: dict[str, Any] | None, instant: int, name: str) -> None:
-        for attempt in range(1, 1000):
-            fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
-            if self.refs.read(layout.RUNS + fields["run"]) is not None:
-                continue
-            try:
-                self._recorder.record(fields, state, instant, starts_run=True)
-            except RefMoved:
-                continue
-            return
-        raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")

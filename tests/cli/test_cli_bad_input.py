@@ -279,7 +279,7 @@ SETTINGS = [
         "{}: unknown key retention.older",
         "known keys: older_than, keep_last, rewritten_older_than, runs_older_than",
     ),
-    ("[retension]\n", "{}: unknown table or key 'retension'", "known tables: retention, snapshot, pipelines, agents"),
+    ("[retension]\n", "{}: unknown table or key 'retension'", "known tables: retention, snapshot, pipelines, agents, steps"),
     ("retention = 3\n", "{}: retention must be a table", "write [retention] above its keys"),
     ("[retention]\nolder_than = 30\n", '{}: retention.older_than: must be an age such as "30d", not 30', None),
     (

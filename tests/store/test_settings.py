@@ -64,8 +64,8 @@ class TestReading:
                 "{file} is not TOML: Expected ']' at the end of a table declaration (at line 1, column 11)",
                 "correct it: {file}",
             ),
-            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention, snapshot, pipelines, agents"),
-            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention, snapshot, pipelines, agents"),
+            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention, snapshot, pipelines, agents, steps"),
+            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention, snapshot, pipelines, agents, steps"),
             ("retention = 3\n", "{file}: retention must be a table", "write [retention] above its keys"),
             (
                 "[retention]\nkeep = 3\n",

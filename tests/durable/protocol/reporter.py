@@ -1,0 +1,25 @@
+"""Reports progress of one step again and again, and prints the id of each checkpoint. Started many times over by `test_recording.py`."""
+
+from __future__ import annotations
+
+import sys
+
+from gitckpt.durable.protocol import recording
+from gitckpt.durable.protocol.record import PROGRESS, Report
+from gitckpt.git.repository import discover
+from gitckpt.store.store import Store
+
+
+def main() -> None:
+    path, run, worker, count = sys.argv[1:]
+    with Store(discover(path)) as store:
+        for number in range(int(count)):
+            said = Report(
+                PROGRESS, "EXECUTE", task=f"1.{worker}", worker=worker, notes=f"{worker}/{number}", outputs=(f"{worker}/{number}",)
+            )
+            done = recording.report(store, recording.Place(run), said)
+            sys.stdout.write(f"{done.checkpoint.id}\n")
+            sys.stdout.flush()
+
+
+main()
