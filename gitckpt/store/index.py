@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from gitckpt import __version__
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
-from gitckpt.model.codec import decode_header
+from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store import layout
 
@@ -298,7 +298,7 @@ def _row(line: bytes, oid: str, ref: str, found: tuple[str, bytes] | None) -> tu
     kind, data = found
     if kind != "blob":
         raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
-    header = decode_header(data, ref)
+    header = decode_summary(data, ref)
     files = header.worktree
     tree, operation = (files.tree, files.operation) if files else (None, None)
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.model import codec, toml
-from gitckpt.model.checkpoint import CLEAN, Checkpoint
-from gitckpt.model.errors import InvalidCheckpoint
-from tests.model.example_documents import CHECKPOINT, DOCUMENT, REF, fields, quick, read_or_fault
+from gitckpt.model.checkpoint import CLEAN, Attempt, Checkpoint, Pipeline
+from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, fields, quick, read_or_fault
 
 
 def agree(data: bytes) -> None:
@@ -154,3 +155,40 @@ def test_of_a_document_that_was_tampered_with_header_and_whole_say_the_same(spli
 @given(st.binary(max_size=200))
 def test_any_bytes_raise_nothing_but_invalid_checkpoint(data: bytes) -> None:
     agree(data)
+
+
+DRIVEN = replace(
+    CHECKPOINT,
+    run="20261121-201500-add-login",
+    sequence=3,
+    parent=PARENT,
+    pipeline=Pipeline(name="ci", phases=("a", "b"), completed={"a": ID}, definition={"a.run": "0" * 16}),
+    attempt=Attempt("b", 2, inputs={"x": "1"}),
+    state={"\n[pipeline]\n": "\n[attempt]\n", "deep": {"pipeline": 1}},
+)
+
+
+def test_a_summary_leaves_out_state_and_what_drives_the_run() -> None:
+    data = codec.encode(DRIVEN)
+    assert codec.decode_summary(data, REF) == replace(DRIVEN, state={}, pipeline=None, attempt=None)
+    assert codec.decode_summary(codec.encode(CHECKPOINT), REF) == replace(CHECKPOINT, state={})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "".join(text.partition("\n[worktree]\n")[::2]) + "\n[worktree]\ndirty = true\n",
+        lambda text: text + "\n[later]\nx = 1\n",
+        lambda text: 'more = """\n[pipeline]\n"""\n' + text,
+    ],
+    ids=["a table before it", "an unknown table after it", "a text of several lines"],
+)
+def test_where_another_order_could_mislead_a_summary_all_is_read(change: Callable[[str], str]) -> None:
+    data = change(codec.encode(DRIVEN).decode()).encode()
+    assert codec.decode_summary(data, REF) == codec.decode_header(data, REF)
+
+
+def test_a_summary_of_a_newer_document_is_refused() -> None:
+    data = codec.encode(DRIVEN).replace(b"version = 1", b"version = 2")
+    with pytest.raises(NewerCheckpoint):
+        codec.decode_summary(data, REF)
