@@ -22,6 +22,7 @@ from gitckpt.store import lifeline
 from gitckpt.store.index import Query
 from gitckpt.store.lifeline import Event
 from gitckpt.store.store import Store
+from tests import forked
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
 from tests.durable.commanding import comes
@@ -86,17 +87,7 @@ class Stage:
 
     def ckpt(self, *args: str, at: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
         """Runs `git ckpt` in a process of its own."""
-        done = subprocess.run(
-            [*CKPT, *args],
-            cwd=at or self.checkout.path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            env=self.env | (env or {}),
-            check=False,
-        )
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return Outcome(*forked.git_ckpt(*args, directory=at or self.checkout.path, env=self.env | (env or {})))
 
     def begin(self, *args: str) -> subprocess.Popen[str]:
         """Runs `git ckpt` beside the test."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gitckpt.git.repository import discover
 from gitckpt.store.store import Store
+from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import ROOT
 
@@ -148,10 +149,10 @@ class Killer:
     def run(self, at: int, script: str, *args: str) -> tuple[bool, list[str]]:
         """Returns whether the script survived, and the words that it printed."""
         env = os.environ | self._positions.env(at)
-        done = subprocess.run([sys.executable, "-c", OPEN + script, *args], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr
-        assert (done.returncode == 0) == (self._positions.count() < at), "the position was not where the script died"
-        return done.returncode == 0, done.stdout.split()
+        done = forked.script(OPEN + script, *args, env=env)
+        assert done.code in (0, -signal.SIGKILL), done.err
+        assert (done.code == 0) == (self._positions.count() < at), "the position was not where the script died"
+        return done.code == 0, done.out.split()
 
     def count(self) -> int:
         """Returns how many positions the last script had."""

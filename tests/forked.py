@@ -1,0 +1,136 @@
+"""Processes of gitckpt that begin at once: each is forked from one that has all of it loaded. Their start is tested elsewhere."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SERVER = """
+import gc, importlib, json, os, pkgutil, sys
+import json, sqlite3, tomllib, typer
+import gitckpt, gitckpt.__main__
+
+for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
+    if module.name not in ("gitckpt.git.libgit2", "gitckpt.__main__"):  # libgit2 reads HOME when it is imported
+        importlib.import_module(module.name)
+gc.freeze()
+
+def child(argv, script, directory, env, out, err):
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(env)
+    for fd, path in ((0, os.devnull), (1, out), (2, err)):
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.dup2(file, fd)
+        os.close(file)
+    sys.argv = argv
+    if script is None:
+        gitckpt.__main__.main()
+    try:
+        exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        os._exit(end.code or 0)
+    sys.stdout.flush()
+    os._exit(0)
+
+orders = b""
+while chunk := os.read(0, 65536):
+    orders += chunk
+    while b"\\n" in orders:
+        line, _, orders = orders.partition(b"\\n")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child(**json.loads(line))
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.write(1, b"%d\\n" % code)
+"""
+
+
+class Done(NamedTuple):
+    """How a process ended: its exit code, negative for a signal, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class _Server:
+    """A process that forks others, one at a time."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="forked-"))
+        self._number = 0
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+
+    def run(self, argv: list[str], script: str | None, directory: Path, env: Mapping[str, str]) -> Done:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._number += 1  # what goes on in the background may write to the files of an earlier one
+        paths = [self._directory / f"{name}-{self._number}" for name in ("out", "err")]
+        order = {"argv": argv, "script": script, "directory": str(directory), "env": dict(env), "out": str(paths[0]), "err": str(paths[1])}
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, "the server has ended"
+        said = [path.read_text(encoding="utf-8", errors="surrogateescape") for path in paths]
+        for path in paths:
+            path.unlink()
+        return Done(int(answer), *said)
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+_servers: list[_Server] = []
+
+
+def _server() -> _Server:
+    if not _servers:
+        _servers.append(_Server())
+        atexit.register(_servers[0].close)
+    return _servers[0]
+
+
+def git_ckpt(*args: str, directory: Path, env: Mapping[str, str] | None = None) -> Done:
+    """Runs `git ckpt`, with nothing on standard input.
+
+    Args:
+        args: what stands behind it.
+        directory: where.
+        env: its whole environment; by default that of the test.
+    """
+    return _server().run(["git-ckpt", *args], None, directory, os.environ if env is None else env)
+
+
+def script(text: str, *args: str, env: Mapping[str, str]) -> Done:
+    """Runs a script of Python in the project's directory, with an environment.
+
+    Args:
+        text: the script.
+        args: `sys.argv[1:]`.
+        env: its whole environment.
+    """
+    return _server().run(["-c", *args], text, ROOT, env)
