@@ -7,23 +7,25 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from gitckpt.cli import terminal
+from gitckpt.cli import audience, terminal
 from gitckpt.cli.audience import Terminal
 from gitckpt.durable import attempts, launching
+from gitckpt.durable.agent.clients import read_clients
 from gitckpt.durable.driving import Driver
 from gitckpt.durable.endings import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
 from gitckpt.durable.pipeline import REMOVE_WHEN_PUSHED, PipelineDefinition
 from gitckpt.durable.pipeline_file import read
 from gitckpt.durable.run import Run
-from gitckpt.durable.steps import STEPS
+from gitckpt.durable.steps import OPTIONS
 from gitckpt.git.repository import main_worktree
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.store import settings, unwritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
 
+    from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
 
@@ -33,8 +35,44 @@ def definition_of(store: Store, name: str) -> PipelineDefinition:
     Raises:
         NotFoundError, UsageError: there is none, or the file has mistakes.
     """
-    top = store.repository.worktree or main_worktree(store.repository)
-    return read(os.path.join(top or "", settings.FILE), name, STEPS)
+    return read(_file(store), name, OPTIONS)
+
+
+def _file(store: Store) -> str:
+    """Returns the path of the file with pipelines and agents: of the worktree one is in, or of the main one."""
+    return os.path.join(store.repository.worktree or main_worktree(store.repository) or "", settings.FILE)
+
+
+def inputs(words: Sequence[str]) -> dict[str, str]:
+    """Returns inputs by name.
+
+    Args:
+        words: each `NAME=VALUE`.
+
+    Raises:
+        UsageError: one is not.
+    """
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{word!r} is not NAME=VALUE", hint='write it as: -i question="what is it?"')
+        found[name] = value
+    return found
+
+
+def begin(store: Store, first: Checkpoint, definition: PipelineDefinition, holder: str, skipped: Mapping[str, str] | None = None) -> int:
+    """Drives a run that was recorded just now, and prints its id; returns and raises as `drive`.
+
+    Args:
+        store: of the repository.
+        first: its first checkpoint.
+        definition: its pipeline.
+        holder: what its lease is taken for, for people.
+        skipped: as for `drive`.
+    """
+    audience.name(str(first.run))
+    return drive(store, Run.resume(store, str(first.run), adapter="plumbing", holder=holder), definition, skipped)
 
 
 def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mapping[str, str] | None = None) -> int:
@@ -56,7 +94,8 @@ def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mappi
         terminal.warn(terminal.harmless(remark))
     person = Terminal()
     try:
-        result = Driver(run, definition, person, skipped).drive()
+        agents = read_clients(_file(store)) if any(phase.use for phase in definition.phases) else {}
+        result = Driver(run, definition, person, skipped, agents).drive()
         if result.is_complete:
             run.finish()
     except PhaseFailed as error:

@@ -25,6 +25,7 @@ class Syntax:
         flags: option → the parameter that becomes true.
         values: option → the parameter that becomes the next word.
         readers: parameter → what makes a value of that word; by default the word is the value.
+        left: parameters whose options are left to Typer, as they may be given again.
     """
 
     def __init__(
@@ -35,12 +36,14 @@ class Syntax:
         flags: Mapping[str, str] | None = None,
         values: Mapping[str, str] | None = None,
         readers: Mapping[str, Callable[[str], object]] | None = None,
+        left: Sequence[str] = (),
     ) -> None:
         self.arguments = arguments
         self.words = words
         self.flags = flags or {}
         self.values = values or {}
         self.readers = readers or {}
+        self.left = left
 
 
 BEFORE = Syntax(flags={"-q": "quiet", "--quiet": "quiet"}, values={"-C": "directory"})
@@ -59,11 +62,12 @@ AFTER = {
     "show": Syntax(arguments=["id_"], flags={"--json": "as_json", "--raw": "raw", "--state": "state"}),
     "resume": Syntax(
         arguments=["id_"],
-        flags={"--no-run": "no_run", "--fork": "fork", "--rewind": "rewind", "--accept-changes": "accept_changes"},
+        flags={"--no-run": "no_run", "--fork": "fork", "--rewind": "rewind", "--accept-changes": "accept_changes", "--trust": "trust"},
         values={"--into": "into", "--from": "from_", "--autonomy": "autonomy", "--timeout": "timeout"},
+        left=["inputs"],
     ),
     "runs": Syntax(flags={"--json": "as_json"}, values={"--status": "status", "-n": "number"}, readers={"number": options.count}),
-    "status": Syntax(arguments=["run"], flags={"--json": "as_json"}),
+    "status": Syntax(arguments=["run"], flags={"--json": "as_json", "--watch": "watch", "-w": "watch"}),
     "restore": Syntax(words="id_and_paths", flags={"--dry-run": "dry_run"}),
     "undo": Syntax(flags={"--dry-run": "dry_run"}),
     "verify": Syntax(flags={"--repair": "repair", "--json": "as_json"}),

@@ -37,6 +37,10 @@ def resume(
         str | None, typer.Option("--autonomy", metavar="MODE", help="From now on pause as checkpoint, batch or fully_autonomous say.")
     ] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="Give the whole run so much time from now on.")] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Go on with a run of somebody else's, with the inputs that it brings.")] = False,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="From now on, another input; may be given again.")
+    ] = None,
 ) -> int:
     """Go on with a run at its first phase that is not complete; or open a worktree with the files of a checkpoint, and print its path.
 
@@ -61,7 +65,7 @@ def resume(
             else:
                 _open(store, checkpoint, path)
             return 0
-        return _go_on(store, checkpoint, path, _Wishes(from_, rewind, accept_changes, autonomy, timeout))
+        return _go_on(store, checkpoint, path, _Wishes(from_, rewind, accept_changes, trust, autonomy, timeout, inputs or []))
 
 
 def _newest(store: Store) -> Checkpoint:
@@ -79,15 +83,27 @@ def _newest(store: Store) -> Checkpoint:
 class _Wishes:
     """How a run shall go on, as the options say."""
 
-    def __init__(self, from_: str | None, rewind: bool, accept_changes: bool, autonomy: str | None, timeout: str | None) -> None:
+    def __init__(
+        self,
+        from_: str | None,
+        rewind: bool,
+        accept_changes: bool,
+        trust: bool,
+        autonomy: str | None,
+        timeout: str | None,
+        inputs: list[str],
+    ) -> None:
+        from gitckpt.cli import driver
         from gitckpt.durable import pipeline
         from gitckpt.model import times
 
         self.from_ = from_
         self.rewind = rewind
         self.accept_changes = accept_changes
+        self.trust = trust
         self.autonomy = pipeline.autonomy(autonomy) if autonomy is not None else None
         self.timeout = times.parse_age(timeout) if timeout is not None else None
+        self.inputs = driver.inputs(inputs)
 
 
 def _require_sense(store: Store, checkpoint: Checkpoint, *, no_run: bool, fork: bool, rewind: bool) -> None:
@@ -141,17 +157,20 @@ def _go_on(store: Store, checkpoint: Checkpoint, directory: str | None, wishes: 
     from gitckpt.durable.opening import settle
     from gitckpt.durable.run import Run
     from gitckpt.durable.shortcuts import skipped
+    from gitckpt.durable.steps import memory_of
     from gitckpt.model import times
     from gitckpt.store import runs
 
     name = checkpoint.pipeline.name if checkpoint.pipeline else None
     definition = driver.definition_of(store, str(name))
-    phase = definition.phase(wishes.from_).name if wishes.from_ is not None else None
+    phase = definition.phase(wishes.from_) if wishes.from_ is not None else None
     if phase is None and not wishes.rewind and settle(store, str(checkpoint.run)):
         terminal.out(str(checkpoint.run))
         terminal.remark(f"run {checkpoint.run} is complete; its driver was killed after that")
         driver.tidy(store, str(checkpoint.run), runs.summary(store, str(checkpoint.run)).path, definition)
         return 0
+    if not wishes.trust:
+        launching.require_vouched(store, checkpoint, definition)
     run = Run.resume(
         store,
         str(checkpoint.run),
@@ -165,12 +184,15 @@ def _go_on(store: Store, checkpoint: Checkpoint, directory: str | None, wishes: 
         if wishes.rewind:
             run.rewind(checkpoint)
         driver.accept(store, run, definition, accept_changes=wishes.accept_changes)
+        if wishes.inputs:
+            run.change(launching.changed_inputs(run.pipeline, definition, wishes.inputs))
         if wishes.autonomy is not None:
             run.change(replace(run.pipeline, autonomy=wishes.autonomy))
         if wishes.timeout is not None:
             run.change(replace(run.pipeline, deadline=times.to_text(store.clock() + wishes.timeout)))
         if phase is not None:
-            run.redo(phase)
+            later = definition.phases[definition.phases.index(phase) :]
+            run.redo(phase.name, {key for each in later for key in memory_of(each)})
         skips = skipped(definition, launching.given_to(run, definition))
     audience.name(run.id)
     return driver.drive(store, run, definition, skips)

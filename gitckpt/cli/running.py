@@ -6,7 +6,6 @@ import os
 
 from gitckpt.cli import terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,14 +41,13 @@ def run(
 
         terminal.out_document(presets.text(pipeline).encode())
         return 0
-    from gitckpt.cli import audience, driver
+    from gitckpt.cli import driver
     from gitckpt.durable import launching
     from gitckpt.durable import pipeline as pipelines
-    from gitckpt.durable.run import Run
     from gitckpt.durable.shortcuts import skipped
     from gitckpt.model import times
 
-    said = _inputs(inputs or [])
+    said = driver.inputs(inputs or [])
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
     limit = times.parse_age(timeout) if timeout is not None else None
     with open_store() as store:
@@ -65,19 +63,7 @@ def run(
             _print_plan(definition, given, skips, mode)
             return 0
         first = launching.start(store, definition, given, name=about, base=base, autonomy=mode, timeout=limit)
-        audience.name(str(first.run))
-        running = Run.resume(store, str(first.run), adapter="plumbing", holder=f"git ckpt run {terminal.harmless(pipeline)}")
-        return driver.drive(store, running, definition, skips)
-
-
-def _inputs(words: list[str]) -> dict[str, str]:
-    found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise UsageError(f"{word!r} is not NAME=VALUE", hint='write it as: -i question="what is it?"')
-        found[name] = value
-    return found
+        return driver.begin(store, first, definition, f"git ckpt run {terminal.harmless(pipeline)}", skips)
 
 
 def _print_plan(definition: PipelineDefinition, given: Given, skips: dict[str, str], mode: str | None) -> None:

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 
     import typer
 
+    from gitckpt.durable.gauges import Gauge
     from gitckpt.store.lifeline import Event, History
     from gitckpt.store.runs import Summary
     from gitckpt.store.store import Store
 
+_INTERVAL = 1.0
+_BAR = 20
+_BRIEF = 100
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 
 
@@ -59,12 +63,18 @@ def runs(
 def status(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="By default the run whose worktree this is, or the newest.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run.")] = False,
 ) -> None:
     """Show what has become of a run: its phases with attempts, times and errors, who drives it, and what to do next."""
     from gitckpt.store import lifeline
 
+    if watch and (as_json or not terminal.is_terminal()):
+        raise UsageError("--watch is for people at a terminal", hint="leave it out, and ask again: git ckpt status --json")
     with open_store() as store:
         name = _meant(store, run)
+        if watch:
+            _watch(store, name)
+            return
         history = lifeline.read(store, name)
         now = store.clock()
     if as_json:
@@ -72,17 +82,34 @@ def status(
 
         terminal.out(json.dumps(_history_as_json(history), indent=2))
         return
-    for label, value in _facts(history, now):
-        terminal.out(f"{label:8} {terminal.harmless(value)}")
-    if history.events:
-        terminal.out()
-        _print_events(history)
+    for line in _lines(history, now):
+        terminal.out(line)
     for line in history.unwritten:
         terminal.warn(terminal.harmless(line))
+
+
+def _watch(store: Store, run: str) -> None:
+    """Shows a run in place until nobody drives it any more, or somebody has seen enough."""
+    import time
+
+    from gitckpt.store import lifeline
+
+    shown = 0
+    while True:
+        history = lifeline.read(store, run)
+        shown = terminal.replace_lines(shown, _lines(history, store.clock()))
+        if history.summary.status != runstate.RUNNING:
+            return
+        time.sleep(_INTERVAL)
+
+
+def _lines(history: History, now: int) -> list[str]:
+    """Returns what is shown of a run."""
+    lines = [f"{label:8} {terminal.harmless(value)}" for label, value in _facts(history, now)]
+    if history.events:
+        lines += ["", *_event_lines(history)]
     advice = next_command(history)
-    if advice:
-        terminal.out()
-        terminal.out(f"next     {advice}")
+    return [*lines, "", f"next     {advice}"] if advice else lines
 
 
 def next_command(history: History) -> str | None:
@@ -102,6 +129,8 @@ def next_command(history: History) -> str | None:
 
 def _facts(history: History, now: int) -> list[tuple[str, str]]:
     """Returns what is known of a run beside its phases, a label and a value each; what is not known is left out."""
+    from gitckpt.durable import gauges
+
     summary, pipeline = history.summary, history.pipeline
     age = "" if summary.status == runstate.RUNNING else f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
     autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
@@ -110,8 +139,9 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
         ("run", summary.id),
         ("status", summary.status + age),
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
-        *(("input", f"{name} = {value}") for name, value in pipeline.inputs.items() if value),
+        *(("input", f"{name} = {_brief(value)}") for name, value in pipeline.inputs.items() if value),
         ("progress", f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete" if pipeline.phases else ""),
+        *((gauge.label, f"{_bar(gauge)}{gauge.text}") for gauge in gauges.read(history.newest.state, history.newest.progress)),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
         ("driver" if summary.status == runstate.RUNNING else "left by", summary.lease.sentence() if summary.lease is not None else ""),
@@ -119,7 +149,22 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
     return [(label, value) for label, value in facts if value]
 
 
-def _print_events(history: History) -> None:
+def _brief(value: str) -> str:
+    """Returns the beginning of an input: a task may be a whole page."""
+    line = value.strip().partition("\n")[0]
+    return value if value == line and len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
+
+
+def _bar(gauge: Gauge) -> str:
+    """Returns a bar for an amount, on a terminal."""
+    if gauge.share is None or not terminal.is_terminal():
+        return ""
+    full = round(gauge.share * _BAR)
+    return f"[{'#' * full}{'.' * (_BAR - full)}] "
+
+
+def _event_lines(history: History) -> list[str]:
+    lines = []
     width = max(len(terminal.harmless(event.phase)) for event in history.events)
     for event in history.events:
         mark = ">" if event.is_current else " "
@@ -127,10 +172,10 @@ def _print_events(history: History) -> None:
         tries = f"{event.attempts} attempts" if event.attempts > 1 else ""
         saves = f"{event.saves} {'save' if event.saves == 1 else 'saves'}" if event.saves else ""
         notes = "  ".join(filter(None, [took, tries, saves]))
-        terminal.out(f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip())
+        lines.append(f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip())
         if event.status not in ("complete", "skipped"):
-            for error in event.errors:
-                terminal.out(f"      {terminal.harmless(error)}")
+            lines += [f"      {terminal.harmless(error)}" for error in event.errors]
+    return lines
 
 
 def _meant(store: Store, text: str | None) -> str:
@@ -183,6 +228,8 @@ def _as_json(summary: Summary) -> dict[str, Any]:
 
 
 def _history_as_json(history: History) -> dict[str, Any]:
+    from gitckpt.durable import gauges
+
     pipeline = history.pipeline
     return {
         **_as_json(history.summary),
@@ -194,6 +241,10 @@ def _history_as_json(history: History) -> dict[str, Any]:
             "phases": list(pipeline.phases),
         },
         "phases": [_event_as_json(event) for event in history.events],
+        "gauges": [
+            {"label": gauge.label, "text": gauge.text, "done": gauge.done, "total": gauge.total}
+            for gauge in gauges.read(history.newest.state, history.newest.progress)
+        ],
         "unwritten": history.unwritten,
         "next": next_command(history),
     }

@@ -110,6 +110,24 @@ def progress(line: str) -> None:
         sys.stderr.flush()
 
 
+def replace_lines(before: int, lines: Sequence[str]) -> int:
+    """Shows lines of the result in place of those that were shown before, cut to the terminal; returns how many there are.
+
+    Args:
+        before: how many were shown the last time.
+        lines: what to show, harmless already. Of more than the terminal has, the first ones.
+    """
+    import shutil
+
+    size = shutil.get_terminal_size()
+    shown = lines[: max(size.lines - 1, 1)]
+    up = f"\033[{before}F" if before else ""
+    text = "".join(f"\033[K{_fit(line, size.columns - 1).rstrip()}\n" for line in shown)
+    sys.stdout.write(f"{up}{text}\033[J")
+    sys.stdout.flush()
+    return len(shown)
+
+
 def may_ask() -> bool:
     """Tells whether there is a person who can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gitckpt.model import phase as phase_labels
 from gitckpt.model.checkpoint import Attempt
-from gitckpt.model.errors import StateError
+from gitckpt.model.errors import StateError, UsageError
 
 FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 
@@ -50,6 +51,17 @@ def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number
     if last.ended == FAILED and last.retry_at is not None:
         return Next(replace(fresh, failures=last.failures, recoveries=last.recoveries), crashed=False, is_first=False)
     return Next(fresh, crashed=False, is_first=False)
+
+
+def require_name(name: str) -> None:
+    """Raises `UsageError` for what cannot be the name of a phase: labels could not tell it apart."""
+    if (
+        not name.strip()
+        or not name.isprintable()
+        or phase_labels.split(name)[1] in phase_labels.STATUSES
+        or name in phase_labels.NOT_PHASES
+    ):
+        raise UsageError(f"{name!r} cannot be the name of a phase", hint="choose another name, that does not end in a status")
 
 
 def digests(values: Mapping[str, Any]) -> dict[str, str]:

@@ -37,7 +37,7 @@ class Conduct:
         retries: how often it is tried again, and when.
         retry_on: the exceptions after which it is.
         autosave: how often its files are saved in between; 0 for never.
-        max_recoveries: after so many crashes the run is blocked.
+        max_recoveries: after more crashes than that the run is blocked.
         on_resume: `keep`, or `reset`: whether a further attempt begins with the files as they are, or as they were at first.
     """
 

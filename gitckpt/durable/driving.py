@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gitckpt.durable import attempts
 from gitckpt.durable.conduct import Conduct, Ended
@@ -12,9 +12,13 @@ from gitckpt.durable.endings import PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.phase_command import CommandPhase
 from gitckpt.durable.pipeline import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run import Run
-from gitckpt.durable.steps import STEPS
+from gitckpt.durable.steps import STEPS, memory_of
 from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.work import Work
 from gitckpt.model.checkpoint import Attempt
+
+if TYPE_CHECKING:
+    from gitckpt.durable.agent.clients import Client
 
 CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 """What may be answered where a run pauses."""
@@ -60,13 +64,22 @@ class Driver:
         definition: the pipeline.
         audience: is told and asked.
         skipped: phase → why it need not be done, with the message for its checkpoint.
+        agents: the agents that are configured, by name.
     """
 
-    def __init__(self, run: Run, definition: PipelineDefinition, audience: Audience, skipped: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        definition: PipelineDefinition,
+        audience: Audience,
+        skipped: Mapping[str, str] | None = None,
+        agents: Mapping[str, Client] | None = None,
+    ) -> None:
         self._run = run
         self._definition = definition
         self._audience = audience
         self._skipped = skipped or {}
+        self._agents = agents or {}
 
     def drive(self) -> Result:
         """Does every phase that is not complete, in order.
@@ -77,7 +90,6 @@ class Driver:
         """
         phases = self._definition.phases
         with Watchdog() as watchdog:
-            commands = CommandPhase(self._run, self._definition, watchdog, output=self._audience.output, tick=self._audience.tick)
             at = 0
             while at < len(phases):
                 phase = phases[at]
@@ -88,7 +100,7 @@ class Driver:
                     self._run.skip(phase.name, message=self._skipped[phase.name])
                     self._audience.ended(phase.name, "skipped", None)
                     continue
-                if not self._do(phase, at, commands):
+                if not self._do(phase, at, watchdog):
                     return Result(is_complete=False, after=phase.name)
                 if at + 1 < len(phases) and self._pauses_after(phase):
                     answer, revision = self._audience.ask(phase.name)
@@ -107,17 +119,17 @@ class Driver:
         if answer == RESTART:
             self._run.restart(phase.name)
         else:
-            self._run.revise(phase.name, revision)
+            self._run.revise(phase.name, revision, memory_of(phase))
 
-    def _do(self, phase: PhaseDefinition, at: int, commands: CommandPhase) -> bool:
+    def _do(self, phase: PhaseDefinition, at: int, watchdog: Watchdog) -> bool:
         """Does a phase; returns False where it asks to be tried later."""
         conduct = Conduct(phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume)
 
         def action(attempt: Attempt) -> Ended:
             self._audience.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
-            if phase.use is not None:
-                return STEPS[phase.use](self._run)
-            return commands.perform(phase, attempt)
+            told = self._audience
+            work = Work(self._run, self._definition, phase, attempt, watchdog, told.output, told.tick, self._agents)
+            return STEPS[phase.use].action(work) if phase.use is not None else CommandPhase(work).perform()
 
         self._require_not_blocked(phase)
         try:

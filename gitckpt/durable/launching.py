@@ -16,7 +16,7 @@ from gitckpt.git.repository import main_worktree
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
-from gitckpt.store import run_files
+from gitckpt.store import run_files, vouched
 from gitckpt.store.store import Store
 
 
@@ -49,10 +49,7 @@ def read_inputs(store: Store, definition: PipelineDefinition, said: Mapping[str,
     Raises:
         UsageError: there is no such input, or a file cannot be read.
     """
-    for name in said:
-        if name not in definition.inputs:
-            known = ", ".join(definition.inputs) or "none"
-            raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}")
+    _require_inputs(definition, said)
     top = store.repository.worktree or main_worktree(store.repository)
     inputs, contents = {**definition.inputs, **said}, {}
     for name in definition.files:
@@ -155,6 +152,60 @@ def require_same(store: Store, newest: Checkpoint, definition: PipelineDefinitio
     return now, contents
 
 
+def require_vouched(store: Store, newest: Checkpoint, definition: PipelineDefinition) -> None:
+    """Raises an error for a run that was not started here, and brings inputs of its own: one may be a command.
+
+    Args:
+        store: of the repository.
+        newest: the run's newest checkpoint.
+        definition: its pipeline.
+
+    Raises:
+        UsageError: somebody has to look at its inputs first; they are named.
+    """
+    pipeline = newest.pipeline or Pipeline()
+    own = {name: value for name, value in pipeline.inputs.items() if value != definition.inputs.get(name)}
+    if own and not vouched.is_vouched(store.repository, pipeline):
+        raise Untrusted(
+            f"run {newest.run} was not started in this repository, and brings inputs of its own, which may become commands",
+            [f"{name} = {value}" for name, value in own.items()],
+            hint=f"if you trust them: git ckpt resume {newest.run} --trust",
+        )
+
+
+class Untrusted(UsageError):
+    """A run that may have been fetched brings inputs of its own.
+
+    Args:
+        message: the object and the cause.
+        inputs: what they are, a line each.
+        hint: the command to run next.
+    """
+
+    def __init__(self, message: str, inputs: list[str], *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.candidates = inputs
+
+
+def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]) -> Pipeline:
+    """Returns what drives a run from now on, with other inputs.
+
+    Args:
+        newest: what drove it until now.
+        definition: the pipeline.
+        said: the inputs that are other ones, by name.
+
+    Raises:
+        UsageError: there is no such input, or it is a file.
+    """
+    _require_inputs(definition, said)
+    for name in said:
+        if name in definition.files:
+            hint = "change the file itself, then go on with it: --accept-changes"
+            raise UsageError(f"the input {name} is a file, whose content belongs to the run", hint=hint)
+    return replace(newest, inputs={**newest.inputs, **said})
+
+
 def take_in(run: Run, contents: Mapping[str, bytes]) -> None:
     """Replaces the run's copies of inputs that are files.
 
@@ -163,6 +214,13 @@ def take_in(run: Run, contents: Mapping[str, bytes]) -> None:
     """
     for name, data in contents.items():
         run_files.replace_file(os.path.join(run.files.path, run_files.INPUT, name), data)
+
+
+def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> None:
+    for name in said:
+        if name not in definition.inputs:
+            known = ", ".join(definition.inputs) or "none"
+            raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}")
 
 
 def _deadline(store: Store, timeout: int | None) -> str | None:

@@ -10,7 +10,7 @@ from gitckpt.durable import shell
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
-from gitckpt.store import layout, registration, resumption, run_files, settings, worktrees
+from gitckpt.store import layout, registration, resumption, run_files, settings, vouched, worktrees
 from gitckpt.store.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold, LeaseLost, Leases
 from gitckpt.store.run_files import RunFiles
 from gitckpt.store.store import Store
@@ -107,6 +107,8 @@ def begin(
     worktrees.default_root(store.repository, settings.read(store.repository).worktree_dir)  # a bare repository may have none
     commit = _commit(store.repository, base)
     there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
+    if pipeline.inputs:
+        vouched.vouch(store.repository, pipeline)
     return store.record(layout.RUN_STARTED, state, start=name, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from gitckpt.durable import pipeline
 from gitckpt.durable.checking import Mistake, Table, name_problem
@@ -15,7 +15,7 @@ from gitckpt.model.errors import UsageError
 PIPELINE_KEYS = ("description", "autonomy", "timeout", "env", "worktree", "retention", "inputs", "files", "phases")
 PHASE_KEYS = (
     *("name", "run", "use", "env", "timeout", "idle_timeout", "retries", "autosave", "max_recoveries", "group", "needs", "on_resume"),
-    *("must_change", "aliases", "skip_with"),
+    *("must_change", "aliases", "skip_with", "with"),
 )
 RETRIES_KEYS = ("attempts", "delay", "backoff", "max_delay", "jitter", "on")
 RESERVED = ("run", "commit", "manual", "safety")
@@ -63,13 +63,13 @@ def tables(text: str, path: str) -> dict[str, object]:
     raise PipelineError(path, [Mistake(Locations(text).line("pipelines"), "pipelines must be a table", "write [pipelines.NAME]")])
 
 
-def parse(text: str, path: str, known_steps: Collection[str], *, source: str | None = None) -> dict[str, PipelineDefinition]:
+def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
     """Returns the pipelines of a text by their names, in order.
 
     Args:
         text: of the file.
         path: what messages call it.
-        known_steps: what `use` may name.
+        known_steps: what `use` may name, with the options of each.
         source: what the definitions say they come from; by default the path.
 
     Raises:
@@ -106,7 +106,7 @@ def _document(text: str, path: str) -> dict[str, object]:
         raise PipelineError(path, [Mistake(max(line, 1), f"not TOML: {said}")]) from None
 
 
-def _pipeline(name: str, table: Table, known_steps: Collection[str], source: str) -> PipelineDefinition:
+def _pipeline(name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str) -> PipelineDefinition:
     table.only(PIPELINE_KEYS)
     inputs = table.inputs("inputs")
     phases = [(each, _phase(each, known_steps, inputs)) for each in table.tables("phases", "phase")]
@@ -137,7 +137,7 @@ def _autonomy(table: Table) -> str:
         return pipeline.FULLY_AUTONOMOUS
 
 
-def _phase(table: Table, known_steps: Collection[str], inputs: Collection[str]) -> PhaseDefinition:
+def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]) -> PhaseDefinition:
     table.only(PHASE_KEYS)
     run, use = _command(table, known_steps)
     return PhaseDefinition(
@@ -156,6 +156,7 @@ def _phase(table: Table, known_steps: Collection[str], inputs: Collection[str]) 
         must_change=table.flag("must_change", default=False),
         aliases=table.words("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
+        options=_options(table, use, known_steps),
     )
 
 
@@ -177,7 +178,7 @@ def _name(table: Table) -> str:
     return name
 
 
-def _command(table: Table, known_steps: Collection[str]) -> tuple[str | None, str | None]:
+def _command(table: Table, known_steps: Mapping[str, Collection[str]]) -> tuple[str | None, str | None]:
     if "run" in table.values and "use" in table.values:
         table.complain(f"{table.label} has both run and use", "use", hint="keep one of them")
     elif "run" not in table.values and "use" not in table.values:
@@ -188,6 +189,19 @@ def _command(table: Table, known_steps: Collection[str]) -> tuple[str | None, st
         hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(sorted(known_steps))}" if known_steps else None
         table.complain(f"use in {table.label} names {use!r}, which is no step that gitckpt knows", "use", hint=hint)
     return run, use
+
+
+def _options(table: Table, use: str | None, known_steps: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Returns what a step is carried out with."""
+    if "with" not in table.values:
+        return {}
+    if use is None:
+        table.complain(f"{table.label} has with, but no use", "with", hint="only what gitckpt does itself has options")
+        return {}
+    inner = table.inner("with", f"with of {table.label}")
+    if inner is not None and use in known_steps:
+        inner.only(tuple(known_steps[use]))
+    return table.strings("with", f"with of {table.label}")
 
 
 def _retries(table: Table) -> Retries:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitckpt.durable import command
 from gitckpt.durable.command import Outcome, Patience
 from gitckpt.durable.conduct import Ended
 from gitckpt.durable.endings import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
-from gitckpt.durable.pipeline import PhaseDefinition, PipelineDefinition
+from gitckpt.durable.pipeline import PhaseDefinition
 from gitckpt.durable.run import Run
-from gitckpt.durable.watchdog import Watchdog
-from gitckpt.git.process import LOCAL_VARIABLES
+from gitckpt.durable.work import Work
 from gitckpt.model import ids, jsonable, times
-from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import CkptError
-from gitckpt.store import leases, run_files
+from gitckpt.store import run_files
 
 RETRY_LATER, BLOCKED = 75, 4
 """Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""
 
-_LONGEST = 4096
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 _SHOWN = 200
 _LAST_LINES = 8
@@ -31,65 +27,45 @@ _ERRORS = ("error:", "fatal:")
 
 
 class CommandPhase:
-    """Runs the commands of a pipeline's phases.
+    """The command of a phase.
 
     Args:
-        run: the run.
-        definition: the pipeline.
-        watchdog: ends a command whose driver was killed.
-        output: gets what a command prints, as it comes.
-        tick: gets the seconds since the start of a command, about once a second.
+        work: the attempt at it.
         grace: how long a command that shall end may take for it, in seconds.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        definition: PipelineDefinition,
-        watchdog: Watchdog,
-        *,
-        output: Callable[[bytes], None],
-        tick: Callable[[float], None] | None = None,
-        grace: float = 5.0,
-    ) -> None:
-        self._run = run
-        self._definition = definition
-        self._watchdog = watchdog
-        self._output = output
-        self._tick = tick
+    def __init__(self, work: Work, *, grace: float = 5.0) -> None:
+        self._work = work
+        self._run = work.run
         self._grace = grace
 
-    def perform(self, phase: PhaseDefinition, attempt: Attempt) -> Ended:
-        """Runs the command of a phase once.
+    def perform(self) -> Ended:
+        """Runs it once.
 
         Raises:
             PhaseFailed: it failed, took too long, or changed no file though it must; its sub-classes: it is blocked, asks to be tried
                 later, or the run has to stop.
         """
+        phase = self._work.phase
         files = _Exchange(self._run, phase)
         files.prepare()
         try:
             outcome = command.run_command(
                 phase.run or "",
                 directory=self._run.path,
-                env=self._environment(phase, attempt, files),
-                watchdog=self._watchdog,
+                env=self._work.environment() | files.variables,
+                watchdog=self._work.watchdog,
                 patience=self._patience(phase),
-                output=self._output,
-                tick=self._look,
+                output=self._work.output,
+                tick=self._work.look,
             )
             self._require_success(phase, outcome)
-            if phase.must_change and not self._run.has_changed_files(attempt):
+            if phase.must_change and not self._run.has_changed_files(self._work.attempt):
                 raise PhaseFailed(f"phase {phase.name!r} produced no file changes", code=outcome.code, output=outcome.tail)
             self._run.state = files.state(outcome)
         finally:
             files.clear()
         return Ended(code=outcome.code, output=outcome.tail)
-
-    def _look(self, seconds: float) -> None:
-        self._run.check()
-        if self._tick is not None:
-            self._tick(seconds)
 
     def _patience(self, phase: PhaseDefinition) -> Patience:
         def seconds(length: int | None) -> float | None:
@@ -113,33 +89,6 @@ class CommandPhase:
         cause = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise ending(f"{what} {verb}: {cause}{said}", code=code, output=outcome.tail)
 
-    def _environment(self, phase: PhaseDefinition, attempt: Attempt, files: _Exchange) -> dict[str, str]:
-        run = self._run
-        revisions = run.state.get("revisions")
-        revision = revisions.get(phase.name) if isinstance(revisions, dict) else None
-        env = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES and not name.startswith("CKPT_")}
-        env |= {**self._definition.env, **phase.env}
-        env |= {f"CKPT_STATE_{key.upper()}": value for key, value in _plain(run.state).items()}
-        env |= {f"CKPT_INPUT_{name.upper()}": value for name, value in self._inputs().items()}
-        return env | {
-            leases.RUN_VARIABLE: run.id,
-            leases.FENCE_VARIABLE: str(run.hold.lease.token),
-            "CKPT_REVISION": revision if isinstance(revision, str) and "\0" not in revision else "",
-            "CKPT_PHASE": phase.name,
-            "CKPT_ATTEMPT": str(attempt.number),
-            "CKPT_STATE": files.state_path,
-            "CKPT_SET": files.set_path,
-            "CKPT_OUTPUT": files.output_path,
-        }
-
-    def _inputs(self) -> dict[str, str]:
-        """Returns the inputs of the run; for those that are files, where a copy is."""
-        pipeline = self._run.pipeline
-        found = {**self._definition.inputs, **pipeline.inputs}
-        for name in self._definition.files:
-            found[name] = os.path.join(self._run.files.path, run_files.INPUT, name) if name in pipeline.contents else ""
-        return found
-
 
 class _Exchange:
     """The files through which a command and its run tell each other things."""
@@ -151,6 +100,11 @@ class _Exchange:
         self.set_path = os.path.join(run.files.path, "set")
         self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.slug(phase.name))
         self._before = b""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What tells the command where they are."""
+        return {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path, "CKPT_OUTPUT": self.output_path}
 
     def prepare(self) -> None:
         """Writes what the command may read.
@@ -216,16 +170,6 @@ def length_text(length: int) -> str:
     """
     seconds = length // times.MICRO
     return next((f"{seconds // size}{unit}" for unit, size in _UNITS if seconds and seconds % size == 0), f"{seconds}s")
-
-
-def _plain(state: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the strings and numbers of a state that an environment can hold."""
-    found = {}
-    for key, value in state.items():
-        text = str(value) if type(value) in (str, int, float) else ""
-        if text and key.isascii() and key.replace("_", "a").isalnum() and len(text) <= _LONGEST and "\0" not in text:
-            found[key] = text
-    return found
 
 
 def _last_line(tail: str) -> str:

@@ -93,7 +93,7 @@ class PhaseDefinition:
     """How often the files are saved while the phase runs; 0 for never."""
 
     max_recoveries: int = MAX_RECOVERIES
-    """After so many crashes within the phase the run is blocked."""
+    """After more crashes than that within the phase the run is blocked."""
 
     group: str | None = None
     needs: tuple[str, ...] = ()
@@ -108,6 +108,9 @@ class PhaseDefinition:
     aliases: tuple[str, ...] = ()
     skip_with: tuple[str, ...] = ()
     """The inputs any of which, where it is given, does the work of the phase."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the step that `use` names is carried out with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ class PipelineDefinition:
 def _meaning(phase: PhaseDefinition) -> dict[str, object]:
     said: dict[str, object] = {"run": phase.run, "use": phase.use, "env": dict(phase.env), "needs": sorted(phase.needs)}
     said |= {"on_resume": phase.on_resume if phase.on_resume != KEEP else None, "must_change": phase.must_change}
+    said |= {"with": dict(phase.options)}
     return {key: value for key, value in said.items() if value}
 
 

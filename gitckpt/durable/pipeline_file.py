@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from gitckpt.durable import presets
 from gitckpt.durable.parsing import PipelineError, parse, tables
@@ -13,13 +13,13 @@ from gitckpt.model.errors import NotFoundError, UsageError
 __all__ = ["PipelineError", "names", "parse", "read"]
 
 
-def read(path: str, name: str, known_steps: Collection[str]) -> PipelineDefinition:
+def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
     """Returns a pipeline of a file, or the preset of that name where the file has none.
 
     Args:
         path: of the file; one that does not exist has no pipelines.
         name: of the pipeline.
-        known_steps: what `use` may name.
+        known_steps: what `use` may name, with the options of each.
 
     Raises:
         PipelineError: anything in any pipeline of the file is a mistake.

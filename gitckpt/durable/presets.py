@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from gitckpt.durable.parsing import parse
 from gitckpt.durable.pipeline import PipelineDefinition
@@ -13,7 +13,7 @@ SOURCE = "preset"
 """What the definition of a preset says it comes from."""
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
-_NAMES = ("plan-to-pr", "rlm-act")
+_NAMES = ("plan-to-pr", "rlm-act", "loop", "review")
 
 
 def names() -> tuple[str, ...]:
@@ -33,12 +33,12 @@ def text(name: str) -> str:
         return file.read()
 
 
-def definition(name: str, known_steps: Collection[str]) -> PipelineDefinition:
+def definition(name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
     """Returns a preset.
 
     Args:
         name: of the preset.
-        known_steps: what `use` may name.
+        known_steps: what `use` may name, with the options of each.
 
     Raises:
         NotFoundError: there is no preset of that name.

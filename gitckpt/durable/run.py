@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -29,8 +29,8 @@ from gitckpt.durable.writing import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.model.phase import NOT_PHASES, STATUSES, split
-from gitckpt.store import layout
+from gitckpt.model.phase import split
+from gitckpt.store import layout, vouched
 from gitckpt.store.index import Query
 from gitckpt.store.leases import RENEWAL, LeaseLost
 from gitckpt.store.store import Store
@@ -207,7 +207,7 @@ class Run:
 
     def perform(self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct) -> Any:
         """As `phase`, for an action that knows of its attempt, and digests of its inputs."""
-        _require_name(name)
+        attempts.require_name(name)
         if name in self.completed:
             return self._recorded(name, inputs)
         coming = attempts.after(self.last_attempt, name, inputs, number=self._number_of(name))
@@ -257,24 +257,31 @@ class Run:
             result: what it returns.
             message: why, one line.
         """
-        _require_name(name)
+        attempts.require_name(name)
         self.last_attempt = Attempt(name, self._number_of(name) + 1, ended="skipped", result=attempts.to_json(result))
         self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=self.last_attempt, message=message)
 
-    def redo(self, name: str) -> None:
-        """Lets a phase be done again, complete or not, with all that were completed after it."""
+    def redo(self, name: str, forget: Iterable[str] = ()) -> None:
+        """Lets a phase be done again, complete or not, with all that were completed after it.
+
+        Args:
+            name: of the phase.
+            forget: keys of the state that say how far it has come.
+        """
+        for key in forget:
+            self.state.pop(key, None)
         self._writer.reopen(name)
         if self.last_attempt is not None and self.last_attempt.phase == name:
             ended = self.last_attempt.ended
             again = attempts.FAILED if ended in (None, attempts.BLOCKED) else ended  # whoever asks for it has settled what blocked it
             self.last_attempt = replace(self.last_attempt, ended=again, retry_at=None)
 
-    def revise(self, name: str, revision: str) -> None:
-        """Lets a phase be done again, with what shall be revised as `revisions` in the state."""
+    def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:
+        """Lets a phase be done again, with what shall be revised as `revisions` in the state; `forget` as for `redo`."""
         revisions = dict(self.state.get("revisions", {}))
         revisions[name] = "\n\n".join(filter(None, [revisions.get(name, ""), revision]))
         self.state["revisions"] = revisions
-        self.redo(name)
+        self.redo(name, forget)
 
     def restart(self, name: str) -> None:
         """Lets a phase be done again, with files and state as they were when it began.
@@ -306,6 +313,8 @@ class Run:
 
     def change(self, pipeline: Pipeline) -> None:
         """Lets the next checkpoints say that something else drives the run from now on."""
+        if pipeline.inputs:
+            vouched.vouch(self.store.repository, pipeline)
         self._writer.pipeline = pipeline
 
     def check(self) -> None:
@@ -322,6 +331,13 @@ class Run:
         left = self.seconds_left()
         if left is not None and left <= 0:
             raise DeadlineReached(f"run {self.id} took longer than it may, until {self.pipeline.deadline}")
+
+    def wait(self, seconds: float) -> None:
+        """Waits, as long as the run need not stop. Errors: as `check`."""
+        until = self.store.clock() + round(seconds * times.MICRO)
+        while (left := (until - self.store.clock()) / times.MICRO) > 0:
+            self.check()
+            self._sleep(min(left, _SLICE))
 
     def seconds_left(self) -> float | None:
         """Returns how long the run may still take; None for as long as it likes."""
@@ -354,7 +370,9 @@ class Run:
         self.check()
         attempt = coming.attempt
         if not coming.is_first:
-            attempt = self._writer.prepare_again(attempt, resets=conduct.on_resume != KEEP)
+            # Where the last attempt ended orderly and the files have changed since, somebody has worked there.
+            resets = conduct.on_resume != KEEP and (coming.crashed or not self._writer.differs_from(self._writer.newest.id))
+            attempt = self._writer.prepare_again(attempt, resets=resets)
         self.last_attempt = attempt
         if self._numbers is not None:
             self._numbers[attempt.phase] = attempt.number
@@ -378,11 +396,4 @@ class Run:
     def _wait(self, last: Attempt | None) -> None:
         """Waits until the next attempt is due."""
         due = times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0
-        while (left := (due - self.store.clock()) / times.MICRO) > 0:
-            self.check()
-            self._sleep(min(left, _SLICE))
-
-
-def _require_name(name: str) -> None:
-    if not name.strip() or not name.isprintable() or split(name)[1] in STATUSES or name in NOT_PHASES:
-        raise UsageError(f"{name!r} cannot be the name of a phase", hint="choose another name, that does not end in a status")
+        self.wait((due - self.store.clock()) / times.MICRO)

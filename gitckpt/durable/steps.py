@@ -6,10 +6,12 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gitckpt.durable.conduct import Ended
 from gitckpt.durable.endings import PhaseFailed
-from gitckpt.durable.run import Run
+from gitckpt.durable.pipeline import PhaseDefinition
+from gitckpt.durable.work import Work
 from gitckpt.store import run_files
 
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
@@ -18,12 +20,13 @@ PLAN = "plan"
 """The input that is the plan."""
 
 
-def read_plan(run: Run) -> Ended:
+def read_plan(work: Work) -> Ended:
     """Reads the plan that the run was started with: `plan_path`, `plan_title` and `plan_hash` join the state.
 
     Raises:
         PhaseFailed: there is none, or its front matter has no end.
     """
+    run = work.run
     path = run.pipeline.inputs.get(PLAN, "")
     try:
         with open(os.path.join(run.files.path, run_files.INPUT, PLAN), "rb") as file:
@@ -37,15 +40,68 @@ def read_plan(run: Run) -> Ended:
     return Ended(result=title, output=f"{title}\n")
 
 
-def generate_branch(run: Run) -> Ended:
+def generate_branch(work: Work) -> Ended:
     """Names the branch after the plan: `branch` joins the state."""
+    run = work.run
     branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch
     return Ended(result=branch, output=f"{branch}\n")
 
 
-STEPS: dict[str, Callable[[Run], Ended]] = {"read plan": read_plan, "generate branch": generate_branch}
+def run_loop(work: Work) -> Ended:
+    """Lets an agent work at a plan, again and again, until it is carried out."""
+    from gitckpt.durable.loop.looping import Loop
+
+    return Loop(work).go()
+
+
+def run_review(work: Work) -> Ended:
+    """Lets a coder work at a task and a reviewer judge the work, until it is approved."""
+    from gitckpt.durable.review.review_phase import carry_out
+
+    return carry_out(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that gitckpt does itself.
+
+    Attributes:
+        action: what it does.
+        options: what `with` may say of it.
+        memory: keys of the state that say how far it has come.
+    """
+
+    action: Callable[[Work], Ended]
+    options: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
+
+
+LOOP_OPTIONS = (
+    *("plan", "issues", "epic", "agent", "prompt", "conversation", "tests", "done", "until_tests_pass"),
+    *("max_iterations", "pause", "agent_timeout", "test_timeout"),
+)
+
+REVIEW_OPTIONS = (
+    *("task", "title", "coder", "reviewer", "lint", "lint_retries", "filters"),
+    *("max_cycles", "max_budget", "agent_timeout", "force"),
+)
+
+STEPS = {
+    "read plan": Step(read_plan),
+    "generate branch": Step(generate_branch),
+    "loop": Step(run_loop, LOOP_OPTIONS, ("loop",)),
+    "review": Step(run_review, REVIEW_OPTIONS, ("review",)),
+}
 """Name → what it does."""
+
+OPTIONS = {name: step.options for name, step in STEPS.items()}
+"""Name → what `with` may say of it."""
+
+
+def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
+    """Returns the keys of the state that say how far a phase has come, which is done again from its beginning without them."""
+    return STEPS[phase.use].memory if phase.use in STEPS else ()
 
 
 def slug(path: str) -> str:

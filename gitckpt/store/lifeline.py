@@ -58,12 +58,14 @@ class History:
         pipeline: what drives it.
         events: its phases, in the order of the pipeline or of their beginning.
         unwritten: checkpoints that could not be written, a sentence each.
+        newest: its newest checkpoint, with the state.
     """
 
     summary: Summary
     pipeline: Pipeline
     events: list[Event]
     unwritten: list[str]
+    newest: Checkpoint
 
 
 def read(store: Store, run: str) -> History:
@@ -95,7 +97,7 @@ def read(store: Store, run: str) -> History:
             events[name] = replace(event, status=PENDING)  # to be done again, after the run was taken back
     if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current] = replace(events[current], is_current=True)
-    return History(summary, pipeline, list(events.values()), unwritten.read(store.repository, run))
+    return History(summary, pipeline, list(events.values()), unwritten.read(store.repository, run), store.read(entries[-1].id))
 
 
 def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:

@@ -156,6 +156,7 @@ def test_runs_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
 
 def test_status_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
     with Store.open(rich.path) as store, Run.start(store, "another") as run:
+        run.state["loop"] = {"iterations": 2, "allowed": 100}
         run.phase("a", lambda: 1)
     report = json.loads(ckpt("status", run.id, "--json", at=rich).out)
     of_the_run = {key.removeprefix("runs[].").partition(".")[0] for key in documented("runs")}

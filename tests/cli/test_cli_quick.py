@@ -39,7 +39,8 @@ def defaults(function: Callable[..., object]) -> dict[str, object]:
 def assert_same(syntax: quick.Syntax, params: list[Any], function: Callable[..., object]) -> None:
     """Asserts that a syntax has the parameters that Typer made, and no other."""
     arguments = [each for each in params if each.param_type_name == "argument"]
-    named = [each for each in params if each.param_type_name == "option"]
+    named = [each for each in params if each.param_type_name == "option" and each.name not in syntax.left]
+    assert [each.name for each in params if each.param_type_name == "option" and each.multiple] == list(syntax.left)
     flags = [each for each in named if each.is_flag]
     values = [each for each in named if not each.is_flag]
     assert list(syntax.arguments) == [each.name for each in arguments if each.nargs == 1]
@@ -54,7 +55,7 @@ def assert_same(syntax: quick.Syntax, params: list[Any], function: Callable[...,
     assert {each.type.name for each in flags} <= {"boolean"}
     assert {each.type.name for each in [*arguments, *values] if each.name not in syntax.readers} <= {"str"}
     assert {each.default for each in flags} <= {False}
-    assert defaults(function) == {each.name: each.default for each in params}
+    assert defaults(function) == {each.name: None if each.name in syntax.left else each.default for each in params}
 
 
 # The tables
@@ -144,7 +145,8 @@ def test_what_the_quick_door_understands_typer_understands_the_same(name: str, d
     found = quick.parse(quick.AFTER[name], words)
     if found is not None:
         context = typer_group().commands[name].make_context(name, list(words))
-        parsed = {name: list(value) if isinstance(value, tuple) else value for name, value in context.params.items()}
+        parsed = {key: list(value) if isinstance(value, tuple) else value for key, value in context.params.items()}
+        parsed |= {key: parsed[key] or None for key in quick.AFTER[name].left}
         assert {**defaults(COMMANDS[name].load()), **found} == parsed
 
 

@@ -276,14 +276,16 @@ class TestDryRun:
         assert stage.ckpt("run", "--print", name) == (0, presets.text(name), "")
 
 
+PRESETS = ", ".join(f"{name} (preset)" for name in presets.names())
+
 MISTAKES = [
     (
         ("run", "nope"),
         12,
         "no pipeline goes by 'nope'",
-        "there are: ci, plan-to-pr (preset), rlm-act (preset); others go into gitckpt.toml",
+        f"there are: ci, {PRESETS}; others go into gitckpt.toml",
     ),
-    (("run", "rlm"), 12, "no pipeline goes by 'rlm'", "did you mean rlm-act? There are: ci, plan-to-pr (preset), rlm-act (preset)"),
+    (("run", "rlm"), 12, "no pipeline goes by 'rlm'", f"did you mean rlm-act? There are: ci, {PRESETS}"),
     (("run", "ci", "-i", "x"), 2, "'x' is not NAME=VALUE", 'write it as: -i question="what is it?"'),
     (("run", "ci", "-i", "=x"), 2, "'=x' is not NAME=VALUE", 'write it as: -i question="what is it?"'),
     (("run", "ci", "-i", "x=1"), 2, "the pipeline ci has no input 'x'", "its inputs: none"),
@@ -292,7 +294,7 @@ MISTAKES = [
     (("run", "ci", "--base", "nope"), 12, "no commit goes by 'nope'", "name a branch, a tag or a commit: git log --oneline --all"),
     (("run", "ci", "--base", "-x"), 12, "no commit goes by '-x'", "name a branch, a tag or a commit: git log --oneline --all"),
     (("run",), 2, "PIPELINE|PLAN.md is missing", "see: git ckpt run --help"),
-    (("run", "--print", "ci"), 12, "no preset goes by 'ci'", "there are: plan-to-pr, rlm-act"),
+    (("run", "--print", "ci"), 12, "no preset goes by 'ci'", f"there are: {', '.join(presets.names())}"),
     (
         ("resume", "x"),
         12,

@@ -14,35 +14,10 @@ from gitckpt import __version__
 from gitckpt.cli import opening
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal
+from tests.cli.test_cli_completion import COMMANDS as LISTED
 from tests.conftest import Checkout
 
-COMMANDS = (
-    *(
-        "init",
-        "save",
-        "list",
-        "show",
-        "diff",
-        "resume",
-        "restore",
-        "undo",
-        "run",
-        "runs",
-        "status",
-        "start",
-        "finish",
-        "cancel",
-        "remove",
-        "expire",
-        "verify",
-        "doctor",
-        "uninit",
-        "hook",
-        "completion",
-        "demo",
-    ),
-    "complete",
-)
+COMMANDS = (*LISTED, "complete")
 
 
 def test_help_lists_every_command_with_a_whole_sentence(ckpt: Ckpt) -> None:

@@ -246,7 +246,7 @@ class TestFrom:
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
-        assert presets.definition("plan-to-pr", steps.STEPS).phase(said).name == "commit and push"
+        assert presets.definition("plan-to-pr", steps.OPTIONS).phase(said).name == "commit and push"
 
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
         assert start(project)[0] == 0
@@ -388,7 +388,7 @@ class TestNames:
 
 
 def test_the_phases_go_by_the_names_that_people_know() -> None:
-    definition = presets.definition("plan-to-pr", steps.STEPS)
+    definition = presets.definition("plan-to-pr", steps.OPTIONS)
     assert [phase.name for phase in definition.phases] == PHASES
     assert [definition.phase(name.replace(" ", "-").upper()).name for name in PHASES] == PHASES
     with pytest.raises(UsageError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import pipeline, pipeline_file
+from gitckpt.durable import pipeline, pipeline_file, presets
 from gitckpt.durable.pipeline import PhaseDefinition, PipelineDefinition, Retries
 from gitckpt.durable.pipeline_file import PipelineError
 from gitckpt.model import phase
@@ -15,7 +15,7 @@ from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.times import MICRO
 from gitckpt.store import settings
 
-STEPS = {"read plan", "generate branch"}
+STEPS: dict[str, tuple[str, ...]] = {"read plan": (), "generate branch": ()}
 PHASE = '[[pipelines.ci.phases]]\nname = "lint"\nrun = "true"\n'
 MINUTE = 60 * MICRO
 
@@ -202,7 +202,7 @@ class TestOrder:
 
 KNOWN_PHASE_KEYS = (
     "known keys: name, run, use, env, timeout, idle_timeout, retries, autosave, max_recoveries, group, needs, on_resume, must_change, "
-    "aliases, skip_with"
+    "aliases, skip_with, with"
 )
 AGES = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
 
@@ -374,6 +374,9 @@ delay = "soon"
         ]
 
 
+OTHERS = ", ".join(f"{name} (preset)" for name in presets.names() if name != "rlm-act")
+
+
 class TestNames:
     def test_in_order_and_unchecked(self, file: File) -> None:
         assert pipeline_file.names(str(file.write("[pipelines.b]\n[pipelines.a]\nx = 1\n").path)) == ["b", "a"]
@@ -390,8 +393,8 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "hint"),
         [
-            ("test", "there are: ci, rlm-act, plan-to-pr (preset); others go into gitckpt.toml"),
-            ("plan-to-rp", "did you mean plan-to-pr? There are: ci, rlm-act, plan-to-pr (preset)"),
+            ("test", f"there are: ci, rlm-act, {OTHERS}; others go into gitckpt.toml"),
+            ("plan-to-rp", f"did you mean plan-to-pr? There are: ci, rlm-act, {OTHERS}"),
         ],
     )
     def test_none_by_that_name(self, file: File, name: str, hint: str) -> None:
@@ -400,7 +403,7 @@ class TestNames:
         assert (caught.value.message, caught.value.hint) == (f"no pipeline goes by {name!r}", hint)
 
     def test_the_file_goes_before_the_preset(self, file: File) -> None:
-        mine = file.read(PHASE.replace("ci", "rlm-act"), "rlm-act")
+        mine = file.read(PHASE.replace("ci", "plan-to-pr"), "plan-to-pr")
         assert (mine.source, [each.name for each in mine.phases]) == (str(file.path), ["lint"])
-        preset = file.read(PHASE, "rlm-act")
-        assert (preset.source, preset.autonomy) == ("preset", pipeline.CHECKPOINT)
+        preset = file.read(PHASE, "plan-to-pr")
+        assert (preset.source, preset.worktree) == ("preset", pipeline.REMOVE_WHEN_PUSHED)

@@ -11,30 +11,31 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import presets
+from gitckpt.durable import presets, steps
 from gitckpt.durable.parsing import PipelineError, parse
 from gitckpt.durable.pipeline import PhaseDefinition
 from gitckpt.model.errors import NotFoundError
 from tests.conftest import Checkout
 
-STEPS = {"read plan", "generate branch"}
+STEPS = steps.OPTIONS
 COMMANDS = [(name, phase) for name in presets.names() for phase in presets.definition(name, STEPS).phases if phase.run]
 
 
 def test_there_are_as_many_as_files() -> None:
     files = sorted(os.listdir(Path(presets.__file__).parent / "presets"))
-    assert files == [f"{name}.toml" for name in presets.names()]
+    assert files == sorted(f"{name}.toml" for name in presets.names())
 
 
 def test_none_by_that_name() -> None:
     with pytest.raises(NotFoundError) as caught:
         presets.text("../presets/rlm-act")
-    assert (caught.value.message, caught.value.hint) == ("no preset goes by '../presets/rlm-act'", "there are: plan-to-pr, rlm-act")
+    hint = f"there are: {', '.join(presets.names())}"
+    assert (caught.value.message, caught.value.hint) == ("no preset goes by '../presets/rlm-act'", hint)
 
 
 def test_a_step_that_is_not_known() -> None:
     with pytest.raises(PipelineError) as caught:
-        presets.definition("plan-to-pr", {"read plan"})
+        presets.definition("plan-to-pr", {"read plan": ()})
     assert caught.value.message.startswith("preset plan-to-pr:")
 
 
@@ -71,6 +72,26 @@ def test_rlm_act() -> None:
     assert {alias: preset.phase(alias).name for alias in aliases} == aliases
     assert {phase.name: phase.skip_with for phase in preset.phases if phase.skip_with} == {"research": ("research_path", "plan_path")}
     assert (preset.autonomy, preset.files) == ("checkpoint", ("research_path", "plan_path", "hierarchy_path"))
+    last = preset.phase("implementation")
+    assert (last.use, last.on_resume, last.must_change) == ("loop", "reset", False)
+    assert last.options["plan"].split() == ["thoughts/{plan_name}/plan.md", "{plan_path}"]
+    assert {option: text for option, text in last.options.items() if option != "plan"} == {
+        option: f"{{{option}}}"
+        for option in (
+            *("issues", "epic", "agent", "tests", "done", "until_tests_pass"),
+            *("max_iterations", "pause", "agent_timeout", "test_timeout"),
+        )
+    }
+    assert preset.inputs["until_tests_pass"] == "yes"
+
+
+def test_loop() -> None:
+    preset = presets.definition("loop", STEPS)
+    (phase,) = preset.phases
+    assert (phase.name, phase.use, phase.on_resume) == ("implementation", "loop", "reset")
+    assert phase.options == {name: f"{{{name}}}" for name in STEPS["loop"]}
+    assert set(preset.inputs) == set(STEPS["loop"])
+    assert (preset.autonomy, preset.files) == ("fully_autonomous", ("plan", "prompt"))
 
 
 @dataclass
@@ -214,12 +235,8 @@ class TestRlmAct:
         act.inputs |= {"research_path": "/r", "hierarchy_path": "/h", "plan_path": "/p"}
         act.run("decomposition")
         assert "The research, if there is any, is in /r, and requirements that are there already in /h.\n" in self.prompt(act)
-        act.run("implementation")
-        assert self.prompt(act).startswith("Implement the plan in /p. ")
         act.run("planning")
         assert self.prompt(act).startswith("Plan the work for the requirements in /p. ")
-        act.run("implementation")
-        assert self.prompt(act).startswith("Implement the plan in thoughts/login/plan.md. ")
 
     def test_beads(self, act: Bench) -> None:
         programs = act.scratch / "bin"

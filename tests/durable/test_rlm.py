@@ -1,7 +1,7 @@
 """The pipeline rlm-act, with an agent that is a script: its pauses, its questions, its shortcuts, and what a resume finds.
 
 The names RLM-16 to RLM-26 are those of the list of behaviours that this pipeline has to have. Of RLM-23 the blank project path has no
-counterpart: a run always belongs to a repository; the loop of RLM-24 and RLM-25 is not part of the pipeline.
+counterpart: a run always belongs to a repository; RLM-24 and RLM-25 are tested with the loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitckpt.durable import pipeline
 from gitckpt.durable.launching import Given
 from gitckpt.durable.presets import definition
 from gitckpt.durable.shortcuts import skipped
-from gitckpt.durable.steps import STEPS
+from gitckpt.durable.steps import OPTIONS
 from gitckpt.model.errors import UsageError
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 
@@ -33,6 +33,9 @@ if [ -e "$CALLS.fails" ] && [ "$(cat "$CALLS.fails")" = "$CKPT_PHASE" ]; then ec
 [ "$CKPT_PHASE" != implementation ] || echo "$CKPT_ATTEMPT" >> code
 """
 
+ONCE = ("-i", "tests=true", "-i", "max_iterations=1")
+"""The implementation is one call of the agent, and tests are not the point."""
+
 
 class Act:
     """Runs rlm-act, and knows what its agent was asked."""
@@ -44,7 +47,7 @@ class Act:
 
     def __call__(self, *options: str, autonomy: str | None = "fully_autonomous") -> Outcome:
         mode = () if autonomy is None else ("--autonomy", autonomy)
-        return self.stage.ckpt("run", "rlm-act", "-i", "question=why?", *mode, *options)
+        return self.stage.ckpt("run", "rlm-act", "-i", "question=why?", *ONCE, *mode, *options)
 
     def note(self, name: str) -> Path:
         return Path(f"{self.stage.env['CALLS']}.{name}")
@@ -108,7 +111,9 @@ class TestPhases:
         assert act.ended(run) == [*(f"{name}-complete" for name in PHASES[:at]), f"{phase}-failed"]
         assert [event.status for event in act.stage.events(run).values()] == ["complete"] * at + ["failed"] + ["pending"] * (5 - at)
         newest = act.stage.newest(run)
-        assert newest.errors == (f"phase {phase!r} failed: exit code 7: # {phase}, attempt 1",)
+        said = f"exit code 7: # {phase}, attempt 1"
+        looped = (f"iteration 1: claude failed: {said}", "reached max iterations (1)")
+        assert newest.errors == (looped if phase == "implementation" else (f"phase {phase!r} failed: {said}",))
         assert "half-done" in act.stage.files(newest)
         before = act.asked()
         act.fails("")
@@ -149,20 +154,34 @@ class TestPhases:
         assert act.stage.ckpt("resume", run, "--from", "beads_sync").code == 0
         assert act.ended(run)[4:] == ["beads_sync-blocked", "beads_sync-complete", "implementation-complete", "run-complete"]
 
-    def test_an_implementation_that_changes_nothing_has_failed(self, act: Act) -> None:
-        act.stage.program("claude", "cat > /dev/null; echo done")
-        code, _, err = act()
-        assert (code, err.splitlines()[-2]) == (20, "error: phase 'implementation' produced no file changes")
+    def test_the_implementation_goes_on_until_the_tests_pass(self, act: Act) -> None:
+        act.stage.program("claude", f'{AGENT}\n[ "$CKPT_PHASE" != implementation ] || echo x >> turns')
+        code, _, err = act("-i", "tests=[ $(wc -l < turns) = 3 ]", "-i", "max_iterations=4", "-i", "pause=0s")
+        assert code == 0, err
+        assert act.asked()[-3:] == ["implementation"] * 3
+        assert act.prompt("implementation").startswith("# Task\n\nImplement the TDD plan at thoughts/feature/plan.md\n")
+        assert act.stage.newest(act.stage.run()).state["loop"]["iterations"] == 3
+
+    def test_the_implementation_goes_on_until_its_issues_are_closed(self, act: Act) -> None:
+        act.stage.program("bd", '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"$(cat status)\\"}]"')
+        act.stage.program("claude", f'{AGENT}\n[ "$CKPT_ATTEMPT$CKPT_PHASE" != 1implementation ] || echo open > status')
+        assert act("-i", "issues=bd-1").code == 20
+        run = act.stage.run()
+        assert act.stage.newest(run).state["loop"]["open_issues"] == ["bd-1"]
+        (act.stage.worktree(run) / "status").write_text("closed\n")
+        assert act.stage.ckpt("resume").code == 0
+        assert act.prompt("implementation").count("`bd-1`") == 1
 
     @pytest.mark.parametrize(("name", "phase"), [*ALIASES.items(), ("Phase-Decomposition", "multi_doc"), ("RESEARCH", "research")])
     def test_phases_go_by_other_names_too(self, name: str, phase: str) -> None:
-        assert definition("rlm-act", STEPS).phase(name).name == phase
+        assert definition("rlm-act", OPTIONS).phase(name).name == phase
 
     def test_from_a_phase_by_its_other_name(self, act: Act) -> None:
         assert act().code == 0
         run = act.stage.run()
         assert act.stage.ckpt("resume", run, "--from", "beads_integration").code == 0
         assert act.ended(run)[7:] == ["beads_sync-complete", "implementation-complete", "run-complete"]
+        assert act.asked().count("implementation") == 2
 
     def test_head_is_recorded_with_each(self, act: Act) -> None:
         """RLM-16."""
@@ -213,7 +232,7 @@ class TestQuestions:
 
     @pytest.fixture
     def asked(self, act: Act, talk: Callable[..., Talk]) -> Talk:
-        begun = talk("run", "rlm-act", "-i", "question=why?")
+        begun = talk("run", "rlm-act", "-i", "question=why?", *ONCE)
         begun.reads(self.QUESTION.format("research"))
         return begun
 
@@ -290,7 +309,7 @@ class TestQuestions:
         assert (act.ended(run), act.stage.status(run)) == (["research-complete"], "paused")
 
     def test_no_questions_where_no_pause_is(self, act: Act, talk: Callable[..., Talk]) -> None:
-        begun = talk("run", "rlm-act", "-i", "question=why?", "--autonomy", "fully_autonomous")
+        begun = talk("run", "rlm-act", "-i", "question=why?", *ONCE, "--autonomy", "fully_autonomous")
         assert begun.ends() == 0
         assert "continue" not in begun.said
 
@@ -323,8 +342,8 @@ class TestShortcuts:
         message = "the plan is given: docs/plan.md"
         assert self.skips(act, "plan_path=docs/plan.md") == [(f"{phase}-skipped", message) for phase in PHASES[:4]]
         assert act.asked() == ["implementation"]
-        copy = act.stage.checkout.path / ".ckpt/runs" / act.stage.run() / "input/plan_path"
-        assert act.prompt("implementation").startswith(f"Implement the plan in {copy}. ")
+        assert "Implement the TDD plan at docs/plan.md\n" in act.prompt("implementation")
+        assert (act.stage.worktree(act.stage.run()) / "docs/plan.md").read_text() == "# the plan\n"
 
     @pytest.mark.parametrize("name", ["plan_path", "hierarchy_path"])
     def test_requirements_with_criteria(self, act: Act, name: str) -> None:
@@ -372,11 +391,11 @@ class TestShortcuts:
     )
     def test_which_requirements_have_criteria(self, hierarchy: object, count: int) -> None:
         given = Given({"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()})
-        assert list(skipped(definition("rlm-act", STEPS), given)) == PHASES[:count]
+        assert list(skipped(definition("rlm-act", OPTIONS), given)) == PHASES[:count]
 
     def test_other_pipelines_have_no_such_shortcuts(self) -> None:
         given = Given({"plan": "p.md", "plan_path": "p.md"}, {"plan_path": b"# plan"})
-        assert skipped(definition("plan-to-pr", STEPS), given) == {}
+        assert skipped(definition("plan-to-pr", OPTIONS), given) == {}
 
 
 class TestModes:

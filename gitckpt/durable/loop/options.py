@@ -1,0 +1,109 @@
+"""How the autonomous loop is carried out, read from text and checked as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gitckpt.model import times
+from gitckpt.model.errors import UsageError
+
+MAX_ITERATIONS = 100
+PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0
+"""In seconds."""
+
+NEW, CONTINUE = "new", "continue"
+CONVERSATIONS = (NEW, CONTINUE)
+"""Whether each call of the agent begins a conversation, or goes on with the last one."""
+
+_ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
+_YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the loop is carried out. Lengths of time are in seconds.
+
+    Attributes:
+        issues: ids of the issues that must be closed.
+        epic: id of the issue that holds them; "" for none.
+        done: a command that says by exit code 0 that all is done; "" for none.
+        tests: the command that tests; "" for pytest or make.
+        max_iterations: how often the agent is called at most.
+        pause: between two calls.
+        agent_timeout: how long one call may take.
+        test_timeout: how long the tests may take.
+        conversation: one of `CONVERSATIONS`.
+    """
+
+    issues: tuple[str, ...] = ()
+    epic: str = ""
+    done: str = ""
+    tests: str = ""
+    max_iterations: int = MAX_ITERATIONS
+    pause: float = PAUSE
+    agent_timeout: float = AGENT_TIMEOUT
+    test_timeout: float = TEST_TIMEOUT
+    conversation: str = NEW
+
+
+def read(said: Callable[[str], str]) -> Options:
+    """Returns the options.
+
+    Args:
+        said: returns the text of an option by its name, "" where nothing is said.
+
+    Raises:
+        UsageError: one cannot be understood, or nothing says when the work is done.
+    """
+    issues = tuple(said("issues").replace(",", " ").split())
+    epic, done = said("epic"), said("done")
+    for issue in (*issues, *([epic] if epic else [])):
+        if not _ISSUE.fullmatch(issue):
+            raise UsageError(f"{issue!r:.100} is no id of an issue", hint="see which there are: bd list")
+    until = said("until_tests_pass").lower()
+    if until not in (*_YES, *_NO):
+        raise UsageError(f"until_tests_pass is {until!r:.60}", hint="say yes or no")
+    if not issues and not done and until in _NO:
+        raise UsageError(
+            "nothing says when the work is done",
+            hint="name the issues (--issue ID), a command that knows (--done COMMAND), or let the tests decide (--until-tests-pass)",
+        )
+    conversation = said("conversation") or NEW
+    if conversation not in CONVERSATIONS:
+        raise UsageError(f"conversation is {conversation!r:.60}", hint=f"it is one of {', '.join(CONVERSATIONS)}")
+    return Options(
+        issues=issues,
+        epic=epic,
+        done=done,
+        tests=said("tests"),
+        max_iterations=_count(said("max_iterations")),
+        pause=_seconds("pause", said("pause"), PAUSE),
+        agent_timeout=_limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
+        test_timeout=_limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
+        conversation=conversation,
+    )
+
+
+def _count(text: str) -> int:
+    """Returns the number of iterations; none at all stands for the usual number, as everywhere in rlm-act."""
+    if not text:
+        return MAX_ITERATIONS
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise UsageError(f"max_iterations is {text!r:.60}", hint="write a whole number: 100")
+    return int(text) or MAX_ITERATIONS
+
+
+def _seconds(name: str, text: str, usual: float) -> float:
+    try:
+        return times.parse_age(text) / times.MICRO if text else usual
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", hint=error.hint) from None
+
+
+def _limit(name: str, text: str, usual: float) -> float:
+    seconds = _seconds(name, text, usual)
+    if not seconds:
+        raise UsageError(f"{name}: {text!r:.60} is no time at all", hint="write as much as it may take: 30m")
+    return seconds

@@ -1,0 +1,242 @@
+"""`git ckpt review` at the command line: what it prints and records, what it refuses, and how a run of it goes on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import PROJECT
+from tests.durable.stage import Stage, Talk, normal, stage
+
+__all__ = ["stage"]
+
+AGENT = PROJECT / "examples/fake-agent"
+FOUND = "ISSUE:\nSEVERITY: major\nDESCRIPTION: it says one\n"
+
+
+class Pair:
+    """A stage with a coder and a reviewer, who do and say what they are told.
+
+    Args:
+        stage: where.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        config = ""
+        for role in ("coder", "reviewer"):
+            path = stage.programs / f"{role}.json"
+            config += (
+                f'[agents.{role}]\ncommand = "{AGENT} --format claude --script {path}"\n'
+                f'format = "claude"\nresume = "--resume {{session}}"\n'
+            )
+        stage.checkout.commit("agents", **{"gitckpt.toml": config, "a": "zero\n"})
+
+    def say(self, coder: list[dict[str, Any]], reviewer: list[dict[str, Any]]) -> None:
+        for role, lines in (("coder", coder), ("reviewer", reviewer)):
+            path = self.stage.programs / f"{role}.json"
+            path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    def review(self, *words: str) -> Any:
+        return self.stage.ckpt("review", "Say two", "--coder", "coder", "--reviewer", "reviewer", *words)
+
+
+@pytest.fixture
+def pair(stage: Stage) -> Pair:
+    return Pair(stage)
+
+
+CODER = [
+    {"write": {"a": "one\n"}, "say": "did one", "cost": 0.5, "session": "abc"},
+    {"write": {"a": "two\n"}, "say": "did two", "cost": 0.25},
+]
+REVIEWER = [{"say": FOUND, "cost": 0.125}, {"say": "APPROVED: fine", "cost": 0.125}]
+
+
+def test_a_task_that_is_approved_in_the_second_cycle(pair: Pair) -> None:
+    pair.say(CODER, REVIEWER)
+    done = pair.review("--lint", "true", "--filter", "two=grep -q . a", "--max-budget", "5")
+    run = pair.stage.run()
+    assert (done.code, done.out) == (0, f"{run}\n")
+    assert normal(done.err, pair.stage) == (
+        "[1/1] review\n[review] cycle 1 of 3\n[review] cycle 1: the coder is at work\n→ Write: a\ndid one\n"
+        "[review] cycle 1: the reviewer is at work\nISSUE:\nSEVERITY: major\nDESCRIPTION: it says one\n"
+        "[review] cycle 1: not approved, 1 finding\n[review] cycle 2 of 3\n[review] cycle 2: the coder is at work\n"
+        "→ Write: a\ndid two\n[review] cycle 2: the reviewer is at work\nAPPROVED: fine\n[review] cycle 2: approved\n"
+        "      review: complete after 0.0s\nrun STAMP-say-two is complete\nits worktree: TOP/.ckpt/worktrees/STAMP-say-two\n"
+    )
+    worktree = pair.stage.worktree(run)
+    assert (worktree / "a").read_text() == "two\n"
+    subjects = pair.stage.checkout.git("-C", str(worktree), "log", "--format=%s", "-2").splitlines()
+    assert subjects == ["say-two/cycle-2: Say two", "say-two/cycle-1: Say two"]
+    state = pair.stage.newest(run).state["review"]
+    assert (state["cycle"], state["total_cost_usd"], state["more"]["phase"]) == (2, 1.0, "approved")
+    assert [each["description"] for each in state["all_findings"]] == ["it says one"]
+    facts = pair.stage.ok("status", run).splitlines()
+    assert [line for line in facts if line.startswith(("review ", "findings", "budget"))] == [
+        "review   cycle 2 of 3, approved",
+        "findings 1 major found",
+        "budget   1.00 of 5.00 USD",
+    ]
+
+
+def test_a_task_may_be_a_file(pair: Pair) -> None:
+    pair.say(CODER, [{"say": "APPROVED:"}])
+    pair.stage.checkout.write("TASK.md", "# Say two\n\nIn the file a.\n")
+    done = pair.stage.ckpt("review", "TASK.md", "--coder", "coder", "--reviewer", "reviewer", "--name", "qs-1")
+    assert done.code == 0, done.err
+    run = pair.stage.run()
+    assert run.endswith("-qs-1")
+    assert pair.stage.newest(run).state["review"]["task_title"] == "# Say two\n\nIn the file a.\n".strip()
+
+
+def test_too_many_cycles_then_more_of_them(pair: Pair) -> None:
+    pair.say(CODER, [*([{"say": FOUND}] * 1), {"say": "APPROVED:"}])
+    done = pair.review("--max-cycles", "1")
+    run = pair.stage.run()
+    assert (done.code, done.err.splitlines()[-2:]) == (
+        20,
+        [
+            "error: not approved after 1 cycles, the most there may be",
+            f"hint: look at the findings; to go on, allow more cycles: git ckpt resume {run} --input max_cycles=N",
+        ],
+    )
+    done = pair.stage.ckpt("resume", run, "--input", "max_cycles=2")
+    assert done.code == 0, done.err
+    assert pair.stage.newest(run).state["review"]["cycle"] == 2
+    assert pair.stage.newest(run).pipeline.inputs["max_cycles"] == "2"  # type: ignore[union-attr]
+
+
+def test_what_a_person_commits_after_a_failure_stays(pair: Pair) -> None:
+    pair.say(CODER, [{"say": "", "exit": 3}, {"say": "APPROVED:"}])
+    assert pair.review().code == 20
+    run = pair.stage.run()
+    worktree = pair.stage.worktree(run)
+    (worktree / "b").write_text("by hand\n")
+    pair.stage.checkout.git("-C", str(worktree), "add", "b")
+    pair.stage.checkout.git("-C", str(worktree), "commit", "--quiet", "--message", "by hand")
+    head = pair.stage.checkout.git("-C", str(worktree), "rev-parse", "HEAD")
+    done = pair.stage.ckpt("resume", run)
+    assert done.code == 0, done.err
+    assert "HEAD has moved on from" in done.err
+    assert pair.stage.checkout.git("-C", str(worktree), "rev-parse", "HEAD") == head
+
+
+def test_a_head_that_diverged_is_refused_until_it_is_forced(pair: Pair) -> None:
+    pair.say(CODER, [{"say": "", "exit": 3}, {"say": "", "exit": 3}, {"say": "APPROVED:"}])
+    assert pair.review().code == 20
+    run = pair.stage.run()
+    recorded = pair.stage.newest(run).state["review"]["git_sha"]
+    worktree = str(pair.stage.worktree(run))
+    pair.stage.checkout.git("-C", worktree, "reset", "--quiet", "--hard", "HEAD~1")
+    (Path(worktree) / "b").write_text("elsewhere\n")
+    pair.stage.checkout.git("-C", worktree, "add", "b")
+    pair.stage.checkout.git("-C", worktree, "commit", "--quiet", "--message", "elsewhere")
+    head = pair.stage.checkout.git("-C", worktree, "rev-parse", "HEAD")
+    done = pair.stage.ckpt("resume", run)
+    assert done.code == 20
+    assert f"HEAD is {head}" in done.err
+    assert recorded in done.err
+    assert "--input force=yes" in done.err
+    assert pair.stage.checkout.git("-C", worktree, "rev-parse", "HEAD") == head
+    forced = pair.stage.ckpt("resume", run, "--input", "force=yes")
+    assert forced.code == 20, "the reviewer fails once more"
+    assert pair.stage.newest(run).pipeline.inputs["force"] == ""  # type: ignore[union-attr]
+    assert pair.stage.ckpt("resume", run).code == 0
+
+
+def test_the_task_may_change_in_flight(pair: Pair) -> None:
+    script = 'cd "$PROJECT" && git ckpt review "Say three" --refactor "$CKPT_RUN"'
+    pair.say([{**CODER[0], "run": ["sh", "-c", script]}, *CODER[1:]], REVIEWER)
+    pair.stage.program("git-ckpt", f'exec "{sys.executable}" -m gitckpt "$@"')
+    done = pair.stage.ckpt(
+        "review", "Say two", "--coder", "coder", "--reviewer", "reviewer", env={"PROJECT": str(pair.stage.checkout.path)}
+    )
+    assert done.code == 0, done.err
+    assert "the task was changed" in done.err
+    run = pair.stage.run()
+    state = pair.stage.newest(run).state["review"]
+    assert (state["task_title"], state["cycle"]) == ("Say three", 2)
+    late = pair.stage.ckpt("review", "x", "--refactor", run)
+    assert late == (2, "", f"error: run {run} is no review that goes on\nhint: see which runs there are: git ckpt runs\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["review", " "], "there is no task"),
+        (["review", "nothing.md"], "cannot read the task nothing.md: No such file or directory"),
+        (["review", "x", "--filter", "y"], "'y' is no filter"),
+        (["review", "x", "--max-budget", "much"], "max_budget is 'much'"),
+        (["review", "x", "--max-cycles", "-1"], "max_cycles is '-1'"),
+        (["review", "x", "--agent-timeout", "soon"], "'soon' is not an age"),
+        (["review", "x", "--refactor", "none"], "no run goes by 'none'"),
+    ],
+)
+def test_what_is_refused_before_anything_begins(stage: Stage, words: list[str], message: str) -> None:
+    before = stage.checkout.fingerprint()
+    done = stage.ckpt(*words)
+    assert done.code in (2, 12)
+    assert done.out == ""
+    assert done.err.startswith(f"error: {message}")
+    assert stage.checkout.fingerprint() == before
+
+
+class TestInputs:
+    def test_an_input_of_a_run_can_be_changed(self, stage: Stage) -> None:
+        stage.pipeline('one: [ "$CKPT_INPUT_NAME" = b ]', top='inputs = { name = "a" }')
+        assert stage.ckpt("run", "ci").code == 20
+        assert stage.ckpt("resume").code == 20
+        assert stage.ckpt("resume", "--input", "name=b").code == 0
+
+    @pytest.mark.parametrize(
+        ("word", "message"),
+        [
+            ("nome=b", "the pipeline ci has no input 'nome'"),
+            ("name", "'name' is not NAME=VALUE"),
+            ("plan=x", "the input plan is a file, whose content belongs to the run"),
+        ],
+    )
+    def test_what_is_refused(self, stage: Stage, word: str, message: str) -> None:
+        stage.checkout.write("plan.md", "x")
+        stage.pipeline("one: false", top='inputs = { name = "a", plan = "plan.md" }\nfiles = ["plan"]')
+        assert stage.ckpt("run", "ci").code == 20
+        done = stage.ckpt("resume", "--input", word)
+        assert (done.code, done.err.partition("\n")[0]) == (2, f"error: {message}")
+        assert stage.status(stage.run()) == "failed"
+
+
+class TestWatch:
+    def test_it_ends_with_the_run(self, stage: Stage) -> None:
+        stage.pipeline('one: until [ -e "$CALLS.go" ]; do sleep 0.02; done')
+        driver = stage.begin("run", "ci")
+        assert driver.stdout is not None
+        driver.stdout.readline()
+        talk = Talk(stage, "status", "--watch")
+        talk.reads("status   running")
+        talk.reads("> one")
+        Path(f"{stage.env['CALLS']}.go").touch()
+        talk.reads("status   complete")
+        assert (talk.ends(), driver.wait()) == (0, 0)
+        talk.close()
+
+    @pytest.mark.parametrize("words", [["--watch"], ["--watch", "--json"]])
+    def test_it_needs_a_terminal(self, stage: Stage, words: list[str]) -> None:
+        done = stage.ckpt("status", *words)
+        assert done == (
+            2,
+            "",
+            "error: --watch is for people at a terminal\nhint: leave it out, and ask again: git ckpt status --json\n",
+        )
+
+    def test_a_bar_shows_how_far_a_loop_is(self, stage: Stage) -> None:
+        with stage.store() as store:
+            store.record("a-progress", {"loop": {"iterations": 25, "allowed": 100}}, start="x")
+        talk = Talk(stage, "status")
+        talk.reads("loop     [#####...............] iteration 25 of 100")
+        assert talk.ends() == 0
+        talk.close()
