@@ -61,6 +61,9 @@ def step(
         list[str] | None, typer.Option("--set", metavar="KEY=JSON", help="One more key of the step's record; may be given again.")
     ] = None,
     files: Annotated[bool, typer.Option("--files", help="Capture the files, too.")] = False,
+    id_: Annotated[
+        str | None, typer.Option("--id", metavar="UUID", help="Of the checkpoint: a call that is made again records nothing twice.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Record it though the run is at another step, or blocked.")] = False,
     plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="With next: the plan whose tasks are done.")] = None,
     resume_from: Annotated[str | None, typer.Option("--resume-from", metavar="ID", help="With next: the task to go on with.")] = None,
@@ -87,6 +90,7 @@ def step(
         "--commit": commit,
         "--set": set_ or None,
         "--files": files or None,
+        "--id": id_,
         "--force": force or None,
     }
     _require_fitting(action, name, told, {"--plan": plan, "--resume-from": resume_from}, history=history)
@@ -124,7 +128,7 @@ def step(
             values=_values(set_ or []),
             force=force,
         )
-        _tell(recording.report(store, where, said, graph=graph, files=files), said, as_json=as_json)
+        _tell(recording.report(store, where, said, graph=graph, files=files, checkpoint_id=id_), said, as_json=as_json)
 
 
 def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:

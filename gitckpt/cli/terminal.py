@@ -157,7 +157,7 @@ def heading(text: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table: aligned, under headings, no wider than the terminal: the widest columns are cut, marked with `…`.
+    """Prints a table: aligned, under headings; on a terminal no wider than that: the widest columns are cut, marked with `…`.
 
     Args:
         columns: the headings; a column in which no row has anything is left out.
@@ -169,7 +169,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     whole = [[row[i] for i in used] for row in [list(columns), *cells]]
     widths = [max(_width(row[i]) for row in whole) for i in range(len(used))]
-    excess = sum(widths) + len(_GAP) * (len(used) - 1) - shutil.get_terminal_size().columns
+    excess = sum(widths) + len(_GAP) * (len(used) - 1) - shutil.get_terminal_size().columns if is_terminal() else 0
     while excess > 0 and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
         excess -= 1

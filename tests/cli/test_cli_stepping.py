@@ -449,3 +449,31 @@ class TestRuns:
             (private / name).write_text("999999\n")
         (main_checkout.path / ".metadata.lock").mkdir()
         assert ckpt("step", "pass", "PLAN", "--track", "t").code == 0
+
+
+class TestIds:
+    ID = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
+
+    def test_a_report_that_is_made_again_is_recorded_once(self, ckpt: Ckpt, main_checkout: Checkout) -> None:
+        words = ("step", "start", "PLAN", "--track", "t", "--id", self.ID)
+        first, second = ckpt(*words, at=main_checkout), ckpt(*words, at=main_checkout)
+        assert (first.code, first.out, second.code, second.out) == (0, f"{self.ID}\n", 0, f"{self.ID}\n")
+        assert second.err == "PLAN is IN_PROGRESS\n"
+        assert len(ckpt("step", "show", "--history", "--track", "t", at=main_checkout).out.splitlines()) == 1
+        block = ("step", "block", "PLAN", "-m", "no key", "--track", "t", "--id", self.ID.replace("6", "7"))
+        assert [ckpt(*block, at=main_checkout).code for _ in range(2)] == [0, 0]
+        shown = json.loads(ckpt("step", "show", "--json", "--track", "t", at=main_checkout).out)
+        assert len([each for each in shown["blockers"] if each["status"] == "ACTIVE"]) == 1
+
+    def test_an_id_of_something_else_is_refused(self, ckpt: Ckpt, main_checkout: Checkout) -> None:
+        assert ckpt("step", "start", "PLAN", "--track", "t", "--id", self.ID, at=main_checkout).code == 0
+        before = main_checkout.fingerprint()
+        done = ckpt("step", "pass", "PLAN", "--track", "t", "--id", self.ID, at=main_checkout)
+        assert done == (
+            2,
+            "",
+            f"error: checkpoint {self.ID} is about something else: PLAN-started\nhint: give each report an id of its own\n",
+        )
+        done = ckpt("step", "pass", "PLAN", "--track", "t", "--id", "mine", at=main_checkout)
+        assert done == (2, "", "error: 'mine' is no UUID of version 4\nhint: make one: uuidgen --random\n")
+        assert main_checkout.fingerprint() == before

@@ -75,6 +75,9 @@ class Report:
     force: bool = False
     """Whether it counts although the run is at another step, or blocked."""
 
+    checkpoint_id: str | None = None
+    """The id of the checkpoint that holds it; None for a fresh one."""
+
 
 def require_sound(report: Report, step: StepDefinition) -> None:
     """Raises an error where a report lacks what it must say, or contradicts itself.

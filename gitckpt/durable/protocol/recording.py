@@ -124,7 +124,9 @@ def home(store: Store, run: str) -> str | None:
     return runs.worktrees_of_runs(store).get(run, store.repository.worktree)
 
 
-def report(store: Store, where: Place, said: Report, *, graph: str | None = None, files: bool = False) -> Reported:
+def report(
+    store: Store, where: Place, said: Report, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None
+) -> Reported:
     """Records what is reported of a step; when this returns, it is on the disk.
 
     Reports of several processes at once are applied one after the other, each to what the one before has made: none is lost.
@@ -135,6 +137,8 @@ def report(store: Store, where: Place, said: Report, *, graph: str | None = None
         said: the report.
         graph: the name of its steps, for a run that has none yet.
         files: whether the files of the worktree are captured.
+        checkpoint_id: a fresh UUID version 4 for the checkpoint. Where there is one by that id, the call was made before, and its caller
+            was killed before he knew: nothing is recorded again.
 
     Raises:
         OutOfOrder, StepsBlocked, UsageError: it is refused, and nothing is recorded (`machine.applied`).
@@ -143,6 +147,11 @@ def report(store: Store, where: Place, said: Report, *, graph: str | None = None
         StateError: a value cannot be stored losslessly.
         CkptError: it cannot be recorded.
     """
+    if checkpoint_id is not None:
+        before = _recorded(store, where, said, checkpoint_id)
+        if before is not None:
+            return before
+        said = replace(said, checkpoint_id=checkpoint_id)
     if where.run is not None and not _begins_anew(store, where, said):
         return _extend(store, where.run, where.track, said, graph, files=files)
     assert where.track is not None
@@ -153,6 +162,20 @@ def report(store: Store, where: Place, said: Report, *, graph: str | None = None
         steps = graph_of(store, {}, graph)
         made = _Writer(store, steps, said, where.track).write(files=files, start=where.track)
     return Reported(made, steps, is_new=True)
+
+
+def _recorded(store: Store, where: Place, said: Report, checkpoint_id: str) -> Reported | None:
+    """Returns what was reported under an id; None where nothing was."""
+    if not ids.is_id(checkpoint_id):
+        raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
+    if store.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
+        return None
+    found = store.read(checkpoint_id)
+    steps = graph_of(store, found.state)
+    label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
+    if found.trigger != STEP or found.phase != label or (found.run != where.run and not where.by_track):
+        raise UsageError(f"checkpoint {checkpoint_id} is about something else: {found.phase}", hint="give each report an id of its own")
+    return Reported(found, steps, is_new=False)
 
 
 def _extend(store: Store, run: str, track: str | None, said: Report, graph: str | None, *, files: bool) -> Reported:
@@ -204,6 +227,7 @@ class _Writer:
             "agent": self._said.agent,
             "message": (message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…") or None,
             "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
+            **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
         }
         return self._store.save(label, **how) if files else self._store.record(label, base=base, **how)
 
