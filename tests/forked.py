@@ -16,8 +16,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 SERVER = """
-import gc, importlib, json, os, pkgutil, sys
-import json, sqlite3, tomllib, typer
+import gc, importlib, json, os, pkgutil, select, signal, sys
+import sqlite3, tomllib, typer
 import gitckpt, gitckpt.__main__
 
 for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
@@ -43,23 +43,43 @@ def child(argv, script, directory, env, out, err):
     sys.stdout.flush()
     os._exit(0)
 
+ended, ending = os.pipe()
+os.set_blocking(ending, False)
+signal.signal(signal.SIGCHLD, lambda *_: None)
+signal.set_wakeup_fd(ending, warn_on_full_buffer=False)
+
+def outcome(pid):
+    # If the tests die meanwhile, so does the child.
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        ready, _, _ = select.select([0, ended], [], [])
+        if ended in ready:
+            os.read(ended, 4096)
+        elif not os.read(0, 1):
+            os.kill(pid, signal.SIGKILL)
+            os._exit(1)
+
 orders = b""
 while chunk := os.read(0, 65536):
     orders += chunk
-    while b"\\n" in orders:
-        line, _, orders = orders.partition(b"\\n")
-        pid = os.fork()
-        if pid == 0:
-            try:
-                child(**json.loads(line))
-            except BaseException:
-                import traceback
-                traceback.print_exc()
-                sys.stderr.flush()
-            finally:
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        os.write(1, b"%d\\n" % code)
+    if not orders.endswith(b"\\n"):
+        continue
+    line, orders = orders, b""
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        try:
+            child(**json.loads(line))
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(1)
+    os.write(1, b"%d\\n" % outcome(pid))
 """
 
 

@@ -62,7 +62,14 @@ AFTER = {
     "show": Syntax(arguments=["id_"], flags={"--json": "as_json", "--raw": "raw", "--state": "state"}),
     "resume": Syntax(
         arguments=["id_"],
-        flags={"--no-run": "no_run", "--fork": "fork", "--rewind": "rewind", "--accept-changes": "accept_changes", "--trust": "trust"},
+        flags={
+            "--no-run": "no_run",
+            "--fork": "fork",
+            "--rewind": "rewind",
+            "--accept-changes": "accept_changes",
+            "--trust": "trust",
+            "--force": "force",
+        },
         values={"--into": "into", "--from": "from_", "--autonomy": "autonomy", "--timeout": "timeout"},
         left=["inputs"],
     ),

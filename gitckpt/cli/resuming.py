@@ -38,6 +38,9 @@ def resume(
     ] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="Give the whole run so much time from now on.")] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Go on with a run of somebody else's, with the inputs that it brings.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on though HEAD has diverged from the recorded work of a review; once.")
+    ] = False,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="From now on, another input; may be given again.")
     ] = None,
@@ -65,7 +68,12 @@ def resume(
             else:
                 _open(store, checkpoint, path)
             return 0
-        return _go_on(store, checkpoint, path, _Wishes(from_, rewind, accept_changes, trust, autonomy, timeout, inputs or []))
+        return _go_on(
+            store,
+            checkpoint,
+            path,
+            _Wishes(from_, rewind, accept_changes, trust, autonomy, timeout, [*(inputs or []), *(["force=yes"] if force else [])]),
+        )
 
 
 def _newest(store: Store) -> Checkpoint:

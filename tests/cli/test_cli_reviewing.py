@@ -141,9 +141,9 @@ def test_a_head_that_diverged_is_refused_until_it_is_forced(pair: Pair) -> None:
     assert done.code == 20
     assert f"HEAD is {head}" in done.err
     assert recorded in done.err
-    assert "--input force=yes" in done.err
+    assert f"git ckpt resume {run} --force" in done.err
     assert pair.stage.checkout.git("-C", worktree, "rev-parse", "HEAD") == head
-    forced = pair.stage.ckpt("resume", run, "--input", "force=yes")
+    forced = pair.stage.ckpt("resume", run, "--force")
     assert forced.code == 20, "the reviewer fails once more"
     assert pair.stage.newest(run).pipeline.inputs["force"] == ""  # type: ignore[union-attr]
     assert pair.stage.ckpt("resume", run).code == 0

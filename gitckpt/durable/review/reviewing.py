@@ -134,9 +134,7 @@ class Review:
         what = "which does not follow" if relation == relations.DIVERGED else "and there is no commit"
         message = f"HEAD is {head}, {what} {state.git_sha}, where cycle {state.cycle} was recorded"
         if not self._options.force:
-            raise Diverged(
-                message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume RUN --input force=yes"
-            )
+            raise Diverged(message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume RUN --force")
         return f"{message}; going on nevertheless"
 
     def _next_cycle(self) -> None:

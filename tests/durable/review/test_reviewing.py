@@ -422,7 +422,7 @@ class TestHead:
         with pytest.raises(Diverged) as caught:
             bench.resume(max_cycles=2)
         assert caught.value.message == f"HEAD is {here}, which does not follow {before}, where cycle 1 was recorded"
-        assert caught.value.hint == f"go back to it: git checkout {before}; or go on from HEAD: git ckpt resume RUN --input force=yes"
+        assert caught.value.hint == f"go back to it: git checkout {before}; or go on from HEAD: git ckpt resume RUN --force"
         assert (bench.journal.state, bench.journal.recorded) == (recorded, [])
         assert bench.resume(recorded[KEY], max_cycles=2, force=True).approved
         assert bench.said[-5] == f"{caught.value.message}; going on nevertheless"
