@@ -130,8 +130,14 @@ _servers: list[_Server] = []
 def _server() -> _Server:
     if not _servers:
         _servers.append(_Server())
-        atexit.register(_servers[0].close)
     return _servers[0]
+
+
+@atexit.register
+def close() -> None:
+    """Ends the process that the others are forked from, for a test that wants to be without any; the next call starts another."""
+    while _servers:
+        _servers.pop().close()
 
 
 def git_ckpt(*args: str, directory: Path, env: Mapping[str, str] | None = None) -> Done:

@@ -52,7 +52,11 @@ def resume(
     """
     with open_store() as store:
         checkpoint = store.read(store.find(id_)) if id_ is not None else _newest(store)
-        _require_sense(store, checkpoint, no_run=no_run, fork=fork, rewind=rewind)
+        _require_sense(checkpoint, fork=fork, rewind=rewind)
+        if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
+            checkpoint = store.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
+        elif not (no_run or fork or rewind):
+            _require_newest(store, checkpoint)
         path = os.path.abspath(into) if into else None
         if fork:
             from gitckpt.durable.going_back import fork as forked
@@ -114,13 +118,17 @@ class _Wishes:
         self.inputs = driver.inputs(inputs)
 
 
-def _require_sense(store: Store, checkpoint: Checkpoint, *, no_run: bool, fork: bool, rewind: bool) -> None:
+def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool) -> None:
     """Raises `UsageError` where the options and the checkpoint do not go together."""
     if fork and rewind:
         raise UsageError("--fork and --rewind exclude each other", hint="--fork leaves the run as it is, --rewind takes it back")
     if rewind and checkpoint.run is None:
         raise UsageError(f"checkpoint {checkpoint.id} belongs to no run", hint=f"open it: git ckpt resume {checkpoint.id}")
-    if checkpoint.run is None or no_run or fork or rewind:
+
+
+def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
+    """Raises `UsageError` for an older checkpoint of a run."""
+    if checkpoint.run is None:
         return
     newest = store.catch_up(checkpoint.run)
     if newest.id != checkpoint.id:

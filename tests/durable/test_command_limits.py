@@ -13,6 +13,7 @@ import pytest
 from gitckpt.durable import command as command_module
 from gitckpt.durable.command import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT
 from gitckpt.durable.watchdog import Watchdog
+from tests import forked
 from tests.durable.commanding import Runner, ends, runs
 
 STUBBORN = "trap '' TERM; sleep 60 & echo $! >pid; echo ready; wait"
@@ -119,6 +120,7 @@ def test_interrupt_ends_the_group(run: Runner) -> None:
 
 
 def test_interrupt_leaves_no_child_to_wait_for(run: Runner) -> None:
+    forked.close()
     with Watchdog() as run.watchdog, pytest.raises(KeyboardInterrupt):
         run("echo ready; sleep 60", output=lambda _: signal.raise_signal(signal.SIGINT))
     with pytest.raises(ChildProcessError):

@@ -51,7 +51,7 @@ def assert_located(text: str) -> None:
 
 def is_quoted_in(key: str, line: str) -> bool:
     """Tells whether one of the quoted words of a line is the key."""
-    return any(tomllib.loads(f"k = {quoted}")["k"] == key for quoted in re.findall(r'"(?:\\.|[^"\\])*"', line))
+    return any(tomllib.loads(f"k = {quoted}")["k"] == key for quoted in re.findall(r'(?=("(?:\\.|[^"\\])*"))', line))
 
 
 def is_toml(text: str) -> bool:
