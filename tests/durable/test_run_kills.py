@@ -95,7 +95,7 @@ class Disturbed:
             assert (name, getattr(outcome, name)) == (name, getattr(expected, name))
 
 
-KILLS = 15
+KILLS = 8
 """How often a driver is killed in each test of random moments; with `--long` more than 3,000 times in all of them."""
 
 
@@ -118,8 +118,8 @@ def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery,
         left -= disturbed.kills
 
 
-SHARES, STRIDE = 2, 18
-"""The positions are shared out among so many tests; without `--long`, each takes every eighteenth of its own."""
+SHARES, STRIDE = 2, 24
+"""The positions are shared out among so many tests; without `--long`, each takes every twenty-fourth of its own."""
 
 
 @pytest.mark.parametrize("share", range(SHARES))

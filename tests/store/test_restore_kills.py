@@ -83,7 +83,7 @@ class TestAKillAtEveryGitCall:
         killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
         begin = killer.count() - 4  # until then it only looks
         for number in count():
-            at = begin + 3 * (number * SHARES + share)  # a kill after one call and one before the next leave the same
+            at = begin + 5 * (number * SHARES + share)  # a kill after one call and one before the next leave the same
             checkout = copies.make()
             survived, _ = killer.run(at, RESTORE, str(checkout.path), made)
             if number % 2 == share % 2 or survived:
