@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("review", "steps")
 """Examples that have a script `try`, and a file `output.txt` with what it prints."""
 
-LENGTH, AGE, TIME = r"\b(\d+m )?\d+\.\ds$", r"\b\d+[sm] ago", r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+LENGTH, AGE, TIME = r"\b\d+\.\ds$|(?<=after )(\d+m)?\d+s$", r"\b\d+[sm] ago", r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 COMPLAINT = r"^greet\.sh: .*$"
 """What the shell says of a script that it cannot read, each shell in its own words."""
 

@@ -167,7 +167,7 @@ def _tell(done: Reported, said: Report, *, as_json: bool) -> None:
         following = {"step": here.step, "status": here.status, "blockers": list(here.reasons)}
         _print_json({"checkpoint": done.checkpoint.id, "run": done.checkpoint.run, "step": name, "status": status, "next": following})
     else:
-        terminal.out_bytes(f"{done.checkpoint.id}\n".encode())  # at once, before what is said of it
+        terminal.out(done.checkpoint.id)
     if done.is_new:
         terminal.remark(f"run {done.checkpoint.run} has begun")
     _warn_of_files(done.checkpoint)

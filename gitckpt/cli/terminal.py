@@ -75,6 +75,7 @@ def out_bytes(data: bytes) -> None:
 def remark(line: str) -> None:
     """Tells a person something beside the result, unless `--quiet` was given."""
     if not Settings.quiet:
+        sys.stdout.flush()  # where both go to the same place, what was said first stands first
         sys.stderr.write(f"{line}\n")
 
 

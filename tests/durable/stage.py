@@ -235,7 +235,7 @@ def normal(text: str, stage: Stage) -> str:
     text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b", "ID", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "TIME", text)
     text = re.sub(r"\b\d+s ago", "0s ago", text)
-    return re.sub(r"\b\d+\.\d+s\b", "0.0s", text)
+    return re.sub(r"\b\d+\.\d+s\b|(?<=after )(?:\d+m)?\d+s\b", "0.0s", text)
 
 
 @pytest.fixture
