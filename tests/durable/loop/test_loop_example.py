@@ -11,7 +11,7 @@ from tests.cli.conftest import git_ckpt
 __all__ = ["git_ckpt"]
 
 ROOT = Path(__file__).parents[3]
-SECONDS = re.compile(r"after \d+\.\d+s")
+SECONDS = re.compile(r"after (\d+\.\d+s|(\d+m)?\d+s)")
 
 
 def test_the_example_prints_what_the_page_says(git_ckpt: Path, tmp_path: Path) -> None:
