@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gitckpt.durable import command
@@ -34,6 +35,25 @@ _KEPT_OUTPUT = 8000
 _KEPT_FAILURES = 10
 _SHOWN_FAILURE = 500
 _BEADS = "bd"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """What a loop that came to its end returns; the checkpoint of the phase has it as JSON.
+
+    Attributes:
+        iterations: how many there were.
+        tests_passed: whether the tests passed in the end.
+        issues_closed: the ids of the issues that are closed.
+        output: the end of the agent's last answer.
+        cost_usd: of all answers, where the client says it.
+    """
+
+    iterations: int
+    tests_passed: bool
+    issues_closed: list[str]
+    output: str
+    cost_usd: float
 
 
 class Loop:
@@ -84,14 +104,14 @@ class Loop:
                     self._run.wait(self._options.pause)
                 self._ask()
             self._look()
-        result = {
-            "iterations": memory["iterations"],
-            "tests_passed": memory["tests"] == "passed",
-            "issues_closed": memory["closed_issues"],
-            "output": memory["said"],
-            "cost_usd": memory["cost_usd"],
-        }
-        return Ended(result=result, output=memory["said"])
+        result = PhaseResult(
+            iterations=memory["iterations"],
+            tests_passed=memory["tests"] == "passed",
+            issues_closed=memory["closed_issues"],
+            output=memory["said"],
+            cost_usd=memory["cost_usd"],
+        )
+        return Ended(result=asdict(result), output=result.output)
 
     def _remembered(self) -> dict[str, Any]:
         """Returns the memory: that of an earlier attempt at this phase, or a new one."""
