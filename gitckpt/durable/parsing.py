@@ -46,6 +46,21 @@ class PipelineError(UsageError):
         self.candidates = [f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "") for each in found]
 
 
+def text_of(path: str) -> str:
+    """Returns the text of a file; "" where there is none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
 def tables(text: str, path: str) -> dict[str, object]:
     """Returns the pipelines of a text as tables, unchecked.
 

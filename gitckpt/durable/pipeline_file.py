@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from gitckpt.durable import presets
+from gitckpt.durable import parsing, presets
 from gitckpt.durable.parsing import PipelineError, parse, tables
 from gitckpt.durable.pipeline import PipelineDefinition, closest
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import NotFoundError
 
 __all__ = ["PipelineError", "names", "parse", "read"]
 
@@ -26,7 +26,7 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
         NotFoundError: there is no such pipeline; those there are are named.
         UsageError: the file cannot be read.
     """
-    found = parse(_text(path), path, known_steps)
+    found = parse(parsing.text_of(path), path, known_steps)
     if name in found:
         return found[name]
     if name in presets.names():
@@ -45,14 +45,4 @@ def names(path: str) -> list[str]:
         PipelineError: the file is not TOML.
         UsageError: it cannot be read.
     """
-    return list(tables(_text(path), path))
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    return list(tables(parsing.text_of(path), path))

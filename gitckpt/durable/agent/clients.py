@@ -105,7 +105,7 @@ def read_clients(path: str) -> dict[str, Client]:
         PipelineError: it is not TOML, or anything in any of its tables of agents is a mistake.
         UsageError: the file cannot be read.
     """
-    text = _text(path)
+    text = parsing.text_of(path)
     parsing.tables(text, path)  # which says in which line it is not TOML
     found = toml.loads(text).get(AGENTS, {})
     mistakes: list[Mistake] = []
@@ -186,13 +186,3 @@ def _asks_for_messages(name: str, options: list[str]) -> bool:
     said = [after for option, after in zip(options, [*options[1:], ""], strict=True) if option in ("--output-format", "-o")]
     said += [option.partition("=")[2] for option in options if option.startswith("--output-format=")]
     return bool(said) and said[-1] in _STRUCTURED
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None

@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Sequence
 
+from gitckpt.durable import parsing
 from gitckpt.durable.checking import Mistake, Table, name_problem
 from gitckpt.durable.locating import Locations
 from gitckpt.durable.parsing import PipelineError
@@ -43,7 +44,7 @@ def read(path: str, name: str) -> Graph:
         NotFoundError: there is no such graph; those there are are named.
         UsageError: the file cannot be read.
     """
-    found = parse(_text(path), path)
+    found = parse(parsing.text_of(path), path)
     if name not in found and name == SUPERPOWERS:
         return preset()
     if name in found:
@@ -57,12 +58,12 @@ def read(path: str, name: str) -> Graph:
 @functools.cache
 def preset() -> Graph:
     """Returns the steps of superpowers."""
-    return parse(_text(_PRESET), "preset superpowers")[SUPERPOWERS]
+    return parse(parsing.text_of(_PRESET), "preset superpowers")[SUPERPOWERS]
 
 
 def preset_text() -> str:
     """Returns the TOML of the steps of superpowers, to be copied and changed."""
-    return _text(_PRESET)
+    return parsing.text_of(_PRESET)
 
 
 def parse(text: str, path: str) -> dict[str, Graph]:
@@ -196,13 +197,3 @@ def _ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]
             table.complain(f"nothing leads to {table.label}", hint="name it in on_pass or on_fail of another step, or make it optional")
         if step.counts_cycles and step.on_fail is None:
             table.complain(f"fix_cycle of {table.label} needs on_fail", "fix_cycle", hint="name the step that mends what failed")
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
