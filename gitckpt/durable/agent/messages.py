@@ -5,6 +5,7 @@ Every value is hostile: a message may have anything in any place. What is not as
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from gitckpt.durable.agent import clients
@@ -54,7 +55,7 @@ class Kept:
         self._parts, self._size = [], 0
 
 
-class Dialect:
+class Dialect(ABC):
     """The messages of one client, taken in one after the other.
 
     Attributes:
@@ -76,9 +77,9 @@ class Dialect:
         self.complete = False
         self.worked = False
 
+    @abstractmethod
     def take(self, message: Mapping[str, object]) -> str | None:
         """Takes in a message. Returns what a person is shown of it, None where it is no message of this client."""
-        raise NotImplementedError
 
 
 class _Claude(Dialect):
