@@ -232,7 +232,7 @@ def _content(path: str, name: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise UsageError(f"cannot read {path}, the input {name}: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}, the input {name}: {error.strerror}", hint="name a file that can be read") from None
 
 
 def _relative(path: str, top: str | None) -> str:

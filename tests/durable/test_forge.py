@@ -183,7 +183,7 @@ class TestFailures:
     def test_a_plan_that_is_not_there(self, project: Stage) -> None:
         code, out, err = project.ckpt("run", "docs/none.md")
         path = project.checkout.path / "docs/none.md"
-        assert (code, out, err) == (2, "", f"error: cannot read {path}, the input plan: No such file or directory\n")
+        assert (code, out, err) == (2, "", f"error: cannot read {path}, the input plan: No such file or directory\nhint: name a file that can be read\n")
         assert project.runs() == []
 
     def test_no_plan_at_all(self, project: Stage) -> None:
