@@ -11,12 +11,12 @@ from gitckpt.cli import audience, terminal
 from gitckpt.cli.audience import Terminal
 from gitckpt.durable import attempts, launching
 from gitckpt.durable.agent.clients import read_clients
+from gitckpt.durable.builtin import OPTIONS
 from gitckpt.durable.driving import Driver
 from gitckpt.durable.endings import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
 from gitckpt.durable.pipeline import REMOVE_WHEN_PUSHED, PipelineDefinition
 from gitckpt.durable.pipeline_file import read
 from gitckpt.durable.run import Run
-from gitckpt.durable.steps import OPTIONS
 from gitckpt.git.repository import main_worktree
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.store import settings, unwritten

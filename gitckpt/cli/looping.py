@@ -44,7 +44,7 @@ def loop(
     """
     from gitckpt.cli import driver
     from gitckpt.durable import launching
-    from gitckpt.durable.steps import slug
+    from gitckpt.durable.builtin import slug
     from gitckpt.model import times
 
     if not plan:

@@ -170,10 +170,10 @@ def _go_on(store: Store, checkpoint: Checkpoint, directory: str | None, wishes: 
 
     from gitckpt.cli import audience, driver
     from gitckpt.durable import launching
+    from gitckpt.durable.builtin import memory_of
     from gitckpt.durable.opening import settle
     from gitckpt.durable.run import Run
     from gitckpt.durable.shortcuts import skipped
-    from gitckpt.durable.steps import memory_of
     from gitckpt.model import times
     from gitckpt.store import runs
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gitckpt.durable import attempts
+from gitckpt.durable.builtin import STEPS, memory_of
 from gitckpt.durable.conduct import Conduct, Ended
 from gitckpt.durable.endings import PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.phase_command import CommandPhase
 from gitckpt.durable.pipeline import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run import Run
-from gitckpt.durable.steps import STEPS, memory_of
 from gitckpt.durable.watchdog import Watchdog
 from gitckpt.durable.work import Work
 from gitckpt.model.checkpoint import Attempt

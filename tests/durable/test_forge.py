@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import presets, steps
+from gitckpt.durable import builtin, presets
 from gitckpt.durable.endings import PhaseFailed
 from gitckpt.durable.history import cleanup_runs
 from gitckpt.model.checkpoint import PHASE, Pipeline
@@ -183,7 +183,11 @@ class TestFailures:
     def test_a_plan_that_is_not_there(self, project: Stage) -> None:
         code, out, err = project.ckpt("run", "docs/none.md")
         path = project.checkout.path / "docs/none.md"
-        assert (code, out, err) == (2, "", f"error: cannot read {path}, the input plan: No such file or directory\nhint: name a file that can be read\n")
+        assert (code, out, err) == (
+            2,
+            "",
+            f"error: cannot read {path}, the input plan: No such file or directory\nhint: name a file that can be read\n",
+        )
         assert project.runs() == []
 
     def test_no_plan_at_all(self, project: Stage) -> None:
@@ -246,7 +250,7 @@ class TestFrom:
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
-        assert presets.definition("plan-to-pr", steps.OPTIONS).phase(said).name == "commit and push"
+        assert presets.definition("plan-to-pr", builtin.OPTIONS).phase(said).name == "commit and push"
 
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
         assert start(project)[0] == 0
@@ -371,24 +375,24 @@ class TestNames:
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:
-        assert steps.slug(path) == slug
+        assert builtin.slug(path) == slug
 
     @pytest.mark.parametrize(("path", "title"), TITLES.items())
     def test_titles_from_file_names(self, path: str, title: str) -> None:
-        assert steps.title_of("# A heading is no title\n", path) == title
+        assert builtin.title_of("# A heading is no title\n", path) == title
 
     @pytest.mark.parametrize(("text", "title"), FRONT_MATTER.items())
     def test_titles_from_front_matter(self, text: str, title: str) -> None:
-        assert steps.title_of(text, "a-plan.md") == title
+        assert builtin.title_of(text, "a-plan.md") == title
 
     def test_front_matter_without_an_end(self) -> None:
         with pytest.raises(PhaseFailed) as caught:
-            steps.title_of("---\ntitle: x\n", "p.md")
+            builtin.title_of("---\ntitle: x\n", "p.md")
         assert caught.value.message == "the front matter of p.md has no end"
 
 
 def test_the_phases_go_by_the_names_that_people_know() -> None:
-    definition = presets.definition("plan-to-pr", steps.OPTIONS)
+    definition = presets.definition("plan-to-pr", builtin.OPTIONS)
     assert [phase.name for phase in definition.phases] == PHASES
     assert [definition.phase(name.replace(" ", "-").upper()).name for name in PHASES] == PHASES
     with pytest.raises(UsageError):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import launching, presets, steps
+from gitckpt.durable import builtin, launching, presets
 from gitckpt.model import ids
 from gitckpt.store.index import Query
 from gitckpt.store.store import Store
@@ -242,7 +242,7 @@ class TestCheckpointsThatCannotBeWritten:
 def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
     stage.checkout.write("plan.md", "do it\n")
     with stage.store() as here, Store(here.repository, adapter="plumbing", clock=Clock(step=0)) as store:
-        definition = presets.definition("plan-to-pr", steps.OPTIONS)
+        definition = presets.definition("plan-to-pr", builtin.OPTIONS)
         given = launching.read_inputs(store, definition, {"plan": str(stage.checkout.path / "plan.md")})
         runs = [launching.start(store, definition, given, name="plan").run for _ in range(3)]
     assert runs == [f"20270115-080000-plan{end}" for end in ("", "-2", "-3")]

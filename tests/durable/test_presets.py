@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import presets, steps
+from gitckpt.durable import builtin, presets
 from gitckpt.durable.parsing import PipelineError, parse
 from gitckpt.durable.pipeline import PhaseDefinition
 from gitckpt.model.errors import NotFoundError
 from tests.conftest import Checkout
 
-STEPS = steps.OPTIONS
+STEPS = builtin.OPTIONS
 COMMANDS = [(name, phase) for name in presets.names() for phase in presets.definition(name, STEPS).phases if phase.run]
 
 

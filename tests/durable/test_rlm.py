@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable import pipeline
+from gitckpt.durable.builtin import OPTIONS
 from gitckpt.durable.launching import Given
 from gitckpt.durable.presets import definition
 from gitckpt.durable.shortcuts import skipped
-from gitckpt.durable.steps import OPTIONS
 from gitckpt.model.errors import UsageError
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 

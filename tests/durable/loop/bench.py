@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable import launching, presets, steps
+from gitckpt.durable import builtin, launching, presets
 from gitckpt.durable.agent.clients import CLAUDE, STDIN, Client
 from gitckpt.durable.attempting import Attempting
 from gitckpt.durable.driving import CONTINUE, Driver
@@ -96,7 +96,7 @@ class Bench:
         self.checkout, self.store, self.sleeper = checkout, store, sleeper
         self.listener = Listener()
         self.run = ""
-        self.definition = presets.definition("loop", steps.OPTIONS)
+        self.definition = presets.definition("loop", builtin.OPTIONS)
         self._programs, self._asked, self._script = directory / "programs", directory / "asked", directory / "script.jsonl"
         for made in (self._programs, self._asked):
             made.mkdir()
@@ -127,7 +127,7 @@ class Bench:
 
     def pipeline(self, text: str) -> PipelineDefinition:
         """Lets runs go through the pipeline of a text from now on."""
-        (self.definition,) = parse(text, "gitckpt.toml", steps.OPTIONS).values()
+        (self.definition,) = parse(text, "gitckpt.toml", builtin.OPTIONS).values()
         return self.definition
 
     def start(self, **inputs: str) -> str:

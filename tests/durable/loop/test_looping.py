@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import steps
+from gitckpt.durable import builtin
 from gitckpt.durable.endings import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.durable.loop import options
 from gitckpt.durable.loop.looping import ASK, DONE, LOOK
@@ -387,7 +387,7 @@ class TestExhaustion:
         bench.script({"write": {"a": "1\n"}}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="2")
         fails(bench)
-        memory = steps.memory_of(bench.definition.phase(PHASE))
+        memory = builtin.memory_of(bench.definition.phase(PHASE))
         assert memory == ("loop",)
         assert bench.drive(again=PHASE, forget=memory)["iterations"] == 1
         assert bench.shown()[-2] == "iteration 1 of 2"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import steps
+from gitckpt.durable import builtin
 from gitckpt.durable.command import EXIT, TIMEOUT, Outcome
 from gitckpt.durable.endings import PhaseFailed
 from gitckpt.durable.loop import checks, options, prompt, tracker
@@ -28,7 +28,7 @@ def read(**said: str) -> Options:
 def test_usual_options() -> None:
     expected = Options((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
     assert read(until_tests_pass="yes") == expected
-    preset = definition("loop", steps.OPTIONS).inputs
+    preset = definition("loop", builtin.OPTIONS).inputs
     assert read(**{**preset, "until_tests_pass": "yes"}) == expected
 
 
@@ -95,8 +95,8 @@ plan = "plan.md"
 
 
 def test_with_in_a_pipeline_of_ones_own() -> None:
-    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", steps.OPTIONS)["own"].phases
-    assert (phase.use, phase.options, steps.memory_of(phase)) == ("loop", {"plan": "plan.md", "done": "true"}, ("loop",))
+    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", builtin.OPTIONS)["own"].phases
+    assert (phase.use, phase.options, builtin.memory_of(phase)) == ("loop", {"plan": "plan.md", "done": "true"}, ("loop",))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_with_in_a_pipeline_of_ones_own() -> None:
 )
 def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> None:
     with pytest.raises(PipelineError) as caught:
-        parse(OWN.format(line), "gitckpt.toml", steps.OPTIONS)
+        parse(OWN.format(line), "gitckpt.toml", builtin.OPTIONS)
     assert caught.value.problems == [problem]
 
 
