@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from benchmarks.rows import CKPT, Row
 from benchmarks.stores import Scratch, git
 from benchmarks.timing import Pair, alternate, process
-from gitckpt.durable.conduct import Conduct
-from gitckpt.durable.run import Run
+from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 
 PHASES = 100

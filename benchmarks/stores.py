@@ -10,8 +10,9 @@ import uuid
 
 from gitckpt.model import codec, times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
-from gitckpt.store import layout, leases
-from gitckpt.store.leases import Lease
+from gitckpt.store.leases import leases
+from gitckpt.store.leases.leases import Lease
+from gitckpt.store.records import layout
 
 DAY = 86400 * times.MICRO
 

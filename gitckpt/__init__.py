@@ -16,29 +16,29 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.durable.conduct import Conduct as Conduct
-    from gitckpt.durable.endings import PhaseFailed as PhaseFailed
-    from gitckpt.durable.pipeline import Retries as Retries
-    from gitckpt.durable.run import Run as Run
+    from gitckpt.durable.pipeline.definition import Retries as Retries
+    from gitckpt.durable.run.errors import PhaseFailed as PhaseFailed
+    from gitckpt.durable.run.retry import Conduct as Conduct
+    from gitckpt.durable.run.run import Run as Run
     from gitckpt.model.checkpoint import Checkpoint as Checkpoint
     from gitckpt.model.checkpoint import Progress as Progress
     from gitckpt.model.checkpoint import Worktree as Worktree
     from gitckpt.model.errors import CkptError as CkptError
-    from gitckpt.store.index import Entry as Entry
-    from gitckpt.store.index import Query as Query
+    from gitckpt.store.records.index import Entry as Entry
+    from gitckpt.store.records.index import Query as Query
     from gitckpt.store.store import Store as Store
 
 _HOMES = {
-    "Conduct": "gitckpt.durable.conduct",
-    "PhaseFailed": "gitckpt.durable.endings",
-    "Retries": "gitckpt.durable.pipeline",
-    "Run": "gitckpt.durable.run",
+    "Conduct": "gitckpt.durable.run.retry",
+    "PhaseFailed": "gitckpt.durable.run.errors",
+    "Retries": "gitckpt.durable.pipeline.definition",
+    "Run": "gitckpt.durable.run.run",
     "Checkpoint": "gitckpt.model.checkpoint",
     "Progress": "gitckpt.model.checkpoint",
     "Worktree": "gitckpt.model.checkpoint",
     "CkptError": "gitckpt.model.errors",
-    "Entry": "gitckpt.store.index",
-    "Query": "gitckpt.store.index",
+    "Entry": "gitckpt.store.records.index",
+    "Query": "gitckpt.store.records.index",
     "Store": "gitckpt.store.store",
 }
 __all__ = ["Checkpoint", "CkptError", "Conduct", "Entry", "PhaseFailed", "Progress", "Query", "Retries", "Run", "Store", "Worktree"]

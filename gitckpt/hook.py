@@ -80,7 +80,7 @@ def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
 
 def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
     """Tells whether this event ends something: inside a rebase, `am` or bisect nothing is recorded until its end."""
-    from gitckpt.store import operation
+    from gitckpt.git.worktree import operation
 
     under_way = operation.in_progress(repository)
     if event == "post-rewrite":
@@ -136,15 +136,15 @@ def _rebased_branch(git_dir: str) -> str:
 
 
 def _record(repository: Repository, event: str) -> str:
-    from gitckpt.git.plumbing import Plumbing
+    from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
 
     objects, refs = Plumbing(repository), Refs(repository)
     for process in (repository.cat_file, objects, refs):
         process.warm_up()  # they start side by side, while we go on
     from gitckpt.model import ids, times
-    from gitckpt.store import layout
-    from gitckpt.store.recorder import Recorder
+    from gitckpt.store.records import layout
+    from gitckpt.store.records.recorder import Recorder
 
     head = next(repository.cat_file.contents(["HEAD"]))
     if head is None:
@@ -180,11 +180,14 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     """
     from gitckpt.git.repository import Repository
     from gitckpt.model.errors import UsageError
-    from gitckpt.store import layout, leases, registration, settings
-    from gitckpt.store.limits import Limits
+    from gitckpt.store.config import settings
+    from gitckpt.store.leases import leases
+    from gitckpt.store.records import layout
+    from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.store import Store
+    from gitckpt.store.worktrees import ownership
 
-    owner = registration.owner(repository)
+    owner = ownership.owner(repository)
     if owner is None or owner.run is None:
         return None
     if repository.cat_file.info(layout.RUNS + owner.run) is None:
@@ -253,7 +256,7 @@ def _work_alone(repository: Repository, task: str) -> None:
     """Does a task of the background, unless another process is at one."""
     from gitckpt.git.lock import Lock
     from gitckpt.git.repository import discover
-    from gitckpt.store import maintenance
+    from gitckpt.store.retention import maintenance
 
     with Lock(os.path.join(repository.make_private_dir(), "maintenance.lock"), 0) as alone:
         if alone:

@@ -21,7 +21,7 @@ import sqlite3, tomllib, typer
 import gitckpt, gitckpt.__main__
 
 for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
-    if module.name not in ("gitckpt.git.libgit2", "gitckpt.__main__"):  # libgit2 reads HOME when it is imported
+    if module.name not in ("gitckpt.git.objects.libgit2", "gitckpt.__main__"):  # libgit2 reads HOME when it is imported
         importlib.import_module(module.name)
 gc.freeze()
 

@@ -31,12 +31,15 @@ PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
 LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
     "pygit2": (
-        ("gitckpt/git/libgit2.py",),
+        ("gitckpt/git/objects/libgit2.py",),
         "pygit2 takes 80 ms to import and cannot open every repository: one adapter behind the port of objects uses it",
     ),
     "tomllib": (("gitckpt/model/toml.py",), "one module owns TOML, so that there is one set of rules for what is read and refused"),
-    "tomlkit": (("gitckpt/store/settings.py",), "tomlkit is slow and keeps comments: it is for the one file that people edit"),
-    "sqlite3": (("gitckpt/store/index.py",), "refs are the truth: the one database is a derived index that may be deleted at any time"),
+    "tomlkit": (("gitckpt/store/config/settings.py",), "tomlkit is slow and keeps comments: it is for the one file that people edit"),
+    "sqlite3": (
+        ("gitckpt/store/records/index.py",),
+        "refs are the truth: the one database is a derived index that may be deleted at any time",
+    ),
     "typer": (("gitckpt/cli/",), "only the command line speaks, and typer takes 60 ms to import"),
     "rich": (("gitckpt/cli/",), "only the command line speaks"),
     "click": (("gitckpt/cli/",), "only the command line speaks"),

@@ -13,7 +13,7 @@ from tests.house_rules import LAZY_CYCLES, PROJECT, SOURCES, cycles, import_grap
 
 
 def test_there_is_something_to_check() -> None:
-    assert {"gitckpt/__init__.py", "gitckpt/model/toml.py", "gitckpt/git/process.py", "gitckpt/store/recorder.py"} <= set(SOURCES)
+    assert {"gitckpt/__init__.py", "gitckpt/model/toml.py", "gitckpt/git/process.py", "gitckpt/store/records/recorder.py"} <= set(SOURCES)
 
 
 @pytest.mark.parametrize("path", SOURCES)
@@ -40,7 +40,7 @@ def test_the_known_cycles_still_exist() -> None:
 LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase", "toml", "document")]
 HOOK = [
     *("gitckpt.model.document", "gitckpt.model.times", "gitckpt.model.ids", "gitckpt.git.process", "gitckpt.git.refs", "gitckpt.git.notes"),
-    *("gitckpt.git.plumbing", "gitckpt.git.lock", "gitckpt.store.recorder"),
+    *("gitckpt.git.objects.plumbing", "gitckpt.git.lock", "gitckpt.store.records.recorder"),
 ]
 HEAVY = words(
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli.commands import COMMANDS
+from gitckpt.cli.parser.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 

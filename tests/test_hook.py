@@ -13,8 +13,9 @@ import pytest
 from gitckpt import hook
 from gitckpt.git.repository import discover, require_git
 from gitckpt.model import times
-from gitckpt.store import installation, layout
-from gitckpt.store.index import Entry
+from gitckpt.store.hooks import installation
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Entry
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 
@@ -202,7 +203,7 @@ def test_any_path_will_do(tmp_path: Path, name: str | bytes) -> None:
 
 
 def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checkout) -> None:
-    from gitckpt.store import resumption
+    from gitckpt.store.worktrees import resumption
 
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         first = store.record("plan-complete", {"step": 1, "nothing": None}, start="add login", worktree=store.capture())
@@ -346,7 +347,7 @@ def test_nothing_heavy_is_imported(main_checkout: Checkout) -> None:
     )
     loaded = set(done.stdout.split("\n"))
     assert done.stderr == ""
-    assert "gitckpt.store.recorder" in loaded
+    assert "gitckpt.store.records.recorder" in loaded
     assert loaded & HEAVY == set()
     assert len(_recorded(main_checkout)) == 1
 

@@ -7,19 +7,21 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from gitckpt.cli import audience, terminal
-from gitckpt.cli.audience import Terminal
-from gitckpt.durable import attempts, launching
-from gitckpt.durable.agent.clients import read_clients
-from gitckpt.durable.builtin import OPTIONS
-from gitckpt.durable.driving import Driver
-from gitckpt.durable.endings import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
-from gitckpt.durable.pipeline import REMOVE_WHEN_PUSHED, PipelineDefinition
-from gitckpt.durable.pipeline_file import read
-from gitckpt.durable.run import Run
+from gitckpt.cli.screen import audience, terminal
+from gitckpt.cli.screen.audience import Terminal
+from gitckpt.durable.agent.client import read_clients
+from gitckpt.durable.driver.driver import Driver
+from gitckpt.durable.driver.registry import OPTIONS
+from gitckpt.durable.pipeline import launch
+from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
+from gitckpt.durable.pipeline.file import read
+from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
+from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import main_worktree
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.store import settings, unwritten
+from gitckpt.store.config import settings
+from gitckpt.store.runs import unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +113,7 @@ def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mappi
         raise CkptError(f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}", hint=f"git ckpt resume {run.id}")
     if not result.is_complete:
         last = run.last_attempt
-        is_deferred = last is not None and last.ended == attempts.PARTIAL
+        is_deferred = last is not None and last.ended == next_attempt.PARTIAL
         phase = terminal.harmless(str(result.after))
         where = f"at {phase}, which asks to be tried again later" if is_deferred else f"after {phase}"
         person.remark(f"paused {where}. To go on: git ckpt resume {run.id}")
@@ -130,12 +132,12 @@ def tidy(store: Store, run: str, path: str | None, definition: PipelineDefinitio
         path: the top of its worktree; None where there is none.
         definition: its pipeline.
     """
-    from gitckpt.store import worktree_removal
+    from gitckpt.store.retention import worktree
 
     files = store.run_head(run).worktree
     is_clean = files is not None and not files.dirty  # what was not committed was not pushed either
-    if definition.worktree == REMOVE_WHEN_PUSHED and is_clean and worktree_removal.is_pushed(store, run):
-        stays = worktree_removal.remove_worktree(store, run)
+    if definition.worktree == REMOVE_WHEN_PUSHED and is_clean and worktree.is_pushed(store, run):
+        stays = worktree.remove_worktree(store, run)
         terminal.remark(f"its worktree stays: {terminal.harmless(stays)}" if stays else "its worktree is removed: all of it was pushed")
     elif path is not None:
         terminal.remark(f"its worktree: {terminal.harmless(path)}")
@@ -145,10 +147,10 @@ def _retire(store: Store, definition: PipelineDefinition) -> None:
     """Lets complete runs of the pipeline go that are as old as it says; what cannot go is no failure of the run that just ended."""
     if definition.retention is None:
         return
-    from gitckpt.durable import history
+    from gitckpt.store.retention import cleanup
 
     try:
-        history.cleanup_runs(store, pipeline=definition.name, older_than=definition.retention)
+        cleanup.cleanup_runs(store, pipeline=definition.name, older_than=definition.retention)
     except CkptError as error:
         terminal.warn(terminal.harmless(f"old runs were not removed: {error.message}"))
 
@@ -199,6 +201,6 @@ def accept(store: Store, run: Run, definition: PipelineDefinition, *, accept_cha
     Raises:
         Changed: something is not as it was, and that was not accepted.
     """
-    pipeline, contents = launching.require_same(store, run.newest, definition, accept=accept_changes)
-    launching.take_in(run, contents)
+    pipeline, contents = launch.require_same(store, run.newest, definition, accept=accept_changes)
+    launch.take_in(run, contents)
     run.change(pipeline)

@@ -8,7 +8,8 @@ import os
 import sys
 
 from gitckpt import __version__
-from gitckpt.cli import quick, terminal
+from gitckpt.cli.parser import quick
+from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError
 
 BUG = 3
@@ -69,7 +70,7 @@ def _perform(argv: list[str]) -> int:
     call = quick.call_of(argv)
     if call is not None:
         return call() or 0
-    from gitckpt.cli import app
+    from gitckpt.cli.parser import app
 
     return app.perform(argv)
 

@@ -22,7 +22,7 @@ def open_store(*, to_capture: bool = False) -> Store:
     repository = open_repository()
     ahead = None
     if to_capture and repository.worktree is not None:
-        from gitckpt.store.private_index import PrivateIndex
+        from gitckpt.git.worktree.index import PrivateIndex
 
         ahead = PrivateIndex(repository)
         ahead.open()

@@ -7,16 +7,16 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.hashing import object_id
-from gitckpt.git.tree import DIRECTORY, FILE, decode_tree, encode_tree
+from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.tree import DIRECTORY, FILE, decode_tree, encode_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gitckpt.git.objects import Objects
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.tree import Entries
     from gitckpt.git.repository import Repository
-    from gitckpt.git.tree import Entries
 
     Change = Callable[[str, list[str]], list[str]]
 

@@ -4,7 +4,7 @@ Why a writer of our own: the hook has about 10 ms for everything and can import 
 must write the same bytes; and a state has to be walked value by value anyway, to find what TOML cannot hold. Doing
 both in one walk takes 0.4 ms for 10 KB, where tomlkit takes 25, tomli_w 1.7, and a walk followed by rtoml 0.4 (and
 rtoml refuses 128 levels). The reader is Python's own `tomllib`, imported when something is read. Files that people
-edit go through tomlkit (`gitckpt.store.settings`), which keeps their comments.
+edit go through tomlkit (`gitckpt.store.config.settings`), which keeps their comments.
 
 Keys keep their order: a table is written as a `[header]` only where no plain value follows it in its parent.
 """

@@ -10,29 +10,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.git import packing
-from gitckpt.git.objects import open_objects
+from gitckpt.git.objects.port import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository, require_git
 from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
-from gitckpt.store import drafting, layout, log
-from gitckpt.store.heads import Heads
-from gitckpt.store.recorder import Changing, FilesPruned, Recorder
+from gitckpt.store import log
+from gitckpt.store.records import draft, layout
+from gitckpt.store.records.heads import Heads
+from gitckpt.store.records.recorder import Changing, FilesPruned, Recorder
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from gitckpt.git.objects import Objects
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.model.policy import Decision, Policy
-    from gitckpt.store.drafting import Details
-    from gitckpt.store.index import Entry, Index, Problem, Query
-    from gitckpt.store.limits import Limits
-    from gitckpt.store.private_index import PrivateIndex
-    from gitckpt.store.recorder import Change, Guard, ProgressOf
-    from gitckpt.store.remover import Remover
-    from gitckpt.store.run_files import RunFiles
+    from gitckpt.store.records.draft import Details
+    from gitckpt.store.records.index import Entry, Index, Problem, Query
+    from gitckpt.store.records.recorder import Change, Guard, ProgressOf
+    from gitckpt.store.records.remover import Remover
+    from gitckpt.store.runs.run_files import RunFiles
+    from gitckpt.store.snapshot.limits import Limits
 
 _CAPTURES = 3
 _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
@@ -90,7 +91,7 @@ class Store:
     def index(self) -> Index:
         """The derived listing of the checkpoints."""
         if self._index is None:
-            from gitckpt.store.index import Index  # SQLite is not for those who only record
+            from gitckpt.store.records.index import Index  # SQLite is not for those who only record
 
             self._index = Index(self.repository, self.objects, self.refs)
         return self._index
@@ -121,7 +122,7 @@ class Store:
 
     def private_index(self) -> PrivateIndex:
         """Returns a private copy of the worktree's index, still to be opened; in the first one, git may look at the files already."""
-        from gitckpt.store.private_index import PrivateIndex
+        from gitckpt.git.worktree.index import PrivateIndex
 
         ahead, self._ahead = self._ahead, None
         return ahead or PrivateIndex(self.repository)
@@ -139,7 +140,8 @@ class Store:
         Raises:
             WorktreeError, UsageError: there is no worktree here, or git cannot read it; a setting cannot be understood.
         """
-        from gitckpt.store import settings, snapshot
+        from gitckpt.store.config import settings
+        from gitckpt.store.snapshot import capture as snapshot
 
         limits = limits or settings.read(self.repository).limits
         commit = self.objects.head()[0]
@@ -191,11 +193,11 @@ class Store:
             self._heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
-        checkpoint = drafting.draft(
+        checkpoint = draft.draft(
             phase, (commit, branch), worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant
         )
         fields = codec.fields(checkpoint)
-        data = drafting.require_valid(fields, state)
+        data = draft.require_valid(fields, state)
         changing = None if change is None else Changing(checkpoint, fields, change, progress_of)
         if start is None:
             self._recorder.record(fields, data, instant, guard=guard, change=changing, keeps=keeps)
@@ -208,7 +210,7 @@ class Store:
             log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             self._pack()
-        return drafting.recorded(checkpoint, fields, data)
+        return draft.recorded(checkpoint, fields, data)
 
     def save(
         self,
@@ -233,7 +235,7 @@ class Store:
         Raises:
             BusyError: HEAD moved, or objects of the snapshot vanished, each time.
         """
-        from gitckpt.store import snapshot
+        from gitckpt.store.snapshot import capture as snapshot
 
         record = partial(
             self.record, phase, state, start=start, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
@@ -287,13 +289,13 @@ class Store:
             UsageError, NotFoundError: it is empty; or nothing goes by it, and the hint names what is close.
             AmbiguousError: several things do; they are listed.
         """
-        from gitckpt.store import finder
+        from gitckpt.store.records import finder
 
         return finder.find(text, self.repository, self.index, self.links)
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
         """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
-        from gitckpt.store.index import Query
+        from gitckpt.store.records.index import Query
 
         return self.index.select(query or Query())
 
@@ -307,7 +309,7 @@ class Store:
         Args:
             commit: full oid.
         """
-        from gitckpt.store.index import Query
+        from gitckpt.store.records.index import Query
 
         with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
             self._recorder.write_links(self.clock())
@@ -317,7 +319,7 @@ class Store:
 
     def relink(self, run: str) -> None:
         """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
-        from gitckpt.store.index import Query
+        from gitckpt.store.records.index import Query
 
         own = self.index.select(Query(run=run))
         since = self.index.select(Query(since=own[-1].time)) if own else []
@@ -372,7 +374,7 @@ class Store:
         Raises:
             BusyError: as `remove`.
         """
-        from gitckpt.store import expiry
+        from gitckpt.store.retention import expiry
 
         self._recorder.write_links(self.clock())
         notes = self._recorder.notes
@@ -386,6 +388,6 @@ class Store:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
     def _remover(self) -> Remover:
-        from gitckpt.store.remover import Remover
+        from gitckpt.store.records.remover import Remover
 
         return Remover(self.repository, self.objects, self.refs, self._recorder.notes, self.index)

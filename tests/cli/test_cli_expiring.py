@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gitckpt.model.checkpoint import PHASE
-from gitckpt.store import resumption
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout
 

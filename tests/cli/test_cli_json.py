@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.run import Run
+from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt, document, store_text
 from tests.conftest import Checkout

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitckpt.cli import app, options, quick
-from gitckpt.cli.commands import COMMANDS
+from gitckpt.cli.parser import app, options, quick
+from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.conftest import Checkout

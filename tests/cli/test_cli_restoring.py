@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli import quick
+from gitckpt.cli.parser import quick
 from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.conftest import Checkout
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.run import Run
-from gitckpt.store.index import Query
+from gitckpt.durable.run.run import Run
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal
 from tests.cli.test_cli_terminal import on_terminal
@@ -406,7 +406,7 @@ class TestRuns:
 
     def test_s01_s02_a_process_that_was_killed_blocks_nobody(self, main_checkout: Checkout, spawn: Spawn) -> None:
         script = (
-            "import os, signal; from gitckpt.store.recorder import Recorder;"
+            "import os, signal; from gitckpt.store.records.recorder import Recorder;"
             "Recorder._write = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL); from gitckpt.__main__ import main; main()"
         )
         killed = spawn("step", "start", "PLAN", "--track", "t", at=main_checkout, argv=[sys.executable, "-c", script])

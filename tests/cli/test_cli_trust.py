@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store import vouched
+from gitckpt.store.runs import trust
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
 
@@ -80,6 +80,6 @@ def test_a_run_that_brings_none_goes_on(stage: Stage, tmp_path: Path) -> None:
 def test_where_the_note_is_gone_one_is_asked(stage: Stage) -> None:
     stage.pipeline("one: false", top='inputs = { name = "x" }')
     assert stage.ckpt("run", "ci", "-i", "name=y").code == 20
-    (stage.checkout.path / ".git/ckpt" / vouched.FILE).unlink()
+    (stage.checkout.path / ".git/ckpt" / trust.FILE).unlink()
     done = stage.ckpt("resume")
     assert (done.code, done.err.splitlines()[1]) == (2, "  name = y")

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gitckpt.durable.command import Outcome, Patience, run_command
-from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.command.execution import Outcome, Patience, run_command
+from gitckpt.durable.command.watchdog import Watchdog
 
 
 class Runner:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.attempting import Attempting
-from gitckpt.durable.conduct import USUAL, Conduct
-from gitckpt.durable.opening import reopen
-from gitckpt.durable.run import Run
+from gitckpt.durable.run.attempt import Attempting
+from gitckpt.durable.run.opener import reopen
+from gitckpt.durable.run.retry import USUAL, Conduct
+from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Attempt
-from gitckpt.store.index import Query
-from gitckpt.store.leases import Leases
+from gitckpt.store.leases.leases import Leases
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 

@@ -10,9 +10,9 @@ from typing import Any
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE, POST_COMMIT, Checkpoint
 from gitckpt.model.phase import split
-from gitckpt.store.index import Query
-from gitckpt.store.leases import Leases
-from gitckpt.store.runs import summaries
+from gitckpt.store.leases.leases import Leases
+from gitckpt.store.records.index import Query
+from gitckpt.store.runs.summary import summaries
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.nursery import Nursery

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import pytest
 
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store import lifeline
-from gitckpt.store.index import Query
-from gitckpt.store.lifeline import Event
+from gitckpt.store.records.index import Query
+from gitckpt.store.runs import timeline
+from gitckpt.store.runs.timeline import Event
 from gitckpt.store.store import Store
 from tests import forked
 from tests.cli.conftest import PROJECT
@@ -149,12 +149,12 @@ class Stage:
 
     def status(self, run: str) -> str:
         with self.store() as store:
-            return lifeline.read(store, run).summary.status
+            return timeline.read(store, run).summary.status
 
     def events(self, run: str) -> dict[str, Event]:
         """Returns what has become of each phase."""
         with self.store() as store:
-            return {event.phase: event for event in lifeline.read(store, run).events}
+            return {event.phase: event for event in timeline.read(store, run).events}
 
     def worktree(self, run: str) -> Path:
         return self.checkout.path / ".ckpt/worktrees" / run

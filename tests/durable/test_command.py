@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import command as command_module
-from gitckpt.durable.command import EXIT, TAIL_BYTES, Outcome, Tail
-from gitckpt.durable.shell import somebody_lives
-from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.command import execution as command_module
+from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Outcome, Tail
+from gitckpt.durable.command.shell import somebody_lives
+from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, WorktreeError
 from tests.durable.commanding import Runner, comes, ends
 

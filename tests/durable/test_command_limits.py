@@ -10,9 +10,9 @@ from types import FrameType
 
 import pytest
 
-from gitckpt.durable import command as command_module
-from gitckpt.durable.command import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT
-from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.command import execution as command_module
+from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT
+from gitckpt.durable.command.watchdog import Watchdog
 from tests import forked
 from tests.durable.commanding import Runner, ends, runs
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import watchdog as watchdog_module
-from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.command import watchdog as watchdog_module
+from gitckpt.durable.command.watchdog import Watchdog
 from tests.durable.commanding import Runner, comes, ends, marked, runs
 
 ROOT = Path(__file__).parents[2]

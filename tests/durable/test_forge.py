@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import builtin, presets
-from gitckpt.durable.endings import PhaseFailed
-from gitckpt.durable.history import cleanup_runs
+from gitckpt.durable.driver import registry
+from gitckpt.durable.pipeline import presets
+from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.policy import DAY
-from gitckpt.store import layout
+from gitckpt.store.records import layout
+from gitckpt.store.retention.cleanup import cleanup_runs
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 from tests.durable.stage import URL, Stage, normal, stage
@@ -250,7 +251,7 @@ class TestFrom:
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
-        assert presets.definition("plan-to-pr", builtin.OPTIONS).phase(said).name == "commit and push"
+        assert presets.definition("plan-to-pr", registry.OPTIONS).phase(said).name == "commit and push"
 
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
         assert start(project)[0] == 0
@@ -375,24 +376,24 @@ class TestNames:
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:
-        assert builtin.slug(path) == slug
+        assert registry.slug(path) == slug
 
     @pytest.mark.parametrize(("path", "title"), TITLES.items())
     def test_titles_from_file_names(self, path: str, title: str) -> None:
-        assert builtin.title_of("# A heading is no title\n", path) == title
+        assert registry.title_of("# A heading is no title\n", path) == title
 
     @pytest.mark.parametrize(("text", "title"), FRONT_MATTER.items())
     def test_titles_from_front_matter(self, text: str, title: str) -> None:
-        assert builtin.title_of(text, "a-plan.md") == title
+        assert registry.title_of(text, "a-plan.md") == title
 
     def test_front_matter_without_an_end(self) -> None:
         with pytest.raises(PhaseFailed) as caught:
-            builtin.title_of("---\ntitle: x\n", "p.md")
+            registry.title_of("---\ntitle: x\n", "p.md")
         assert caught.value.message == "the front matter of p.md has no end"
 
 
 def test_the_phases_go_by_the_names_that_people_know() -> None:
-    definition = presets.definition("plan-to-pr", builtin.OPTIONS)
+    definition = presets.definition("plan-to-pr", registry.OPTIONS)
     assert [phase.name for phase in definition.phases] == PHASES
     assert [definition.phase(name.replace(" ", "-").upper()).name for name in PHASES] == PHASES
     with pytest.raises(UsageError):

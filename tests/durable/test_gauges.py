@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable import gauges
-from gitckpt.durable.gauges import Gauge
+from gitckpt.durable import progress as gauges
+from gitckpt.durable.progress import Gauge
 from gitckpt.model.checkpoint import Progress
 
 LOOP = {

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.history import Cleaned, Retired, age_in_days, cleanup_all, cleanup_by_age, cleanup_runs, latest_resumable
-from gitckpt.durable.run import Run
+from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model import codec, times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
-from gitckpt.store.leases import Leases
+from gitckpt.store.leases.leases import Leases
+from gitckpt.store.retention.cleanup import Cleaned, Retired, age_in_days, cleanup_all, cleanup_by_age, cleanup_runs, latest_resumable
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import builtin, launching, presets
+from gitckpt.durable.driver import registry
+from gitckpt.durable.pipeline import launch, presets
 from gitckpt.model import ids
-from gitckpt.store.index import Query
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 from tests.durable.commanding import comes, ends
@@ -242,9 +243,9 @@ class TestCheckpointsThatCannotBeWritten:
 def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
     stage.checkout.write("plan.md", "do it\n")
     with stage.store() as here, Store(here.repository, adapter="plumbing", clock=Clock(step=0)) as store:
-        definition = presets.definition("plan-to-pr", builtin.OPTIONS)
-        given = launching.read_inputs(store, definition, {"plan": str(stage.checkout.path / "plan.md")})
-        runs = [launching.start(store, definition, given, name="plan").run for _ in range(3)]
+        definition = presets.definition("plan-to-pr", registry.OPTIONS)
+        given = launch.read_inputs(store, definition, {"plan": str(stage.checkout.path / "plan.md")})
+        runs = [launch.start(store, definition, given, name="plan").run for _ in range(3)]
     assert runs == [f"20270115-080000-plan{end}" for end in ("", "-2", "-3")]
     assert stage.ckpt("resume", str(runs[1])).code == 0
     assert [stage.status(str(run)) for run in runs] == ["open", "complete", "open"]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.conduct import Conduct
-from gitckpt.durable.endings import Cancelled
-from gitckpt.durable.pipeline import Retries
-from gitckpt.durable.run import Run
+from gitckpt.durable.pipeline.definition import Retries
+from gitckpt.durable.run.errors import Cancelled
+from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
-from gitckpt.store import lifeline
-from gitckpt.store.leases import Leases
+from gitckpt.store.leases.leases import Leases
+from gitckpt.store.runs import timeline
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Killed, attempt_of, die, go_on, labels, refuse_refs
@@ -93,7 +93,7 @@ def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
     assert all(each.attempt is not None and each.attempt.began == each.id for each in found)
     logs = [main_checkout.git("show", f"refs/ckpt/trees/{each.id}:files/log") for each in found if each.worktree and each.worktree.tree]
     assert logs == ["1", "1\n2", "1\n2\n3\n4", "1\n2\n3\n4\n5"]  # the third is committed
-    (event,) = lifeline.read(plain, RUN).events
+    (event,) = timeline.read(plain, RUN).events
     assert (event.status, event.saves) == ("complete", 0)
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable import pipeline
-from gitckpt.durable.pipeline import PhaseDefinition, PipelineDefinition, Retries, changes
+from gitckpt.durable.pipeline import definition as pipeline
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, changes
 from gitckpt.model.errors import UsageError
 from gitckpt.model.times import MICRO
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import pipeline, pipeline_file, presets
-from gitckpt.durable.pipeline import PhaseDefinition, PipelineDefinition, Retries
-from gitckpt.durable.pipeline_file import PipelineError
+from gitckpt.durable.pipeline import definition as pipeline
+from gitckpt.durable.pipeline import file as pipeline_file
+from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
+from gitckpt.durable.pipeline.file import PipelineError
 from gitckpt.model import phase
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.times import MICRO
-from gitckpt.store import settings
+from gitckpt.store.config import settings
 
 STEPS: dict[str, tuple[str, ...]] = {"read plan": (), "generate branch": ()}
 PHASE = '[[pipelines.ci.phases]]\nname = "lint"\nrun = "true"\n'

@@ -13,7 +13,7 @@ import tomlkit
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.durable.locating import Locations, Path
+from gitckpt.store.config.lines import Locations, Path
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(["a", "b", "a.b", "x#y", "[c]", '"', "'", "=", "\n"])
 SCALARS = (

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import builtin, presets
-from gitckpt.durable.parsing import PipelineError, parse
-from gitckpt.durable.pipeline import PhaseDefinition
+from gitckpt.durable.driver import registry
+from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline.definition import PhaseDefinition
+from gitckpt.durable.pipeline.parser import PipelineError, parse
 from gitckpt.model.errors import NotFoundError
 from tests.conftest import Checkout
 
-STEPS = builtin.OPTIONS
+STEPS = registry.OPTIONS
 COMMANDS = [(name, phase) for name in presets.names() for phase in presets.definition(name, STEPS).phases if phase.run]
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import pipeline
-from gitckpt.durable.builtin import OPTIONS
-from gitckpt.durable.launching import Given
-from gitckpt.durable.presets import definition
-from gitckpt.durable.shortcuts import skipped
+from gitckpt.durable.driver.registry import OPTIONS
+from gitckpt.durable.driver.skip import skipped
+from gitckpt.durable.pipeline import definition as pipeline
+from gitckpt.durable.pipeline.launch import Given
+from gitckpt.durable.pipeline.presets import definition
 from gitckpt.model.errors import UsageError
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 

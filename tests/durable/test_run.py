@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.conduct import Conduct
-from gitckpt.durable.endings import Cancelled, Changed, DeadlineReached, PhaseBlocked, PhaseDeferred
-from gitckpt.durable.pipeline import Retries
-from gitckpt.durable.run import Run
+from gitckpt.durable.pipeline.definition import Retries
+from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked, PhaseDeferred
+from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.run import Run
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
-from gitckpt.store import lifeline
-from gitckpt.store.index import Query
-from gitckpt.store.leases import LeaseHeld, LeaseLost, Leases
-from gitckpt.store.runs import summary
+from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
+from gitckpt.store.records.index import Query
+from gitckpt.store.runs import timeline
+from gitckpt.store.runs.summary import summary
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 from tests.durable.conftest import RUN, Counted, Killed, Sleeper, attempt_of, die, go_on, labels, refuse_refs
@@ -252,7 +252,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
         assert run.phase("two", work) == 1
         assert len(run.unwritten) == 1
         assert run.unwritten[0].startswith("two-started could not be recorded: ")
-        assert lifeline.read(store, RUN).unwritten == run.unwritten
+        assert timeline.read(store, RUN).unwritten == run.unwritten
         flag.unlink()
         run.state["later"] = True
         run.phase("three", Counted())
@@ -264,7 +264,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
     two = store.read(store.list(Query(run=RUN, phase="two-complete"))[0].id)
     assert two.state == {}, "the state is that of its time"
     assert "two-started could not be recorded" in (Path(store.repository.private_dir) / "log").read_text()
-    assert lifeline.read(store, RUN).unwritten == []
+    assert timeline.read(store, RUN).unwritten == []
 
 
 def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable import going_back
-from gitckpt.durable.conduct import Conduct
-from gitckpt.durable.going_back import fork
-from gitckpt.durable.pipeline import Retries
-from gitckpt.durable.run import Run
+from gitckpt.durable.pipeline.definition import Retries
+from gitckpt.durable.run import rewind
+from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.rewind import fork
+from gitckpt.durable.run.run import Run
 from gitckpt.git.process import git_executable
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
-from gitckpt.store.index import Query
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs
@@ -147,7 +147,7 @@ def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_
 def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gitckpt.durable.going_back.PATIENCE", 0.0)
+    monkeypatch.setattr("gitckpt.durable.run.rewind.PATIENCE", 0.0)
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         here = Checkout(Path(run.path), main_checkout.path)
         here.write("README", "changed\n")
@@ -158,10 +158,10 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         assert committing.stdout is not None
         committing.stdout.read(1)
         assert lock.exists()
-        going_back.remove_locks(run.store.repository, run.id)
+        rewind.remove_locks(run.store.repository, run.id)
         assert lock.exists()
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
         committing.stdout.close()
-        going_back.remove_locks(run.store.repository, run.id)
+        rewind.remove_locks(run.store.repository, run.id)
         assert not lock.exists()

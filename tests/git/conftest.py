@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.objects import open_objects
+from gitckpt.git.objects.port import open_objects
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects import Objects
+    from gitckpt.git.objects.port import Objects
 
 
 @pytest.fixture

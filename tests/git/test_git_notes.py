@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects import open_objects
+from gitckpt.git.objects.port import open_objects
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects import Objects
+    from gitckpt.git.objects.port import Objects
 
 REF = "refs/notes/checkpoints"
 INSTANT = 1_800_000_000_000_000

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.hashing import object_id
-from gitckpt.git.libgit2 import Libgit2
-from gitckpt.git.objects import open_objects
-from gitckpt.git.plumbing import Plumbing
+from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.libgit2 import Libgit2
+from gitckpt.git.objects.plumbing import Plumbing
+from gitckpt.git.objects.port import open_objects
 from gitckpt.git.process import GitError, git_executable
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects import Item, Objects
+    from gitckpt.git.objects.port import Item, Objects
 
 MISSING = "1" * 40
 WHO = b"Ada Tester <ada@example.org> 1700000000 +0000"
@@ -252,7 +252,7 @@ class TestWrite:
     def test_libgit2_flushes_only_durable_objects(self, main_checkout: Checkout, tmp_path: Path) -> None:
         script = (
             "import sys\n"
-            "from gitckpt.git.objects import open_objects\n"
+            "from gitckpt.git.objects.port import open_objects\n"
             "from gitckpt.git.repository import discover\n"
             "objects = open_objects(discover(sys.argv[1]), 'libgit2')\n"
             "objects.write([('blob', b'durable')], [('blob', b'derived')])\n"

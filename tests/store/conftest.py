@@ -16,7 +16,7 @@ from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.index import Query
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.hook_standin import StandIn

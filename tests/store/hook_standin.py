@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from gitckpt.git.repository import Repository
-from gitckpt.store.finding import Finding
-from gitckpt.store.hook_files import Pin
-from gitckpt.store.installation import Installation, inspect, install
+from gitckpt.model.finding import Finding
+from gitckpt.store.hooks.files import Pin
+from gitckpt.store.hooks.installation import Installation, inspect, install
 from tests.conftest import Checkout
 
 OLD = (2, 39, 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from gitckpt.git.repository import discover
-from gitckpt.store.leases import LeaseHeld, Leases
+from gitckpt.store.leases.leases import LeaseHeld, Leases
 from gitckpt.store.store import Store
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from gitckpt.model.checkpoint import CLEAN, Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import restorer, resumption
-from gitckpt.store.limits import Limits
+from gitckpt.store.restore import restorer
+from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view

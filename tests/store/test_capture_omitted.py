@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model.checkpoint import CLEAN, Omitted, Worktree
-from gitckpt.store import resumption
-from gitckpt.store.limits import SECRETS, Limits
+from gitckpt.store.snapshot.limits import SECRETS, Limits
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore
 

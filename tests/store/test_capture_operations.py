@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gitckpt.store import resumption
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 

@@ -10,10 +10,15 @@ import pytest
 
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store import expiry, resumption, run_expiry, run_files, settings, sweeper, verification, worktree_removal
-from gitckpt.store.run_expiry import Fate
+from gitckpt.store.audit import verification
+from gitckpt.store.config import settings
+from gitckpt.store.retention import expiry, runs, sweep
+from gitckpt.store.retention import worktree as worktree_removal
+from gitckpt.store.retention.runs import Fate
+from gitckpt.store.retention.worktree import leases_of
+from gitckpt.store.runs import run_files
 from gitckpt.store.store import Store
-from gitckpt.store.worktree_removal import leases_of
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock
 from tests.store import working
 from tests.store.conftest import MakeStore, require_whole, view
@@ -126,9 +131,9 @@ class TestWholeRuns:
         work = worked(plain, "r", make_store)
         clock.instant += 7 * DAY
         entries = plain.list()
-        fates = run_expiry.decide(plain, entries, Policy())
+        fates = runs.decide(plain, entries, Policy())
         make_store(work.worktree).record("build-started", run=work.run, trigger=PHASE)
-        assert [(fate.expires, fate.reason) for fate in run_expiry.remove(plain, entries, fates)] == [(False, "it went on meanwhile")]
+        assert [(fate.expires, fate.reason) for fate in runs.remove(plain, entries, fates)] == [(False, "it went on meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
         leases_of(plain).acquire(work.run, "a test")
 
@@ -248,7 +253,7 @@ class TestLeasesOfNoRun:
         main_checkout.git("update-ref", "refs/ckpt/leases/20270115-080001-odd", "HEAD")
         run = str(plain.record("run-started", {}, start="there", trigger=PHASE).run)
         leases_of(plain).acquire(run, "a test").release()
-        run_expiry.forget_leases(plain)
+        runs.forget_leases(plain)
         left = ["20270115-080001-driven", "20270115-080001-odd", run]
         assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(f"refs/ckpt/leases/{name}" for name in left)
 
@@ -283,7 +288,7 @@ def moved_copy(original: Checkout, run: str, place: Path) -> tuple[Checkout, Pat
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeper, "GRACE", -1)
+    monkeypatch.setattr(sweep, "GRACE", -1)
     killer = Killer(tmp_path / "killer")
     content = view(real.worktree.path)
     at = share
@@ -298,7 +303,7 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path:
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
                 assert view(resumption.resume(store, store.read(real.newest.id)).path) == content
             expiry.expire_all(store, Policy(runs_older_than=0))
-            sweeper.sweep(store.repository, store.refs)
+            sweep.sweep(store.repository, store.refs)
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
         assert not worktree.exists()
         assert list((checkout.path / ".git" / "worktrees").glob("*")) == []

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.repository import discover
-from gitckpt.store import hook_files
-from gitckpt.store.hook_files import PACKAGE_DIR, Pin
-from gitckpt.store.installation import EVENTS, uninstall
+from gitckpt.store.hooks import files
+from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
+from gitckpt.store.hooks.installation import EVENTS, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import StandIn, everything, hooks_of, put_hook
 
@@ -52,10 +52,10 @@ class TestBlock:
 
     def test_what_runs_can_be_read_back(self, standin: StandIn) -> None:
         pin = Pin("/opt/my python's/bin/python", "/opt/lib\nwith -I # and 'quotes'")
-        assert [hook_files.pinned(os.fsdecode(pin.block(event, created=True))) for event in EVENTS] == [pin] * 5
-        assert [hook_files.pinned(pin.command(event)) for event in EVENTS] == [pin] * 5
-        assert hook_files.pinned("git ckpt hook post-commit") is None
-        assert hook_files.pinned("it's") is None
+        assert [files.pinned(os.fsdecode(pin.block(event, created=True))) for event in EVENTS] == [pin] * 5
+        assert [files.pinned(pin.command(event)) for event in EVENTS] == [pin] * 5
+        assert files.pinned("git ckpt hook post-commit") is None
+        assert files.pinned("it's") is None
 
     def test_a_wheel_brings_its_templates_along(self, tmp_path: Path) -> None:
         site = tmp_path / "site-packages"
@@ -120,14 +120,14 @@ class TestBytes:
     @settings(max_examples=400, deadline=None)
     @given(text=HOOK_TEXTS, mode=st.sampled_from([0o755, 0o700, 0o775, 0o644, 0o111 | 0o444]))
     def test_in_and_out_again_gives_the_same_bytes(self, text: bytes, mode: int) -> None:
-        file = hook_files.HookFile("/hooks/post-commit", text, mode, "")
+        file = files.HookFile("/hooks/post-commit", text, mode, "")
         if file.block is not None or file.obstacle:
             return
         old, new = Pin("/old/python", "/old"), Pin("/new/python", "/new lib")
         change = file.with_block("post-commit", old)
         assert change is not None
         assert change.data is not None
-        installed = hook_files.HookFile(file.path, change.data, change.mode, "")
+        installed = files.HookFile(file.path, change.data, change.mode, "")
         assert installed.block == old.block("post-commit")
         assert installed.with_block("post-commit", old) is None
         renewed = installed.with_block("post-commit", new)
@@ -135,7 +135,7 @@ class TestBytes:
         assert renewed.data is not None
         assert renewed.data == change.data.replace(old.block("post-commit"), new.block("post-commit"))
         for data in (change.data, renewed.data):
-            back = hook_files.HookFile(file.path, data, mode, "").without_block("post-commit")
+            back = files.HookFile(file.path, data, mode, "").without_block("post-commit")
             assert back is not None
             assert (back.data, back.mode) == (text, mode)
 
@@ -144,7 +144,7 @@ class TestBytes:
     def test_the_whole_way_leaves_no_trace(self, texts: dict[str, tuple[bytes, int]], main_checkout: Checkout, standin: StandIn) -> None:
         shutil.rmtree(hooks_of(main_checkout), ignore_errors=True)
         for event, (text, mode) in texts.items():
-            if hook_files.HookFile("", text, mode, "").block is None:
+            if files.HookFile("", text, mode, "").block is None:
                 put_hook(main_checkout, event, text, mode)
         before = everything(main_checkout)
         repository = discover(str(main_checkout.path))

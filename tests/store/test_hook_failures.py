@@ -13,9 +13,9 @@ import pytest
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import RepositoryError, UsageError
-from gitckpt.store import hook_files
-from gitckpt.store.hook_files import Change
-from gitckpt.store.installation import EVENTS, install, uninstall
+from gitckpt.store.hooks import files as hook_files
+from gitckpt.store.hooks.files import Change
+from gitckpt.store.hooks.installation import EVENTS, install, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import OLD, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.store.finding import Finding
-from gitckpt.store.hook_files import Pin
-from gitckpt.store.installation import EVENTS, Installation, uninstall
+from gitckpt.model.finding import Finding
+from gitckpt.store.hooks.files import Pin
+from gitckpt.store.hooks.installation import EVENTS, Installation, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import NOTES_CHANGES, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from gitckpt.git.repository import discover
-from gitckpt.store.finding import Finding
-from gitckpt.store.installation import EVENTS, install
+from gitckpt.model.finding import Finding
+from gitckpt.store.hooks.installation import EVENTS, install
 from tests.conftest import Checkout
 from tests.store.hook_standin import StandIn, hooks_of, put_hook, version_for
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store import index as index_module
-from gitckpt.store.index import Query
+from gitckpt.store.records import index as index_module
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, listed, nth

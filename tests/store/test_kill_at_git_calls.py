@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.store import resumption
 from gitckpt.store.store import Store
-from gitckpt.store.worktrees import Opened
+from gitckpt.store.worktrees import resumption
+from gitckpt.store.worktrees.opener import Opened
 from tests.conftest import Checkout
 from tests.store.conftest import notes, require_runs, require_whole, view
 from tests.store.killer import Killer, opened

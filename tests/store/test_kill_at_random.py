@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.refs import LockHeld
-from gitckpt.store import resumption
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import require_runs, require_whole, view
 from tests.store.killer import Worker, opened

@@ -12,8 +12,9 @@ import pytest
 from gitckpt.git import host
 from gitckpt.model import times
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.store import layout, leases
-from gitckpt.store.leases import Hold, Lease, LeaseHeld, LeaseLost, Leases
+from gitckpt.store.leases import leases
+from gitckpt.store.leases.leases import Hold, Lease, LeaseHeld, LeaseLost, Leases
+from gitckpt.store.records import layout
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ROOT, RUN, MakeStore
@@ -83,7 +84,8 @@ def test_a_lease_that_was_given_back_is_taken_with_the_next_token(desk: Leases) 
 def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -> None:
     script = (
         "import os, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from gitckpt.git.repository import discover\nfrom gitckpt.store.leases import Leases\nfrom gitckpt.store.store import Store\n"
+        "from gitckpt.git.repository import discover\n"
+        "from gitckpt.store.leases.leases import Leases\nfrom gitckpt.store.store import Store\n"
         "store = Store(discover(sys.argv[2]), adapter='plumbing')\n"
         "Leases(store.objects, store.refs, 'sha1', store.clock).acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
     )

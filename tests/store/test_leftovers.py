@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.store import layout, sweeper
+from gitckpt.store.records import layout
+from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 
@@ -48,7 +49,7 @@ def _leave_behind(checkout: Checkout, store: Store) -> tuple[str, str]:
 
 
 def _age(checkout: Checkout, refs: tuple[str, ...]) -> None:
-    long_ago = time.time() - 2 * sweeper.GRACE
+    long_ago = time.time() - 2 * sweep.GRACE
     for ref in refs:
         os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
 
@@ -57,23 +58,23 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
     with _store(checkout) as store:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
-        assert sweeper.sweep(store.repository, store.refs) == []
+        assert sweep.sweep(store.repository, store.refs) == []
         _age(checkout, (*left, layout.COMMITS + whole.id))
-        assert sweeper.sweep(store.repository, store.refs) == sorted(left)
+        assert sweep.sweep(store.repository, store.refs) == sorted(left)
     assert sorted(checkout.refs("refs/checkpoints", "refs/ckpt")) == [layout.CHECKPOINTS + whole.id, layout.COMMITS + whole.id]
 
 
 def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Checkout) -> None:
     from gitckpt.git.lock import Lock
-    from gitckpt.store.recorder import LOCK_FILE
+    from gitckpt.store.records.recorder import LOCK_FILE
 
     with _store(main_checkout) as store:
         left = _leave_behind(main_checkout, store)
         _age(main_checkout, left)
         with Lock(os.path.join(store.repository.private_dir, LOCK_FILE), 0) as held:
             assert held
-            assert sweeper.sweep(store.repository, store.refs) == []
-        assert sweeper.sweep(store.repository, store.refs) == sorted(left)
+            assert sweep.sweep(store.repository, store.refs) == []
+        assert sweep.sweep(store.repository, store.refs) == sorted(left)
 
 
 def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,7 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
         for name in ("index.123.ab", "index.123.ab.lock"):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)
-        assert sweeper.sweep_scratch(store.repository) == []
-        monkeypatch.setattr(sweeper, "GRACE", -1)
-        assert sweeper.sweep_scratch(store.repository) == ["index.123.ab", "index.123.ab.lock", "rules.123.cd"]
+        assert sweep.sweep_scratch(store.repository) == []
+        monkeypatch.setattr(sweep, "GRACE", -1)
+        assert sweep.sweep_scratch(store.repository) == ["index.123.ab", "index.123.ab.lock", "rules.123.cd"]
         assert sorted(path.name for path in place.iterdir()) == kept

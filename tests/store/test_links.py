@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.store import recorder
+from gitckpt.store.records import recorder
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth

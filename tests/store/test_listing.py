@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model import times
-from gitckpt.store.index import Entry, Problem, Query
+from gitckpt.store.records.index import Entry, Problem, Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.conftest import MakeStore, listed, nth

@@ -14,7 +14,7 @@ import pytest
 from gitckpt.git.process import GitError, git_executable
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import BusyError, CkptError, RepositoryError, WorktreeError
-from gitckpt.store.recorder import FilesPruned
+from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, nth, require_whole

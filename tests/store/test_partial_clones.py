@@ -11,9 +11,9 @@ import pytest
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.store.restorer import restore
-from gitckpt.store.resumption import resume
+from gitckpt.store.restore.restorer import restore
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.libgit2 import Libgit2
-from gitckpt.git.plumbing import Plumbing
+from gitckpt.git.objects.libgit2 import Libgit2
+from gitckpt.git.objects.plumbing import Plumbing
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.store import Store
 from tests.conftest import Checkout

@@ -9,9 +9,10 @@ import pytest
 
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError, WorktreeError
-from gitckpt.store import restorer, resumption
-from gitckpt.store.restorer import Restored
+from gitckpt.store.restore import restorer
+from gitckpt.store.restore.restorer import Restored
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, require_whole, view
 

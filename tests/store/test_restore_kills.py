@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError
-from gitckpt.store import restorer
+from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import require_whole, view

@@ -13,8 +13,9 @@ import pytest
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
-from gitckpt.store import restorer, resumption
+from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import view
 

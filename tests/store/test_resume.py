@@ -10,11 +10,11 @@ import pytest
 
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import registration, resumption
-from gitckpt.store.registration import Owner
-from gitckpt.store.resumption import resume
 from gitckpt.store.store import Store
-from gitckpt.store.worktrees import Opened
+from gitckpt.store.worktrees import ownership, resumption
+from gitckpt.store.worktrees.opener import Opened
+from gitckpt.store.worktrees.ownership import Owner
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
 
@@ -105,8 +105,8 @@ class TestWhatItIs:
         opened = resume(store, made)
         listing = checkout.git("worktree", "list", "--porcelain").split("\n\n")
         assert listing[-1].splitlines() == [f"worktree {opened.path}", f"HEAD {made.git_sha}", "detached", f"locked gitckpt {made.run}"]
-        assert registration.owner(make_store(opened.path).repository) == Owner(made.id, made.run)
-        assert registration.owner(store.repository) is None
+        assert ownership.owner(make_store(opened.path).repository) == Owner(made.id, made.run)
+        assert ownership.owner(store.repository) is None
         git_dir = Checkout(Path(opened.path)).git("rev-parse", "--absolute-git-dir")
         assert os.path.basename(git_dir) == made.run
 

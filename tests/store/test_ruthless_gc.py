@@ -8,8 +8,9 @@ import pytest
 
 from gitckpt.git.refs import Update
 from gitckpt.model.errors import BusyError
-from gitckpt.store import recorder, resumption
-from gitckpt.store.recorder import FilesPruned
+from gitckpt.store.records import recorder
+from gitckpt.store.records.recorder import FilesPruned
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, require_runs, require_whole, view
 

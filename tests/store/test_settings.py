@@ -10,9 +10,9 @@ import pytest
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store import settings
-from gitckpt.store.limits import Limits
-from gitckpt.store.settings import Settings
+from gitckpt.store.config import settings
+from gitckpt.store.config.settings import Settings
+from gitckpt.store.snapshot.limits import Limits
 from tests.conftest import Checkout
 
 DEFAULT = Settings(Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100), Limits(), None)

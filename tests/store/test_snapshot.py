@@ -10,8 +10,8 @@ import pytest
 
 from gitckpt.model.checkpoint import CLEAN, Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import resumption
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
 

@@ -13,9 +13,9 @@ import pytest
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.store.restorer import restore, undo
-from gitckpt.store.resumption import resume
+from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import ROOT, MakeStore, blob, view
 

@@ -11,8 +11,8 @@ import pytest
 
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
+from gitckpt.store.audit.verification import verify
 from gitckpt.store.store import Store
-from gitckpt.store.verification import verify
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
 from tests.store.verifying import age, look, put, require_left, require_mended, told
@@ -153,10 +153,10 @@ def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
 
 def test_leftovers_stay_while_a_checkpoint_is_being_written(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     from gitckpt.git.lock import Lock
-    from gitckpt.store import mending
-    from gitckpt.store.recorder import LOCK_FILE
+    from gitckpt.store.audit import repair
+    from gitckpt.store.records.recorder import LOCK_FILE
 
-    monkeypatch.setattr(mending, "_LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr(repair, "_LOCK_PATIENCE", 0.0)
     ref = f"refs/ckpt/commits/{STRANGER}"
     main_checkout.git("update-ref", ref, "HEAD")
     age(main_checkout, ref)
@@ -307,41 +307,41 @@ def test_a_checkpoint_that_is_being_written_is_no_flaw(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refs are listed in the middle of a transaction; the next look sees all of it."""
-    from gitckpt.store import audit_objects
+    from gitckpt.store.audit import objects
 
     with make_store(main_checkout) as store:
         store.record("plan-complete")
     commit = main_checkout.git("rev-parse", "HEAD")
     ref = f"refs/ckpt/commits/{ONE}"
     main_checkout.git("update-ref", "-d", ref)
-    real = audit_objects.audit
+    real = objects.audit
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", ref, commit)
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(audit_objects, "audit", meanwhile)
+    monkeypatch.setattr(objects, "audit", meanwhile)
     assert told(look(main_checkout)) == []
-    monkeypatch.setattr(audit_objects, "audit", real)
+    monkeypatch.setattr(objects, "audit", real)
     main_checkout.git("update-ref", "-d", ref)
     assert [code for code, _, _ in told(look(main_checkout))] == ["commit-ref-missing"]
 
 
 def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gitckpt.store import mending
+    from gitckpt.store.audit import repair
 
     with make_store(main_checkout) as store:
         store.record("plan-complete")
     ref = f"refs/ckpt/commits/{ONE}"
     other = main_checkout.commit("another")
     main_checkout.git("update-ref", "-d", ref)
-    real = mending.mend
+    real = repair.mend
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", ref, other)
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mending, "mend", meanwhile)
+    monkeypatch.setattr(repair, "mend", meanwhile)
     with make_store(main_checkout) as store:
         assert [finding.code for finding in verify(store, repair=True).findings] == ["commit-ref-missing", "commit-ref-wrong"]
     assert main_checkout.refs()[ref] == other
@@ -350,20 +350,20 @@ def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_s
 def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitckpt.store import mending
+    from gitckpt.store.audit import repair
 
     with make_store(main_checkout) as store:
         store.record("run-started", start="work")
     main_checkout.git("update-ref", "-d", f"refs/ckpt/commits/{ONE}")
     main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{next(iter(main_checkout.refs('refs/ckpt/runs'))).rpartition('/')[2]}")
     main_checkout.git("update-ref", "-d", NOTES)
-    real = mending.mend
+    real = repair.mend
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{ONE}")
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mending, "mend", meanwhile)
+    monkeypatch.setattr(repair, "mend", meanwhile)
     look(main_checkout, repair=True)
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
     assert notes(main_checkout) == {}

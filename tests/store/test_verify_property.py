@@ -9,8 +9,8 @@ import pytest
 
 from gitckpt.model import phase as phases
 from gitckpt.model.policy import Policy
-from gitckpt.store import layout
-from gitckpt.store.index import Entry
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Entry
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore

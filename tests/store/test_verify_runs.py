@@ -9,8 +9,8 @@ import pytest
 from gitckpt.git import host
 from gitckpt.model import codec, times
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
-from gitckpt.store import leases
-from gitckpt.store.leases import Lease
+from gitckpt.store.leases import leases
+from gitckpt.store.leases.leases import Lease
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore
 from tests.store.verifying import RUN, age, chain, look, number, put, require_left, require_mended, told

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.resumption import resume
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, MakeStore
 from tests.store.verifying import look, require_left, told

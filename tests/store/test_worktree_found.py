@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store import restorer, resumption
+from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 from tests.store.worktree_model import Place

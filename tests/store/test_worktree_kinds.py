@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.restorer import restore, undo
-from gitckpt.store.resumption import resume
+from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store import kinds
 from tests.store.conftest import MakeStore, blob

@@ -19,11 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from gitckpt.git.repository import discover
+from gitckpt.git.worktree import operation
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, WorktreeError
-from gitckpt.store import operation, restorer, resumption
-from gitckpt.store.restorer import Restored
+from gitckpt.store.restore import restorer
+from gitckpt.store.restore.restorer import Restored
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.worktree_model import CONVERTED, File, Place, Seen, expect, is_within
 

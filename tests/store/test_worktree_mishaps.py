@@ -11,11 +11,11 @@ import pytest
 
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import registration
-from gitckpt.store.registration import Owner
-from gitckpt.store.resumption import resume
 from gitckpt.store.store import Store
-from gitckpt.store.worktrees import Opened
+from gitckpt.store.worktrees import ownership
+from gitckpt.store.worktrees.opener import Opened
+from gitckpt.store.worktrees.ownership import Owner
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
 
@@ -193,7 +193,7 @@ class TestForgotten:
         assert here.git("status", "--porcelain") == " M README\n?? newer"
         assert here.git("rev-parse", "HEAD") == made.git_sha
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
-        assert registration.owner_at(plain.repository, str(here.path)) == Owner(made.id, made.run)
+        assert ownership.owner_at(plain.repository, str(here.path)) == Owner(made.id, made.run)
         assert resume(plain, made) == Opened(str(here.path), made=False)
         assert sorted(os.listdir(here.path.parent)) == [made.run]
 

@@ -12,10 +12,12 @@ import pytest
 
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import NotFoundError, WorktreeError
-from gitckpt.store import registration, resumption, run_files, worktree_removal
-from gitckpt.store.leases import LeaseHeld
+from gitckpt.store.leases.leases import LeaseHeld
+from gitckpt.store.retention import worktree
+from gitckpt.store.retention.worktree import is_pushed, leases_of, reason_to_stay, remove_worktree
+from gitckpt.store.runs import run_files
 from gitckpt.store.store import Store
-from gitckpt.store.worktree_removal import is_pushed, leases_of, reason_to_stay, remove_worktree
+from gitckpt.store.worktrees import ownership, resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 from tests.store.working import Work, driven_elsewhere, worked
@@ -189,7 +191,7 @@ class TestLeases:
             with pytest.raises(LeaseHeld):
                 leases_of(plain).acquire(work.run, "a test")
 
-        monkeypatch.setattr(worktree_removal, "_take_away", take_away)
+        monkeypatch.setattr(worktree, "_take_away", take_away)
         assert remove_worktree(plain, work.run) is None
         leases_of(plain).acquire(work.run, "a test").release()
 
@@ -252,7 +254,7 @@ class TestKills:
 
     @pytest.fixture(params=["before parking", "before moving", "before deleting", "while deleting", "before the last"])
     def kill(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-        rename, delete_directory = os.rename, worktree_removal.delete_directory
+        rename, delete_directory = os.rename, worktree.delete_directory
         steps: list[str] = []
 
         def dying_rename(old: str, new: str) -> None:
@@ -271,11 +273,11 @@ class TestKills:
 
         def arm() -> None:
             monkeypatch.setattr(os, "rename", dying_rename)
-            monkeypatch.setattr(worktree_removal, "delete_directory", dying_delete)
+            monkeypatch.setattr(worktree, "delete_directory", dying_delete)
 
         def disarm() -> None:
             monkeypatch.setattr(os, "rename", rename)
-            monkeypatch.setattr(worktree_removal, "delete_directory", delete_directory)
+            monkeypatch.setattr(worktree, "delete_directory", delete_directory)
 
         self.disarm = disarm
         return arm
@@ -299,9 +301,9 @@ class TestKills:
         assert resumption.resume(plain, work.newest).path == str(work.worktree.path)
         assert view(work.worktree.path) == before
         work.worktree.write("goes on", "x")
-        worktree_removal.finish(plain.repository)
+        worktree.finish(plain.repository)
         assert (work.worktree.path / "goes on").exists()
-        assert registration.owner_at(plain.repository, str(work.worktree.path)) is not None
+        assert ownership.owner_at(plain.repository, str(work.worktree.path)) is not None
         assert "holds what no checkpoint does: goes on" in str(remove_worktree(plain, work.run))
         make_store(work.worktree).save("more-complete", run=work.run)
         assert remove_worktree(plain, work.run) is None

@@ -9,9 +9,9 @@ from pathlib import Path
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store import sweeper
+from gitckpt.store.audit.verification import Report, verify
+from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store
-from gitckpt.store.verification import Report, verify
 from tests.conftest import Checkout, Clock
 
 RUN = "20270115-080000-work"
@@ -56,7 +56,7 @@ def require_left(checkout: Checkout, found: list[tuple[str, str, str]]) -> Repor
 
 def age(checkout: Checkout, *refs: str) -> None:
     """Makes refs older than those that may belong to a checkpoint that is being written."""
-    long_ago = time.time() - 2 * sweeper.GRACE
+    long_ago = time.time() - 2 * sweep.GRACE
     for ref in refs:
         os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
 

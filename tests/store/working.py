@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Checkpoint
-from gitckpt.store import resumption
-from gitckpt.store.leases import Lease
+from gitckpt.store.leases.leases import Lease
+from gitckpt.store.retention.worktree import leases_of
 from gitckpt.store.store import Store
-from gitckpt.store.worktree_removal import leases_of
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 
 

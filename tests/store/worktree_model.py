@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitckpt.git.process import git_executable
-from gitckpt.store import operation
+from gitckpt.git.worktree import operation
 
 CONVERTED = b"t.txt"
 """The file whose line ends git may convert: they are not looked at."""

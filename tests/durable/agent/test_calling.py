@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable import command as command_module
-from gitckpt.durable.agent import calling, clients, transcript
-from gitckpt.durable.agent.calling import Agent, Answer
-from gitckpt.durable.agent.clients import Client
-from gitckpt.durable.agent.reports import Report
+from gitckpt.durable.agent import call, transcript
+from gitckpt.durable.agent import client as clients
+from gitckpt.durable.agent.call import Agent, Answer
+from gitckpt.durable.agent.client import Client
+from gitckpt.durable.agent.report import Report
 from gitckpt.durable.agent.transcript import Transcript
-from gitckpt.durable.command import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Patience
-from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.command import execution as command_module
+from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Patience
+from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from tests.durable.commanding import comes, ends
 
@@ -95,9 +96,9 @@ def test_prompt_by_argument(desk: Desk, prompt: str) -> None:
 
 def test_longest_argument(desk: Desk) -> None:
     client = shell("printf %s", prompt=clients.ARGUMENT)
-    assert desk.ask(client, "x" * calling.MAX_ARGUMENT).report.text == "x" * calling.MAX_ARGUMENT
+    assert desk.ask(client, "x" * call.MAX_ARGUMENT).report.text == "x" * call.MAX_ARGUMENT
     with pytest.raises(UsageError) as error:
-        desk.ask(client, "ü" * (calling.MAX_ARGUMENT // 2) + "x")
+        desk.ask(client, "ü" * (call.MAX_ARGUMENT // 2) + "x")
     assert error.value.message == "the prompt has 100001 bytes, and an argument takes 100000"
     assert error.value.hint == 'give it to agent by prompt = "stdin"'
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.clients import BUILT_IN, Client, client_of, read_clients, session_id
-from gitckpt.durable.parsing import PipelineError
+from gitckpt.durable.agent.client import BUILT_IN, Client, client_of, read_clients, session_id
+from gitckpt.durable.pipeline.parser import PipelineError
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
-from gitckpt.store import settings
+from gitckpt.store.config import settings
 from tests.conftest import Checkout
 
 OWN = Client("own", "./agent.sh", "argument", "text", "--go-on {session}")

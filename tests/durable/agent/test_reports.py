@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.durable.agent import messages, reports
-from gitckpt.durable.agent.clients import FORMATS
-from gitckpt.durable.agent.reports import Report, reader
+from gitckpt.durable.agent import dialect
+from gitckpt.durable.agent import report as reports
+from gitckpt.durable.agent.client import FORMATS
+from gitckpt.durable.agent.report import Report, reader
 
 CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
 CODEX_ID = "0199a213-81c0-7800-8aa1-bbab2a035a53"
@@ -396,7 +397,7 @@ def test_line_too_long_for_a_message_is_text(monkeypatch: pytest.MonkeyPatch, si
 
 
 def test_only_the_end_of_a_long_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "KEPT", 10)
+    monkeypatch.setattr(dialect, "KEPT", 10)
     monkeypatch.setattr(reports, "KEPT", 10)
     assert read("text", "0123456789" * 7 + "abc", 4)[1].text == "3456789abc"
     assert read("claude", lines(claude_result(result="0123456789abc")))[1].text == "3456789abc"

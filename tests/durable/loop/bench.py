@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable import builtin, launching, presets
-from gitckpt.durable.agent.clients import CLAUDE, STDIN, Client
-from gitckpt.durable.attempting import Attempting
-from gitckpt.durable.driving import CONTINUE, Driver
-from gitckpt.durable.opening import reopen
-from gitckpt.durable.parsing import parse
-from gitckpt.durable.pipeline import PipelineDefinition
-from gitckpt.durable.run import Run
+from gitckpt.durable.agent.client import CLAUDE, STDIN, Client
+from gitckpt.durable.driver import registry
+from gitckpt.durable.driver.driver import CONTINUE, Driver
+from gitckpt.durable.pipeline import launch, presets
+from gitckpt.durable.pipeline.definition import PipelineDefinition
+from gitckpt.durable.pipeline.parser import parse
+from gitckpt.durable.run.attempt import Attempting
+from gitckpt.durable.run.opener import reopen
+from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import LOOP, Checkpoint
-from gitckpt.store.index import Query
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, Sleeper, attempt_of, crash, go_on
@@ -96,7 +97,7 @@ class Bench:
         self.checkout, self.store, self.sleeper = checkout, store, sleeper
         self.listener = Listener()
         self.run = ""
-        self.definition = presets.definition("loop", builtin.OPTIONS)
+        self.definition = presets.definition("loop", registry.OPTIONS)
         self._programs, self._asked, self._script = directory / "programs", directory / "asked", directory / "script.jsonl"
         for made in (self._programs, self._asked):
             made.mkdir()
@@ -127,7 +128,7 @@ class Bench:
 
     def pipeline(self, text: str) -> PipelineDefinition:
         """Lets runs go through the pipeline of a text from now on."""
-        (self.definition,) = parse(text, "gitckpt.toml", builtin.OPTIONS).values()
+        (self.definition,) = parse(text, "gitckpt.toml", registry.OPTIONS).values()
         return self.definition
 
     def start(self, **inputs: str) -> str:
@@ -140,8 +141,8 @@ class Bench:
             "max_iterations": "9",
         } | inputs
         said = {name: value for name, value in said.items() if name in self.definition.inputs}
-        given = launching.read_inputs(self.store, self.definition, said)
-        self.run = str(launching.start(self.store, self.definition, given, name="plan").run)
+        given = launch.read_inputs(self.store, self.definition, said)
+        self.run = str(launch.start(self.store, self.definition, given, name="plan").run)
         return self.run
 
     def drive(self, *, again: str | None = None, forget: tuple[str, ...] = ()) -> dict[str, Any]:

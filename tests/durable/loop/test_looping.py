@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import builtin
-from gitckpt.durable.endings import Cancelled, DeadlineReached, PhaseFailed
-from gitckpt.durable.loop import options
-from gitckpt.durable.loop.looping import ASK, DONE, LOOK
+from gitckpt.durable.driver import registry
+from gitckpt.durable.phases.loop import options
+from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
+from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model.checkpoint import Progress
-from gitckpt.store import lifeline
-from gitckpt.store.leases import Leases
+from gitckpt.store.leases.leases import Leases
+from gitckpt.store.runs import timeline
 from tests.conftest import Clock
 from tests.durable.conftest import attempt_of, go_on, labels
 from tests.durable.loop.bench import PHASE, PLAN, Bench
@@ -378,7 +378,7 @@ class TestExhaustion:
         bench.start(tests="echo no; false", max_iterations="1")
         failed = fails(bench)
         assert failed.hint == f"see what is missing: git ckpt status {bench.run}; to go on: git ckpt resume {bench.run}"
-        history = lifeline.read(bench.store, bench.run)
+        history = timeline.read(bench.store, bench.run)
         (event,) = history.events
         assert (history.summary.status, event.status, event.attempts) == ("failed", "failed", 1)
         assert event.errors == ("Final tests failed: no\n", "reached max iterations (1)")
@@ -387,7 +387,7 @@ class TestExhaustion:
         bench.script({"write": {"a": "1\n"}}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="2")
         fails(bench)
-        memory = builtin.memory_of(bench.definition.phase(PHASE))
+        memory = registry.memory_of(bench.definition.phase(PHASE))
         assert memory == ("loop",)
         assert bench.drive(again=PHASE, forget=memory)["iterations"] == 1
         assert bench.shown()[-2] == "iteration 1 of 2"

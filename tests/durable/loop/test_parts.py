@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable import builtin
-from gitckpt.durable.command import EXIT, TIMEOUT, Outcome
-from gitckpt.durable.endings import PhaseFailed
-from gitckpt.durable.loop import checks, options, prompt, tracker
-from gitckpt.durable.loop.options import Options
-from gitckpt.durable.loop.tracker import Standing
-from gitckpt.durable.parsing import PipelineError, parse
-from gitckpt.durable.presets import definition
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, Outcome
+from gitckpt.durable.driver import registry
+from gitckpt.durable.phases.loop import issues as tracker
+from gitckpt.durable.phases.loop import options, prompt, tests
+from gitckpt.durable.phases.loop.issues import Standing
+from gitckpt.durable.phases.loop.options import Options
+from gitckpt.durable.pipeline.parser import PipelineError, parse
+from gitckpt.durable.pipeline.presets import definition
+from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.errors import UsageError
 
 # Options
@@ -28,7 +29,7 @@ def read(**said: str) -> Options:
 def test_usual_options() -> None:
     expected = Options((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
     assert read(until_tests_pass="yes") == expected
-    preset = definition("loop", builtin.OPTIONS).inputs
+    preset = definition("loop", registry.OPTIONS).inputs
     assert read(**{**preset, "until_tests_pass": "yes"}) == expected
 
 
@@ -95,8 +96,8 @@ plan = "plan.md"
 
 
 def test_with_in_a_pipeline_of_ones_own() -> None:
-    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", builtin.OPTIONS)["own"].phases
-    assert (phase.use, phase.options, builtin.memory_of(phase)) == ("loop", {"plan": "plan.md", "done": "true"}, ("loop",))
+    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", registry.OPTIONS)["own"].phases
+    assert (phase.use, phase.options, registry.memory_of(phase)) == ("loop", {"plan": "plan.md", "done": "true"}, ("loop",))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_with_in_a_pipeline_of_ones_own() -> None:
 )
 def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> None:
     with pytest.raises(PipelineError) as caught:
-        parse(OWN.format(line), "gitckpt.toml", builtin.OPTIONS)
+        parse(OWN.format(line), "gitckpt.toml", registry.OPTIONS)
     assert caught.value.problems == [problem]
 
 
@@ -294,32 +295,32 @@ def test_a_command_that_knows(outcome: Outcome, problem: str) -> None:
 )
 def test_makefiles_with_a_target(tmp_path: Path, makefile: str, is_found: bool) -> None:
     (tmp_path / "Makefile").write_text(makefile)
-    assert checks.choose(str(tmp_path), {"PATH": str(tmp_path)}) == ("make test" if is_found else "")
+    assert tests.choose(str(tmp_path), {"PATH": str(tmp_path)}) == ("make test" if is_found else "")
 
 
 def test_the_first_makefile_counts(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
-    assert checks.choose(str(tmp_path), {"PATH": ""}) == "make test"
+    assert tests.choose(str(tmp_path), {"PATH": ""}) == "make test"
     (tmp_path / "GNUmakefile").write_text("all:\n")
-    assert checks.choose(str(tmp_path), {"PATH": ""}) == ""
+    assert tests.choose(str(tmp_path), {"PATH": ""}) == ""
 
 
 def test_pytest_goes_before_make(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
     (tmp_path / "pytest").write_text("#!/bin/sh\n")
-    assert checks.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
+    assert tests.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
     os.chmod(tmp_path / "pytest", 0o755)
-    assert checks.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
+    assert tests.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
 
 
 @pytest.mark.parametrize(
     ("outcome", "tested"),
     [
-        (Outcome(0, EXIT, "2 passed\n", 1.0), checks.Tested(True, "2 passed\n")),
-        (Outcome(5, EXIT, "no tests ran\n", 1.0), checks.Tested(False, "no tests ran\n")),
-        (Outcome(0, TIMEOUT, "a..\n", 300.0), checks.Tested(False, "a..\nTests timed out after 300 seconds")),
-        (Outcome(-15, TIMEOUT, "", 300.0), checks.Tested(False, "Tests timed out after 300 seconds")),
+        (Outcome(0, EXIT, "2 passed\n", 1.0), tests.Tested(True, "2 passed\n")),
+        (Outcome(5, EXIT, "no tests ran\n", 1.0), tests.Tested(False, "no tests ran\n")),
+        (Outcome(0, TIMEOUT, "a..\n", 300.0), tests.Tested(False, "a..\nTests timed out after 300 seconds")),
+        (Outcome(-15, TIMEOUT, "", 300.0), tests.Tested(False, "Tests timed out after 300 seconds")),
     ],
 )
-def test_what_tests_say(outcome: Outcome, tested: checks.Tested) -> None:
-    assert checks.run("pytest", lambda _: outcome, 300) == tested
+def test_what_tests_say(outcome: Outcome, tested: tests.Tested) -> None:
+    assert tests.run("pytest", lambda _: outcome, 300) == tested

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from gitckpt.durable.protocol import recording
-from gitckpt.durable.protocol.record import PROGRESS, Report
+from gitckpt.durable.steps import journal
+from gitckpt.durable.steps.report import PROGRESS, Report
 from gitckpt.git.repository import discover
 from gitckpt.store.store import Store
 
@@ -17,7 +17,7 @@ def main() -> None:
             said = Report(
                 PROGRESS, "EXECUTE", task=f"1.{worker}", worker=worker, notes=f"{worker}/{number}", outputs=(f"{worker}/{number}",)
             )
-            done = recording.report(store, recording.Place(run), said)
+            done = journal.report(store, journal.Place(run), said)
             sys.stdout.write(f"{done.checkpoint.id}\n")
             sys.stdout.flush()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitckpt.durable.protocol import graph_file, machine, recording
-from gitckpt.durable.protocol.graph import Graph
-from gitckpt.durable.protocol.machine import Position
-from gitckpt.durable.protocol.record import Report
+from gitckpt.durable.steps import graph_file, journal, machine
+from gitckpt.durable.steps.graph import Graph
+from gitckpt.durable.steps.machine import Position
+from gitckpt.durable.steps.report import Report
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.store import Store
 
@@ -59,5 +59,5 @@ def at(number: int) -> str:
 def report(store: Store, run: str | None, action: str, step: str, *, track: str | None = None, **said: Any) -> Checkpoint:
     """Records a report of a run, or of the open run of a track."""
     options = {name: said.pop(name) for name in ("graph", "files") if name in said}
-    where = recording.place(store, run=run, track=track, environ={})
-    return recording.report(store, where, Report(action, step, **said), **options).checkpoint
+    where = journal.place(store, run=run, track=track, environ={})
+    return journal.report(store, where, Report(action, step, **said), **options).checkpoint

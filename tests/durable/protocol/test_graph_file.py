@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.protocol import graph_file
-from gitckpt.durable.protocol.graph import Graph, StepDefinition
-from gitckpt.durable.protocol.graph_file import GraphError
+from gitckpt.durable.steps import graph_file
+from gitckpt.durable.steps.graph import Graph, StepDefinition
+from gitckpt.durable.steps.graph_file import GraphError
 from gitckpt.model.errors import NotFoundError, UsageError
 from tests.durable.protocol.stepper import Loop
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.protocol import graph_file, machine, words
-from gitckpt.durable.protocol.machine import OutOfOrder, StepsBlocked
-from gitckpt.durable.protocol.record import LABELS, Report
+from gitckpt.durable.steps import graph_file, machine, statuses
+from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
+from gitckpt.durable.steps.report import LABELS, Report
 from gitckpt.model.errors import UsageError
 from tests.durable.protocol.stepper import Loop, at
 
@@ -444,4 +444,4 @@ def test_complete_is_no_step_but_may_be_passed() -> None:
     ],
 )
 def test_sup_08_the_number_of_a_task(text: str, number: str | None) -> None:
-    assert words.task_id(text) == number
+    assert statuses.task_id(text) == number

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.opening import begin
-from gitckpt.durable.protocol import machine, recording, trail
-from gitckpt.durable.protocol.machine import OutOfOrder, StepsBlocked
-from gitckpt.durable.run import Run
+from gitckpt.durable.run.opener import begin
+from gitckpt.durable.run.run import Run
+from gitckpt.durable.steps import history, journal, machine
+from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
 from gitckpt.model.checkpoint import Pipeline, Progress
 from gitckpt.model.errors import AmbiguousError, NotFoundError, StateError, UsageError
-from gitckpt.store import resumption
-from gitckpt.store.index import Query
-from gitckpt.store.leases import LeaseLost
+from gitckpt.store.leases.leases import LeaseLost
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.durable.conftest import crash, labels
 from tests.durable.protocol.stepper import report
@@ -85,7 +85,7 @@ class TestMany:
 
     def test_two_that_begin_a_track_at_once_report_to_one_run(self, main_checkout: Checkout, plain: Store) -> None:
         script = (
-            "import sys; from gitckpt.durable.protocol import recording; from gitckpt.durable.protocol.record import Report;"
+            "import sys; from gitckpt.durable.protocol import recording; from gitckpt.durable.steps.report import Report;"
             "from gitckpt.store.store import Store; store = Store.open('.', adapter='plumbing');"
             "where = recording.place(store, track='t'); sys.stdin.read();"
             "print(recording.report(store, where, Report('progress', 'PLAN', notes=sys.argv[1])).is_new)"
@@ -187,24 +187,24 @@ class TestWhichRun:
         opened = resumption.resume(store, store.run_head(runs[2]))
         with Store.open(opened.path, adapter="plumbing") as inside:
             env = {"CKPT_RUN": runs[1]}
-            place = recording.place
+            place = journal.place
             assert place(inside, run=runs[0], track="t", environ=env).run == runs[0]
             assert place(inside, track="t", environ=env).run == runs[1]
             assert place(inside, track="t", environ={}).run == runs[2]
-            assert place(store, track="t", environ={}) == recording.Place(None, "t", by_track=True)
+            assert place(store, track="t", environ={}) == journal.Place(None, "t", by_track=True)
 
     def test_a_prefix_will_do_where_it_is_one_of_one_run(self, plain: Store) -> None:
         run = str(begin(plain, "a", state={}, pipeline=Pipeline()).run)
-        assert recording.place(plain, run=run[:-1], environ={}).run == run
+        assert journal.place(plain, run=run[:-1], environ={}).run == run
         begin(plain, "ab", state={}, pipeline=Pipeline())
         with pytest.raises(AmbiguousError):
-            recording.place(plain, run=run[:8], environ={})
+            journal.place(plain, run=run[:8], environ={})
         with pytest.raises(NotFoundError):
-            recording.place(plain, run="2026", environ={})
+            journal.place(plain, run="2026", environ={})
 
     def test_none_said(self, plain: Store) -> None:
         with pytest.raises(UsageError, match="it is not said which run"):
-            recording.place(plain, environ={})
+            journal.place(plain, environ={})
 
     def test_tracks_with_one_slug_are_two_runs(self, plain: Store) -> None:
         one = report(plain, None, "start", "PLAN", track="add login")
@@ -226,7 +226,7 @@ class TestWhichRun:
     @pytest.mark.parametrize("track", ["", " ", "a\nb", "\x1b[31m"])
     def test_a_track_is_one_line(self, plain: Store, track: str) -> None:
         with pytest.raises(UsageError, match="is no name of a track"):
-            recording.place(plain, track=track, environ={})
+            journal.place(plain, track=track, environ={})
 
 
 class TestFromWhere:
@@ -288,7 +288,7 @@ class TestDrivenRuns:
             monkeypatch.delenv("CKPT_LEASE")
             report(plain, run, "pass", "EVALUATE_PLAN")
             second.pause()
-        assert [event.step for event in trail.read(plain, run)] == ["PLAN", "PLAN", "EVALUATE_PLAN"]
+        assert [event.step for event in history.read(plain, run)] == ["PLAN", "PLAN", "EVALUATE_PLAN"]
 
 
 class TestStates:
@@ -333,7 +333,7 @@ class TestStates:
         first = report(plain, None, "start", "a", track="t", graph="two")
         assert next(iter(first.state["loop_state"].items())) == ("graph", "two")
         report(plain, None, "pass", "A", track="t")
-        assert machine.position(recording.graph_of(plain, plain.run_head(str(first.run)).state), first.state).step == "a"
+        assert machine.position(journal.graph_of(plain, plain.run_head(str(first.run)).state), first.state).step == "a"
         with pytest.raises(UsageError, match="the run has the steps of two, not those of superpowers"):
             report(plain, None, "pass", "b", track="t", graph="superpowers")
         assert report(plain, None, "pass", "b", track="t", graph="two").state["loop_state"]["current_step"] == "COMPLETE"

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.protocol import plan, resuming
-from gitckpt.durable.protocol.machine import OutOfOrder, StepsBlocked
-from gitckpt.durable.protocol.resuming import Next
+from gitckpt.durable.steps import next as next_step
+from gitckpt.durable.steps import plan
+from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
+from gitckpt.durable.steps.next import Next
 from gitckpt.model.errors import NotFoundError, UsageError
 from tests.durable.protocol.stepper import Loop
 
@@ -47,7 +48,7 @@ def executing(**record: Any) -> dict[str, Any]:
 
 
 def next_of(state: dict[str, Any], top: Path | None, **how: Any) -> Next:
-    return resuming.next_of(Loop().graph, state, str(top) if top is not None else None, **how)
+    return next_step.next_of(Loop().graph, state, str(top) if top is not None else None, **how)
 
 
 class TestPlans:

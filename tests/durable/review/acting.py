@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitckpt.durable.review.asking import Options, Reply, Result
-from gitckpt.durable.review.commits import Commits
-from gitckpt.durable.review.cycle import KEY, CycleState
-from gitckpt.durable.review.reviewing import Review
+from gitckpt.durable.phases.review.commits import Commits
+from gitckpt.durable.phases.review.cycle import Review
+from gitckpt.durable.phases.review.ports import Options, Reply, Result
+from gitckpt.durable.phases.review.state import KEY, CycleState
 from gitckpt.model.checkpoint import Progress
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.review.commits import ANCESTOR, DIVERGED, SAME, UNKNOWN, Commits
-from gitckpt.durable.review.failures import CommitRefused
+from gitckpt.durable.phases.review.commits import ANCESTOR, DIVERGED, SAME, UNKNOWN, Commits
+from gitckpt.durable.phases.review.errors import CommitRefused
 from tests.conftest import Checkout
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.conduct import Conduct
-from gitckpt.durable.review.asking import Result
-from gitckpt.durable.review.commits import Commits
-from gitckpt.durable.review.cycle import KEY, CycleState
-from gitckpt.durable.review.failures import AgentFailed
-from gitckpt.durable.review.finding import finding_id
-from gitckpt.durable.review.reviewing import Review
-from gitckpt.durable.run import Run
+from gitckpt.durable.phases.review.commits import Commits
+from gitckpt.durable.phases.review.cycle import Review
+from gitckpt.durable.phases.review.errors import AgentFailed
+from gitckpt.durable.phases.review.finding import finding_id
+from gitckpt.durable.phases.review.ports import Result
+from gitckpt.durable.phases.review.state import KEY, CycleState
+from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Progress
 from gitckpt.store.store import Store
 from tests.conftest import Checkout

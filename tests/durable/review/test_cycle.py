@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gitckpt.durable.review import phases
-from gitckpt.durable.review.checkpoint_file import from_toml, to_toml
-from gitckpt.durable.review.cycle import CycleState
-from gitckpt.durable.review.finding import Finding
+from gitckpt.durable.phases.review import phases
+from gitckpt.durable.phases.review.finding import Finding
+from gitckpt.durable.phases.review.quasar_file import from_toml, to_toml
+from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.model import toml
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from tests.durable.review.examples import EMPTY, MANY_CYCLES, MID_CYCLE, STATES

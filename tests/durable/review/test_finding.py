@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable.review.finding import FIXED, FOUND, REGRESSED, STILL_PRESENT, Finding, Verification, finding_id, unresolved, verified
+from gitckpt.durable.phases.review.finding import (
+    FIXED,
+    FOUND,
+    REGRESSED,
+    STILL_PRESENT,
+    Finding,
+    Verification,
+    finding_id,
+    unresolved,
+    verified,
+)
 
 ONE = Finding("critical", "bug A", 1)
 TWO = Finding("major", "bug B", 1)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.review.asking import Reply
-from gitckpt.durable.review.checkpoint_file import from_toml, to_toml
-from gitckpt.durable.review.cycle import KEY, CycleState
-from gitckpt.durable.review.failures import AgentFailed, MaxCyclesReached
-from gitckpt.durable.review.finding import FIXED, finding_id
-from gitckpt.durable.review.phases import PHASES
-from gitckpt.durable.review.texts import CUT, cut
+from gitckpt.durable.phases.review.errors import AgentFailed, MaxCyclesReached
+from gitckpt.durable.phases.review.finding import FIXED, finding_id
+from gitckpt.durable.phases.review.phases import PHASES
+from gitckpt.durable.phases.review.ports import Reply
+from gitckpt.durable.phases.review.quasar_file import from_toml, to_toml
+from gitckpt.durable.phases.review.state import KEY, CycleState
+from gitckpt.durable.phases.review.text import CUT, cut
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed
 from tests.durable.review.acting import APPROVED, REJECTED, Actor, Bench, Turn

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gitckpt.durable.review import prompts
-from gitckpt.durable.review.cycle import CycleState
-from gitckpt.durable.review.finding import FIXED, STILL_PRESENT, Finding
-from gitckpt.durable.review.texts import CUT
+from gitckpt.durable.phases.review import prompts
+from gitckpt.durable.phases.review.finding import FIXED, STILL_PRESENT, Finding
+from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.text import CUT
 
 FIRST = CycleState(task_bead_id="t-1", task_title="Add a login", cycle=1)
 OLD, NEW = Finding("minor", "an old one", 1, STILL_PRESENT), Finding("major", "a new one", 2)

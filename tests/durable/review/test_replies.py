@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable.review import replies
-from gitckpt.durable.review.finding import Finding, Verification, finding_id
-from gitckpt.durable.review.replies import ReviewReport
+from gitckpt.durable.phases.review import replies
+from gitckpt.durable.phases.review.finding import Finding, Verification, finding_id
+from gitckpt.durable.phases.review.replies import ReviewReport
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable import presets
+from gitckpt.durable.pipeline import presets
 from gitckpt.git.repository import discover
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT

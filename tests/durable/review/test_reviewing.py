@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.endings import Cancelled, PhaseFailed
-from gitckpt.durable.review.asking import Result
-from gitckpt.durable.review.cycle import KEY, CycleState
-from gitckpt.durable.review.failures import (
-    AgentFailed,
-    BudgetExceeded,
-    CommitRefused,
-    Diverged,
-    MaxCyclesReached,
-    Struggling,
-)
-from gitckpt.durable.review.finding import FIXED, FOUND, STILL_PRESENT, Finding, finding_id
-from gitckpt.durable.review.replies import ReviewReport
+from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, CommitRefused, Diverged, MaxCyclesReached, Struggling
+from gitckpt.durable.phases.review.finding import FIXED, FOUND, STILL_PRESENT, Finding, finding_id
+from gitckpt.durable.phases.review.ports import Result
+from gitckpt.durable.phases.review.replies import ReviewReport
+from gitckpt.durable.phases.review.state import KEY, CycleState
+from gitckpt.durable.run.errors import Cancelled, PhaseFailed
 from gitckpt.model.checkpoint import Progress
 from tests.conftest import Checkout
 from tests.durable.review.acting import APPROVED, REJECTED, Actor, Bench, Memory, Turn

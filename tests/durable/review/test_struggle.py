@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.durable.review import struggle
-from gitckpt.durable.review.cycle import CycleState
-from gitckpt.durable.review.finding import Finding
+from gitckpt.durable.phases.review import stall
+from gitckpt.durable.phases.review.finding import Finding
+from gitckpt.durable.phases.review.state import CycleState
 
 BUG = "the same bug keeps coming back over and over"
 
@@ -28,7 +28,7 @@ def findings(*descriptions: str, cycle: int = 2) -> tuple[Finding, ...]:
     ],
 )
 def test_repeats(history: tuple[str, ...], count: int) -> None:
-    assert struggle.repeats(history) == count
+    assert stall.repeats(history) == count
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,15 @@ def test_repeats(history: tuple[str, ...], count: int) -> None:
     [("", "", 1.0), ("", "a", 0.0), ("a b", "A  B", 1.0), ("a b c", "d e f", 0.0), ("a b c d x", "a b c d y", 4 / 6)],
 )
 def test_likeness(one: str, other: str, alike: float) -> None:
-    assert struggle.likeness(one, other) == alike
+    assert stall.likeness(one, other) == alike
 
 
 def test_overlap_is_with_earlier_cycles_only() -> None:
     current = findings(BUG, "something else")
     state = CycleState(cycle=2, findings=current, all_findings=(*findings(BUG, cycle=1), *current))
-    assert struggle.signs(state).overlap == 0.5
-    assert struggle.signs(CycleState(cycle=2, findings=current, all_findings=current)).overlap == 0.0
-    assert struggle.overlap((), current) == 0.0
+    assert stall.signs(state).overlap == 0.5
+    assert stall.signs(CycleState(cycle=2, findings=current, all_findings=current)).overlap == 0.0
+    assert stall.overlap((), current) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_overlap_is_with_earlier_cycles_only() -> None:
     [(5, 10, 5.0, 10.0, 1.0), (2, 10, 4.0, 10.0, 2.0), (2, 10, 1.0, 0.0, 0.0), (0, 10, 1.0, 10.0, 0.0), (1, 0, 1.0, 10.0, 0.0)],
 )
 def test_burn(cycle: int, cycles: int, cost: float, budget: float, burn: float) -> None:
-    assert struggle.burn(CycleState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)) == burn
+    assert stall.burn(CycleState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)) == burn
 
 
 STUCK = {"cycle": 2, "findings": findings(BUG), "all_findings": (*findings(BUG, cycle=1), *findings(BUG))}
@@ -76,9 +76,9 @@ STUCK = {"cycle": 2, "findings": findings(BUG), "all_findings": (*findings(BUG, 
     ],
 )
 def test_reason(said: dict[str, object], reason: str) -> None:
-    assert struggle.reason(CycleState(**said)) == reason  # type: ignore[arg-type]
+    assert stall.reason(CycleState(**said)) == reason  # type: ignore[arg-type]
 
 
 def test_all_signs_together_are_one() -> None:
-    assert struggle.Signs(9, 1.0, 9.0).score == pytest.approx(1.0)
-    assert struggle.Signs().score == 0
+    assert stall.Signs(9, 1.0, 9.0).score == pytest.approx(1.0)
+    assert stall.Signs().score == 0

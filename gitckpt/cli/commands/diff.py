@@ -1,0 +1,102 @@
+"""`git ckpt diff`."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import json
+import os
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+from gitckpt.model import statediff
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import NotFoundError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.store.store import Store
+
+_LONG = 60
+_DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
+
+
+def diff(
+    context: typer.Context,
+    ids: Annotated[
+        list[str],
+        typer.Argument(metavar="ID [ID] [-- PATH…]", help="One: from it to this worktree. Two: from the first to the second."),
+    ],
+    stat: Annotated[bool, typer.Option("--stat", help="Only how much changed in which file.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Only the states.")] = False,
+) -> None:
+    """Show what changed between two checkpoints, or since one: git's own diff of the files, then a diff of the states."""
+    from gitckpt.store import comparing
+
+    paths: list[str] = context.obj or []
+    if len(ids) > 2:
+        raise UsageError(f"diff takes one or two ids, not {len(ids)}", hint=_DASHES)
+    if state and len(ids) == 1:
+        raise UsageError("--state takes two ids: a worktree has no state", hint="see the state of one: git ckpt show ID --state")
+    if state and (stat or paths):
+        raise UsageError("--state leaves the files out", hint="take --stat and the paths away, or --state")
+    with open_store() as store:
+        old, *rest = (store.read(_find(store, text)) for text in ids)
+        new = rest[0] if rest else None
+        if not state:
+            before = comparing.files_of(store, old)
+            after = comparing.files_of(store, new) if new else comparing.files_here(store)
+            colour = f"--color={'always' if terminal.has_colour() else 'never'}"
+            options = [colour, *(["--stat"] if stat else [])]
+            here = ["-C", os.getcwd()] if store.repository.worktree else []  # paths count from where the person is
+            terminal.out_bytes(store.repository.git.run(*here, "diff", *options, before, after, "--", *paths).out)
+        if new is not None and not paths and not stat:
+            _print_states(old, new)
+
+
+def _find(store: Store, text: str) -> str:
+    try:
+        return store.find(text)
+    except NotFoundError as error:
+        if os.path.lexists(text):
+            error.hint = _DASHES
+        raise
+
+
+def _print_states(old: Checkpoint, new: Checkpoint) -> None:
+    changes = statediff.compare(dict(old.state), dict(new.state))
+    if changes:
+        terminal.out(terminal.heading(f"state {old.id[:8]}..{new.id[:8]}"))
+    for change in changes:
+        where = terminal.harmless(change.pointer)
+        if change.old is statediff.MISSING:
+            terminal.out(f"+ {where} = {_text(change.new)}")
+        elif change.new is statediff.MISSING:
+            terminal.out(f"- {where} = {_text(change.old)}")
+        elif type(change.old) is str and type(change.new) is str and max(len(change.old), len(change.new)) > _LONG:
+            terminal.out(f"~ {where}:")
+            for line in list(difflib.unified_diff(change.old.splitlines(), change.new.splitlines(), lineterm="", n=2))[2:]:
+                terminal.out(f"    {terminal.harmless(line)}")
+        else:
+            terminal.out(f"~ {where}: {_text(change.old)} -> {_text(change.new)}")
+
+
+def _text(value: Any) -> str:
+    return terminal.harmless(_literal(value))
+
+
+def _literal(value: Any) -> str:
+    """Returns a value of a state on one line: as JSON, where JSON knows it."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(key)}: {_literal(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, bytes):
+        return f"base64 {base64.b64encode(value).decode('ascii')}"
+    if value is None or isinstance(value, (str, bool, int)):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value) if isinstance(value, float) else str(value.isoformat())

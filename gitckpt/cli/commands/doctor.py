@@ -1,0 +1,48 @@
+"""`git ckpt doctor`."""
+
+from __future__ import annotations
+
+import json
+
+from gitckpt import __version__
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+from gitckpt.git.repository import require_git
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+_LABEL = 14
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing.
+
+    Exits with 1 where something is wrong.
+    """
+    from gitckpt.store.audit import doctor as diagnosis
+
+    version = require_git()
+    with open_store() as store:
+        findings = diagnosis.examine(store, version)
+        facts = diagnosis.facts(store, version)
+    if as_json:
+        keys = ("code", "object", "sentence", "cure")
+        report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
+        terminal.out(json.dumps(report, indent=2))
+    else:
+        for name, value in {"gitckpt": __version__, **facts}.items():
+            label = f"{name.replace('_', ' ')}:"
+            terminal.out(f"{label:<{_LABEL}} {terminal.harmless(str(value))}")
+        for finding in findings:
+            terminal.out(f"{terminal.heading(finding.code)}: {terminal.harmless(finding.object)}: {terminal.harmless(finding.sentence)}")
+            if finding.cure:
+                terminal.out(f"    cure: {terminal.harmless(finding.cure)}")
+        if not findings:
+            terminal.out("nothing is wrong")
+    return 1 if findings else 0

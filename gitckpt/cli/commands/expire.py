@@ -1,0 +1,88 @@
+"""`git ckpt expire`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.parser import options
+from gitckpt.cli.screen import terminal
+from gitckpt.model import ids, times
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.store.retention.expiry import Expired
+
+
+def expire(
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w.")
+    ] = None,
+    keep_last: Annotated[
+        int | None, typer.Option("--keep-last", metavar="N", parser=options.count, help="So many of the newest stay.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, and unfinished runs too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would become of each, and why.")] = False,
+) -> None:
+    """Remove checkpoints by policy: those made by hooks, once they are old; and runs that are complete, with their worktrees.
+
+    A run goes as a whole, and stays where its worktree holds what no checkpoint does. To remove every checkpoint there is, say so:
+    --all --older-than 0s --keep-last 0.
+
+    Each checkpoint and each run is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
+    """
+    from gitckpt.store.config import settings
+    from gitckpt.store.retention import expiry, maintenance
+
+    with open_store() as store:
+        policy = settings.read(store.repository).policy
+        if all_:
+            policy = dataclasses.replace(policy, everything=True)
+        if older_than is not None:
+            policy = dataclasses.replace(policy, older_than=times.parse_age(older_than))
+        if keep_last is not None:
+            policy = dataclasses.replace(policy, keep_last=keep_last)
+        found = expiry.expire_all(store, policy, dry_run=dry_run)
+        if not dry_run:
+            maintenance.pack(store.repository)
+    rows = _rows(found, dry_run=dry_run)
+    if not terminal.is_terminal():
+        for row in rows:
+            terminal.out("\t".join(row))
+    elif rows:
+        shown = [(verb, id_[: ids.SHORT] if ids.is_id(id_) else id_, phase, why) for verb, id_, phase, why in rows]
+        terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
+    terminal.remark(_summary(found, "would expire" if dry_run else "expired"))
+
+
+def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
+    """Returns what is told: of what stays only what a dry run asks for, and runs that stay though they are due."""
+    gone = "expires" if dry_run else "expired"
+    runs = {fate.run for fate in found.runs}
+    rows = []
+    for fate in found.runs:
+        if fate.is_due or dry_run:
+            with_it = f"; {_count(fate.checkpoints - len(fate.keeps), 'checkpoint')}" + (f", worktree {fate.path}" if fate.path else "")
+            why = terminal.harmless(fate.reason + (with_it if fate.expires else ""))
+            rows.append((gone if fate.expires else "stays", fate.run, terminal.harmless(fate.label), why))
+    for entry, decision in found.checkpoints:
+        if (decision.expires or dry_run) and (entry.run not in runs or entry.id in found.squashed):
+            why = terminal.harmless(decision.reason)
+            rows.append((gone if decision.expires else "stays", entry.id, terminal.harmless(entry.phase), why))
+    return rows
+
+
+def _summary(found: Expired, verb: str) -> str:
+    checkpoints = sum(decision.expires for _, decision in found.checkpoints)
+    said = f"{checkpoints} of {_count(len(found.checkpoints), 'checkpoint')} {verb}"
+    if found.runs:
+        said += f"; {sum(fate.expires for fate in found.runs)} of {_count(len(found.runs), 'run')}"
+    return said
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

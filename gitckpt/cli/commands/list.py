@@ -1,0 +1,142 @@
+"""`git ckpt list`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.parser import options
+from gitckpt.cli.screen import terminal
+from gitckpt.model import ids, times
+from gitckpt.model import phase as phases
+from gitckpt.model.errors import NotFoundError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.store.records.index import Entry
+    from gitckpt.store.store import Store
+
+_COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
+_NEWEST = 20
+
+
+def list_(
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only of this run; a unique prefix will do.")] = None,
+    commit: Annotated[str | None, typer.Option("--commit", metavar="REV", help="Only linked to this commit.")] = None,
+    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="Only of this phase, or with this whole label.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(phases.STATUSES)}.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w.")] = None,
+    number: Annotated[
+        int | None, typer.Option("-n", metavar="N", parser=options.count, help=f"At most so many; {_NEWEST} unless told otherwise.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
+    from gitckpt.store.records import changed as changes
+    from gitckpt.store.records import finder
+    from gitckpt.store.records.index import Query
+
+    if status is not None and status not in phases.STATUSES:
+        raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
+    with open_store() as store:
+        limit = None if all_ else _NEWEST if number is None else number
+        query = Query(
+            run=finder.find_run(run, store.index) if run is not None else None,
+            ids=[entry.id for entry in store.links(_commit(store, commit))] if commit is not None else None,
+            phase=phase,
+            status=status,
+            since=store.clock() - times.parse_age(since) if since is not None else None,
+            limit=None if limit is None else limit + 1,
+        )
+        found = store.list(query)
+        entries = found[:limit]
+        problems = store.problems()
+        changed = changes.count(store.repository, store.index, entries)
+        now = store.clock()
+    if as_json:
+        import json
+
+        report = {
+            "checkpoints": [_as_json(entry, changed) for entry in entries],
+            "more": len(found) > len(entries),
+            "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
+        }
+        terminal.out(json.dumps(report, indent=2))
+    else:
+        _print(entries, changed, now)
+        if not entries:
+            _explain_nothing(filtered=any(each is not None for each in (run, commit, phase, status, since)))
+        elif len(found) > len(entries) and number is None:
+            terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        terminal.warn(f"not a valid checkpoint: {terminal.harmless(problems[0].sentence)}{more}; see: git ckpt doctor")
+
+
+def _commit(store: Store, rev: str) -> str:
+    done = store.repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{rev}^{{commit}}", ok=(0, 1, 128))
+    if done.code != 0:
+        raise NotFoundError(f"no commit goes by {rev!r}", hint="give a branch, a tag or an oid: git log --oneline")
+    return done.out.decode("ascii").strip()
+
+
+def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> None:
+    if not terminal.is_terminal():
+        for entry in entries:
+            cells = (entry.id, entry.timestamp, entry.run, entry.phase, entry.git_sha, entry.branch, _files(entry, changed), entry.message)
+            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
+        return
+    if not entries:
+        return
+    terminal.table(
+        _COLUMNS,
+        [
+            [
+                entry.id[: ids.SHORT],
+                times.age_text(max(now - entry.time, 0)),
+                entry.run or "",
+                terminal.harmless(entry.phase),
+                entry.git_sha[: ids.SHORT],
+                terminal.harmless(entry.branch or ""),
+                _files(entry, changed),
+                terminal.harmless(entry.message or ""),
+            ]
+            for entry in entries
+        ],
+    )
+
+
+def _explain_nothing(*, filtered: bool) -> None:
+    if filtered:
+        terminal.remark("no checkpoint is like that; see all: git ckpt list --all")
+    else:
+        terminal.remark("no checkpoints yet; every commit makes one after: git ckpt init")
+
+
+def _files(entry: Entry, changed: Mapping[str, int]) -> str:
+    number = changed.get(entry.id)
+    text = "" if number is None else str(number)
+    return f"{text} {entry.operation}".strip() if entry.operation else text
+
+
+def _as_json(entry: Entry, changed: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "run": entry.run,
+        "sequence": entry.sequence,
+        "phase": entry.phase,
+        "status": phases.split(entry.phase)[1] or None,
+        "timestamp": entry.timestamp,
+        "git_sha": entry.git_sha,
+        "branch": entry.branch,
+        "trigger": entry.trigger,
+        "message": entry.message,
+        "agent": entry.agent,
+        "files": {"captured": entry.examined, "changed": changed.get(entry.id), "operation": entry.operation, "tree": entry.tree},
+    }

@@ -1,0 +1,23 @@
+"""`git ckpt remove`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def remove(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, runs (their newest), revs or latest.")],
+) -> None:
+    """Remove checkpoints by name. Their objects are git's to collect."""
+    with open_store() as store:
+        found = list(dict.fromkeys(store.find(text) for text in ids))
+        store.remove(found)
+        for checkpoint_id in found:
+            terminal.out(checkpoint_id)

@@ -1,0 +1,90 @@
+"""`git ckpt review`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+PIPELINE = "review"
+
+
+def review(
+    task: Annotated[str, typer.Argument(metavar="TASK|TASK.md", help="What is to be done: a text, or a file with it.")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="What commits call it; by default after the task.")] = None,
+    coder: Annotated[str | None, typer.Option("--coder", metavar="NAME|COMMAND", help="Who does the work.")] = None,
+    reviewer: Annotated[str | None, typer.Option("--reviewer", metavar="NAME|COMMAND", help="Who judges it.")] = None,
+    lint: Annotated[str | None, typer.Option("--lint", metavar="COMMAND", help="Must succeed before the review.")] = None,
+    lint_retries: Annotated[int | None, typer.Option("--lint-retries", metavar="N", help="How often the coder may satisfy it.")] = None,
+    filter_: Annotated[
+        list[str] | None, typer.Option("--filter", metavar="NAME=COMMAND", help="Must succeed, too; may be given again.")
+    ] = None,
+    max_cycles: Annotated[int | None, typer.Option("--max-cycles", metavar="N", help="How often the coder may try.")] = None,
+    max_budget: Annotated[str | None, typer.Option("--max-budget", metavar="USD", help="What all answers together may cost.")] = None,
+    agent_timeout: Annotated[str | None, typer.Option("--agent-timeout", metavar="AGE", help="How long an answer may take.")] = None,
+    refactor: Annotated[
+        str | None, typer.Option("--refactor", metavar="RUN", help="Start nothing: TASK is what the task of this run has become.")
+    ] = None,
+    base: Annotated[str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")] = "HEAD",
+    timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="How long the whole run may take.")] = None,
+) -> int:
+    """Let a coder work at a task and a reviewer judge the work, until it is approved. Prints the id of the run.
+
+    Each transition is a checkpoint. Kill it anywhere: git ckpt resume ID goes on where it was.
+    """
+    text = _text(task)
+    if refactor is not None:
+        return _refactor(refactor, text)
+    from gitckpt.cli import driver
+    from gitckpt.durable.phases.review import phase
+    from gitckpt.durable.pipeline import launch
+    from gitckpt.model import ids, times
+
+    said = {"title": text, "task": name or ids.slug(text.strip().partition("\n")[0]), "filters": "\n".join(filter_ or [])}
+    counts = {"lint_retries": lint_retries, "max_cycles": max_cycles}
+    optional = {"coder": coder, "reviewer": reviewer, "lint": lint, "max_budget": max_budget, "agent_timeout": agent_timeout}
+    optional |= {key: None if value is None else str(value) for key, value in counts.items()}
+    said |= {key: value for key, value in optional.items() if value is not None}
+    limit = times.parse_age(timeout) if timeout is not None else None
+    with open_store() as store:
+        definition = driver.definition_of(store, PIPELINE)
+        given = launch.read_inputs(store, definition, {key: value for key, value in said.items() if value.strip()})
+        phase.read(lambda key: given.inputs.get(key, ""))
+        first = launch.start(store, definition, given, name=said["task"], base=base, timeout=limit)
+        return driver.begin(store, first, definition, f"git ckpt review {terminal.harmless(said['task'])}")
+
+
+def _text(task: str) -> str:
+    """Returns what is to be done."""
+    if not task.endswith(".md"):
+        return task
+    try:
+        with open(task, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read the task {task}: {error.strerror}") from None
+
+
+def _refactor(run: str, text: str) -> int:
+    """Tells a run what its task has become."""
+    from gitckpt.durable.phases.review import phase
+    from gitckpt.model import runstate
+    from gitckpt.store.records import finder
+    from gitckpt.store.runs import run_files, summary
+
+    if not text.strip():
+        raise UsageError("there is no task", hint="say what the task has become")
+    with open_store() as store:
+        found = summary.summary(store, finder.find_run(run, store.index))
+        newest = store.run_head(found.id)
+        if found.status == runstate.COMPLETE or newest.pipeline is None or newest.pipeline.name != PIPELINE:
+            raise UsageError(f"run {found.id} is no review that goes on", hint="see which runs there are: git ckpt runs")
+        phase.refactor(run_files.of_run(store.repository, found.id).path, text)
+        terminal.remark("the coder is told of it in the next cycle")
+    return 0

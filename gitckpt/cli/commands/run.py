@@ -1,0 +1,93 @@
+"""`git ckpt run`."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.durable.pipeline.definition import PipelineDefinition
+    from gitckpt.durable.pipeline.launch import Given
+
+PLAN_PIPELINE = "plan-to-pr"
+
+
+def run(
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE|PLAN.md", help="A pipeline of gitckpt.toml, a preset, or a plan.")],
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input of the pipeline; may be given again.")
+    ] = None,
+    base: Annotated[str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")] = "HEAD",
+    autonomy: Annotated[
+        str | None, typer.Option("--autonomy", metavar="MODE", help="When it pauses: checkpoint, batch or fully_autonomous.")
+    ] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="How long the whole run may take.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would be done.")] = False,
+    print_: Annotated[bool, typer.Option("--print", help="Only print the preset, to be copied into gitckpt.toml.")] = False,
+) -> int:
+    """Run the phases of a pipeline in a worktree of the run's own, with a checkpoint after each. Prints the id of the run.
+
+    Kill it anywhere: git ckpt resume ID goes on at the first phase that is not complete.
+    """
+    if print_:
+        from gitckpt.durable.pipeline import presets
+
+        terminal.out_document(presets.text(pipeline).encode())
+        return 0
+    from gitckpt.cli import driver
+    from gitckpt.durable.driver.skip import skipped
+    from gitckpt.durable.pipeline import definition as pipelines
+    from gitckpt.durable.pipeline import launch
+    from gitckpt.model import times
+
+    said = driver.inputs(inputs or [])
+    mode = pipelines.autonomy(autonomy) if autonomy is not None else None
+    limit = times.parse_age(timeout) if timeout is not None else None
+    with open_store() as store:
+        name, about = pipeline, pipeline
+        if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
+            from gitckpt.durable.driver.registry import slug
+
+            name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
+        definition = driver.definition_of(store, name)
+        given = launch.read_inputs(store, definition, said)
+        skips = skipped(definition, given)
+        if dry_run:
+            _print_plan(definition, given, skips, mode)
+            return 0
+        first = launch.start(store, definition, given, name=about, base=base, autonomy=mode, timeout=limit)
+        return driver.begin(store, first, definition, f"git ckpt run {terminal.harmless(pipeline)}", skips)
+
+
+def _print_plan(definition: PipelineDefinition, given: Given, skips: dict[str, str], mode: str | None) -> None:
+    """Prints what a run would do, phase by phase."""
+    from gitckpt.durable.phases.command import length_text
+
+    source = terminal.harmless(definition.source)
+    terminal.out(f"pipeline {terminal.harmless(definition.name)}, {mode or definition.autonomy}, from {source}")
+    for name, value in given.inputs.items():
+        terminal.out(f"input {name} = {terminal.harmless(value)}")
+    for number, phase in enumerate(definition.phases, 1):
+        terminal.out(f"{number}. {terminal.harmless(phase.name)}")
+        if phase.name in skips:
+            terminal.out(f"   skipped: {terminal.harmless(skips[phase.name])}")
+            continue
+        for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
+            terminal.out(f"   | {terminal.harmless(line)}".rstrip())
+        said = {
+            "timeout": length_text(phase.timeout) if phase.timeout else "",
+            "idle timeout": length_text(phase.idle_timeout) if phase.idle_timeout else "",
+            "retries": str(phase.retries.attempts or ""),
+            "autosave": length_text(phase.autosave) if phase.run and phase.autosave else "",
+            "group": phase.group or "",
+        }
+        notes = ", ".join(f"{key} {terminal.harmless(value)}" for key, value in said.items() if value)
+        if notes:
+            terminal.out(f"   {notes}")

@@ -1,0 +1,268 @@
+"""`git ckpt runs` and `git ckpt status`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.parser import options
+from gitckpt.cli.screen import terminal
+from gitckpt.model import runstate, times
+from gitckpt.model.errors import NotFoundError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.durable.progress import Gauge
+    from gitckpt.store.runs.summary import Summary
+    from gitckpt.store.runs.timeline import Event, History
+    from gitckpt.store.store import Store
+
+_INTERVAL = 1.0
+_BAR = 20
+_BRIEF = 100
+_COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
+
+
+def runs(
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(runstate.STATUSES)}.")
+    ] = None,
+    number: Annotated[int | None, typer.Option("-n", metavar="N", parser=options.count, help="At most so many, the newest.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List runs, the one with the newest checkpoint first. Piped, each line has tab-separated columns."""
+    from gitckpt.store.runs.summary import summaries
+
+    if status is not None and status not in runstate.STATUSES:
+        raise UsageError(f"{status!r} is not a status of runs", hint=f"it is one of {', '.join(runstate.STATUSES)}")
+    with open_store() as store:
+        found = [each for each in summaries(store) if status is None or each.status == status][:number]
+        now = store.clock()
+    if as_json:
+        import json
+
+        terminal.out(json.dumps({"runs": [_as_json(each) for each in found]}, indent=2))
+        return
+    if not found:
+        terminal.remark(
+            "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME" if status is None else "no run is like that"
+        )
+        return
+    if not terminal.is_terminal():
+        for each in found:
+            cells = (each.id, each.status, each.label, times.to_text(each.time), each.branch, each.path)
+            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
+        return
+    rows = [
+        (each.id, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", _near(each.path)) for each in found
+    ]
+    terminal.table(_COLUMNS, [[terminal.harmless(cell) for cell in row] for row in rows])
+
+
+def status(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="By default the run whose worktree this is, or the newest.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run.")] = False,
+) -> None:
+    """Show what has become of a run: its phases with attempts, times and errors, who drives it, and what to do next."""
+    from gitckpt.store.runs import timeline
+
+    if watch and (as_json or not terminal.is_terminal()):
+        raise UsageError("--watch is for people at a terminal", hint="leave it out, and ask again: git ckpt status --json")
+    with open_store() as store:
+        name = _meant(store, run)
+        if watch:
+            _watch(store, name)
+            return
+        history = timeline.read(store, name)
+        now = store.clock()
+    if as_json:
+        import json
+
+        terminal.out(json.dumps(_history_as_json(history), indent=2))
+        return
+    for line in _lines(history, now):
+        terminal.out(line)
+    for line in history.unwritten:
+        terminal.warn(terminal.harmless(line))
+
+
+def _watch(store: Store, run: str) -> None:
+    """Shows a run in place until nobody drives it any more, or somebody has seen enough."""
+    import time
+
+    from gitckpt.store.runs import timeline
+
+    shown = 0
+    while True:
+        history = timeline.read(store, run)
+        shown = terminal.replace_lines(shown, _lines(history, store.clock()))
+        if history.summary.status != runstate.RUNNING:
+            return
+        time.sleep(_INTERVAL)
+
+
+def _lines(history: History, now: int) -> list[str]:
+    """Returns what is shown of a run."""
+    lines = [f"{label:8} {terminal.harmless(value)}" for label, value in _facts(history, now)]
+    if history.events:
+        lines += ["", *_event_lines(history)]
+    advice = next_command(history)
+    return [*lines, "", f"next     {advice}"] if advice else lines
+
+
+def next_command(history: History) -> str | None:
+    """Returns what to do next with a run; None where there is nothing to do."""
+    summary, name = history.summary, history.summary.id
+    phase = next((event.phase for event in history.events if event.is_current), "")
+    if summary.status == runstate.COMPLETE:
+        return None
+    if summary.status == runstate.RUNNING:
+        return f"git ckpt cancel {name}"
+    if summary.status == runstate.BLOCKED:
+        return f"git ckpt resume {name} --from '{terminal.harmless(phase)}'"
+    if history.pipeline.name is None:
+        return f"git ckpt finish {name}"
+    return f"git ckpt resume {name}"
+
+
+def _facts(history: History, now: int) -> list[tuple[str, str]]:
+    """Returns what is known of a run beside its phases, a label and a value each; what is not known is left out."""
+    from gitckpt.durable import progress
+
+    summary, pipeline = history.summary, history.pipeline
+    age = "" if summary.status == runstate.RUNNING else f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
+    autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
+    branch = f" on {summary.branch}" if summary.branch else ""
+    facts = [
+        ("run", summary.id),
+        ("status", summary.status + age),
+        ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
+        *(("input", f"{name} = {_brief(value)}") for name, value in pipeline.inputs.items() if value),
+        ("progress", f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete" if pipeline.phases else ""),
+        *((gauge.label, f"{_bar(gauge)}{gauge.text}") for gauge in progress.read(history.newest.state, history.newest.progress)),
+        ("deadline", pipeline.deadline or ""),
+        ("worktree", summary.path + branch if summary.path else ""),
+        ("driver" if summary.status == runstate.RUNNING else "left by", summary.lease.sentence() if summary.lease is not None else ""),
+    ]
+    return [(label, value) for label, value in facts if value]
+
+
+def _brief(value: str) -> str:
+    """Returns the beginning of an input: a task may be a whole page."""
+    line = value.strip().partition("\n")[0]
+    return value if value == line and len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
+
+
+def _bar(gauge: Gauge) -> str:
+    """Returns a bar for an amount, on a terminal."""
+    if gauge.share is None or not terminal.is_terminal():
+        return ""
+    full = round(gauge.share * _BAR)
+    return f"[{'#' * full}{'.' * (_BAR - full)}] "
+
+
+def _event_lines(history: History) -> list[str]:
+    lines = []
+    width = max(len(terminal.harmless(event.phase)) for event in history.events)
+    for event in history.events:
+        mark = ">" if event.is_current else " "
+        took = f"{event.seconds:.1f}s" if event.seconds is not None else ""
+        tries = f"{event.attempts} attempts" if event.attempts > 1 else ""
+        saves = f"{event.saves} {'save' if event.saves == 1 else 'saves'}" if event.saves else ""
+        notes = "  ".join(filter(None, [took, tries, saves]))
+        lines.append(f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip())
+        if event.status not in ("complete", "skipped"):
+            lines += [f"      {terminal.harmless(error)}" for error in event.errors]
+    return lines
+
+
+def _meant(store: Store, text: str | None) -> str:
+    """Returns the run that a person means: by default the one whose worktree this is, or else the newest."""
+    from gitckpt.store.records import finder
+    from gitckpt.store.runs import summary as runs
+    from gitckpt.store.worktrees import ownership
+
+    if text is not None:
+        return finder.find_run(text, store.index)
+    owner = ownership.owner(store.repository)
+    if owner is not None and owner.run is not None:
+        return owner.run
+    found = runs.summaries(store)
+    if not found:
+        raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
+    return found[0].id
+
+
+def _near(path: str | None) -> str:
+    """Returns a path as seen from the worktree one is in, where that is shorter."""
+    import os
+
+    if path is None:
+        return ""
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(path) else path
+
+
+def _as_json(summary: Summary) -> dict[str, Any]:
+    lease = summary.lease
+    return {
+        "id": summary.id,
+        "status": summary.status,
+        "phase": summary.label,
+        "started": times.to_text(summary.started),
+        "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
+        "branch": summary.branch,
+        "worktree": summary.path,
+        "lease": None
+        if lease is None
+        else {
+            "holder": lease.holder,
+            "host": lease.host,
+            "pid": lease.pid,
+            "acquired": lease.acquired,
+            "renewed": lease.renewed,
+            "expires": lease.expires,
+            "token": lease.token,
+        },
+    }
+
+
+def _history_as_json(history: History) -> dict[str, Any]:
+    from gitckpt.durable import progress
+
+    pipeline = history.pipeline
+    return {
+        **_as_json(history.summary),
+        "pipeline": {
+            "name": pipeline.name,
+            "autonomy": pipeline.autonomy,
+            "deadline": pipeline.deadline,
+            "inputs": dict(pipeline.inputs),
+            "phases": list(pipeline.phases),
+        },
+        "phases": [_event_as_json(event) for event in history.events],
+        "gauges": [
+            {"label": gauge.label, "text": gauge.text, "done": gauge.done, "total": gauge.total}
+            for gauge in progress.read(history.newest.state, history.newest.progress)
+        ],
+        "unwritten": history.unwritten,
+        "next": next_command(history),
+    }
+
+
+def _event_as_json(event: Event) -> dict[str, Any]:
+    return {
+        "phase": event.phase,
+        "status": event.status,
+        "attempts": event.attempts,
+        "started": event.started,
+        "ended": event.ended,
+        "seconds": event.seconds,
+        "saves": event.saves,
+        "errors": list(event.errors),
+        "exit_code": event.exit_code,
+        "checkpoint": event.checkpoint,
+    }

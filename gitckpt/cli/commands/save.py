@@ -1,0 +1,89 @@
+"""`git ckpt save`."""
+
+from __future__ import annotations
+
+import sys
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
+
+
+def save(
+    message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="One line about it.")] = None,
+    phase: Annotated[
+        str, typer.Option("--phase", metavar="NAME[-STATUS]", help="Its label; complete unless a status is given.")
+    ] = "manual",
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="FILE",
+            help="A state to keep with it: JSON, or TOML in a file named *.toml; - reads JSON from standard input.",
+        ),
+    ] = None,
+    no_worktree: Annotated[bool, typer.Option("--no-worktree", help="Leave the files out: the commit stands for them.")] = False,
+) -> None:
+    """Record a checkpoint now: files, state and commit. Prints its id."""
+    from gitckpt.model import phase as phases
+
+    label = phases.label(phase)
+    data = _state(state) if state is not None else None
+    line = " ".join(message.split()) if message is not None else None
+    with open_store(to_capture=not no_worktree) as store:
+        from gitckpt.store.worktrees import ownership
+
+        owner = ownership.owner(store.repository)
+        run = owner.run if owner else None
+        guard = None
+        if run is not None:
+            from gitckpt.store.leases import leases
+
+            guard = leases.bound(store, run)
+        record = store.record if no_worktree else store.save
+        checkpoint = record(label, data, guard=guard, run=run, message=line)
+        files = checkpoint.worktree
+        terminal.out(checkpoint.id)
+        if data == {}:
+            terminal.warn("the state is empty")
+        for entry in files.omitted if files else ():
+            if entry.dirty is not False:  # a submodule without changes is where its commit says
+                terminal.warn(f"not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
+        if files and files.degraded:
+            terminal.warn(f"no files were captured: {files.degraded}; to allow more: git config ckpt.snapshotTimeout 5m")
+        what = "no files" if files is None or files.degraded else "uncommitted changes" if files.dirty else "a clean worktree"
+        where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
+        terminal.remark(f"saved {label} with {what} on {where}")
+
+
+def _state(source: str) -> dict[str, Any]:
+    if source == "-":
+        return _parsed(sys.stdin.buffer.read(), "standard input", as_toml=False)
+    try:
+        with open(source, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {source}: {error.strerror}") from None
+    return _parsed(data, source, as_toml=source.endswith(".toml"))
+
+
+def _parsed(data: bytes, source: str, *, as_toml: bool) -> dict[str, Any]:
+    import json
+
+    from gitckpt.model import toml
+
+    try:
+        value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{source} is not {'TOML' if as_toml else 'JSON'}: {error}", hint='a state is a map, such as {"step": 3}'
+        ) from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{source} holds {type(value).__name__}, not a map", hint='a state is a map, such as {"step": 3}')
+    return value

@@ -1,0 +1,158 @@
+"""`git ckpt show`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError, WorktreeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.store import Store
+
+_LABEL = 12
+_KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
+
+
+def show(
+    id_: Annotated[str, typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest, which is the default.")] = "latest",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the stored document, byte for byte.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Print the state alone, as JSON.")] = False,
+) -> None:
+    """Show one checkpoint; the newest unless told otherwise."""
+    if as_json + raw + state > 1:
+        raise UsageError("--json, --raw and --state exclude each other")
+    with open_store() as store:
+        checkpoint_id = store.find(id_)
+        if raw:
+            terminal.out_document(store.raw(checkpoint_id))
+            return
+        checkpoint = store.read(checkpoint_id)
+        if as_json or state:
+            import json
+
+            from gitckpt.model import jsonable
+
+            document = jsonable.state(checkpoint) if state else jsonable.document(checkpoint)
+            terminal.out(json.dumps(document, indent=2))
+            return
+        _print(store, checkpoint)
+
+
+def _print(store: Store, checkpoint: Checkpoint) -> None:
+    from gitckpt.model import toml
+
+    for name, value in _facts(checkpoint):
+        _print_line(name, value)
+    for error in checkpoint.errors:
+        _print_line("error", error)
+    _print_files(store, checkpoint)
+    _print_attempt(store, checkpoint)
+    if checkpoint.state:
+        terminal.out()
+        terminal.out(terminal.heading("state:"))
+        types: dict[str, str] = {}
+        text = toml.dump_state(dict(checkpoint.state), types).removeprefix("[state]\n")
+        for line in text.strip("\n").split("\n"):
+            terminal.out(f"    {terminal.harmless(line)}".rstrip())
+        for pointer, kind in types.items():
+            terminal.out(f"    # {terminal.harmless(pointer)} is {_KINDS[kind]}")
+
+
+def _print_line(name: str, value: str) -> None:
+    terminal.out(f"{terminal.heading(f'{name}:')}{' ' * (_LABEL - len(name))}{terminal.harmless(value)}")
+
+
+def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    facts: list[tuple[str, Any]] = [
+        ("checkpoint", checkpoint.id),
+        ("phase", checkpoint.phase),
+        ("run", f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None),
+        ("parent", checkpoint.parent),
+        ("time", checkpoint.timestamp),
+        ("commit", checkpoint.git_sha or "none yet"),
+        ("branch", checkpoint.branch or "detached"),
+        ("trigger", checkpoint.trigger),
+        ("agent", checkpoint.agent),
+        ("message", checkpoint.message),
+        ("forked from", checkpoint.forked_from),
+        ("back to", checkpoint.rewound_to),
+        ("progress", _progress(checkpoint)),
+        ("attempt", _attempt(checkpoint)),
+    ]
+    return [(name, str(value)) for name, value in facts if value]
+
+
+def _attempt(checkpoint: Checkpoint) -> str | None:
+    attempt = checkpoint.attempt
+    if attempt is None:
+        return None
+    parts = [f"{attempt.number} at {attempt.phase}"]
+    if attempt.exit_code is not None:
+        parts.append(f"exit code {attempt.exit_code}" if attempt.exit_code >= 0 else f"signal {-attempt.exit_code}")
+    if attempt.seconds is not None:
+        parts.append(f"{attempt.seconds:.1f} s")
+    if attempt.retry_at is not None:
+        parts.append(f"next one at {attempt.retry_at}")
+    return ", ".join(parts)
+
+
+def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
+    """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    if tree is not None and store.repository.cat_file.info(f"{tree}:run") is not None:
+        names = store.repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "replace")
+        for name in names.split("\0")[:-1]:
+            shown = terminal.harmless(name)
+            terminal.out(f"    beside it: {shown} (git cat-file blob refs/ckpt/trees/{checkpoint.id}:run/{shown})")
+    output = checkpoint.attempt.output if checkpoint.attempt else None
+    if output:
+        terminal.out()
+        terminal.out(terminal.heading("output:"))
+        for line in output.rstrip("\n").split("\n"):
+            terminal.out(f"    {terminal.harmless(line)}".rstrip())
+
+
+def _progress(checkpoint: Checkpoint) -> str | None:
+    progress = checkpoint.progress
+    if progress is None:
+        return None
+    parts = []
+    if progress.current_phase is not None:
+        parts.append(f"phase {progress.current_phase}" + (f" of {progress.total_phases}" if progress.total_phases is not None else ""))
+    if progress.tasks_completed is not None:
+        parts.append(f"{progress.tasks_completed}" + (f" of {progress.tasks_total}" if progress.tasks_total is not None else "") + " tasks")
+    if progress.current_task:
+        parts.append(progress.current_task)
+    return ", ".join(parts)
+
+
+def _print_files(store: Store, checkpoint: Checkpoint) -> None:
+    from gitckpt.store import comparing
+
+    files = checkpoint.worktree
+    if files is None:
+        _print_line("files", "not captured: the commit stands for them")
+        return
+    if not files.dirty:
+        _print_line("files", "as committed")
+    else:
+        under_way = f", {files.operation} in progress" if files.operation else ""
+        _print_line("files", f"differ from the commit{under_way}")
+        try:
+            base = comparing.commit_tree(store.repository, checkpoint.git_sha)
+            here = comparing.files_of(store, checkpoint)
+        except WorktreeError as error:
+            terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
+            return
+        stat = store.repository.git.run("diff", "--stat=100", "--no-color", "--no-ext-diff", base, here).out.decode("utf-8", "replace")
+        for line in stat.rstrip("\n").split("\n"):
+            terminal.out(f"    {terminal.harmless(line)}")
+    for entry in files.omitted:
+        terminal.out(f"    not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")

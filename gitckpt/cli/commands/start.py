@@ -1,0 +1,112 @@
+"""`git ckpt start`, `finish` and `cancel`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import CkptError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.store.leases.leases import Leases
+    from gitckpt.store.store import Store
+
+_PATIENCE = 30.0
+_LOOK = 0.1
+
+
+def start(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="What the run is about; becomes part of its id.")] = "work",
+    base: Annotated[str, typer.Option("--base", metavar="REV", help="What its worktree begins with.")] = "HEAD",
+) -> None:
+    """Open a run with a worktree of its own, and print its path; every commit and save in there extends the run.
+
+    To go there: cd "$(git ckpt start add-login)". When the work is done: git ckpt finish.
+    """
+    from gitckpt.durable.run.opener import begin
+    from gitckpt.model.checkpoint import Pipeline
+    from gitckpt.store.worktrees import resumption
+
+    with open_store() as store:
+        first = begin(store, name, base=base, state={}, pipeline=Pipeline())
+        opened = resumption.resume(store, first)
+        for remark in opened.remarks:
+            terminal.warn(terminal.harmless(remark))
+        terminal.out_path(opened.path)
+        terminal.remark(f"run {first.run} has begun")
+
+
+def finish(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; by default the one whose worktree this is.")] = None,
+) -> None:
+    """Record that a run is complete, with its files as they are now. Prints the id of the checkpoint."""
+    from gitckpt.durable.run.run import Run
+
+    with open_store() as store:
+        with Run.resume(store, _run(store, run), adapter="plumbing", holder="git ckpt finish") as finishing:
+            pass
+        terminal.out(finishing.newest.id)
+        if finishing.unwritten:
+            raise CkptError(finishing.unwritten[-1], hint=f"try again: git ckpt finish {finishing.id}")
+        terminal.remark(f"run {finishing.id} is complete; its worktree: {terminal.harmless(finishing.path)}")
+
+
+def cancel(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run to stop.")],
+) -> None:
+    """Stop a run that is being driven: its phase is ended and recorded as failed; it can be resumed."""
+    import os
+    import signal
+
+    from gitckpt.git import host
+    from gitckpt.store.leases.leases import Leases
+
+    with open_store() as store:
+        name = _run(store, run)
+        leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
+        lease = leases.cancel(name)
+        if lease is None:
+            raise CkptError(f"run {name} is not running", hint=f"see what became of it: git ckpt status {name}")
+        here = host.here()
+        if (lease.host, lease.boot, lease.namespace) == (here.name, here.boot, here.namespace):
+            try:
+                os.kill(lease.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass  # it has just ended by itself
+            except PermissionError:
+                terminal.remark("it belongs to somebody else, and will notice by itself")
+        _await_end(leases, name, lease.token)
+        terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
+
+
+def _await_end(leases: Leases, run: str, token: int) -> None:
+    """Waits until the driver with a token has given its lease back, or is gone."""
+    import time
+
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        found = leases.read(run)
+        if found is None or found[1].token != token or not found[1].is_held(leases.clock()):
+            return
+        time.sleep(_LOOK)
+    raise CkptError(
+        f"run {run} was asked to stop, and has not yet",
+        hint=f"it stops when it next looks; see: git ckpt status {run}",
+    )
+
+
+def _run(store: Store, text: str | None) -> str:
+    """Returns the run that a person means, by default the one whose worktree this is."""
+    from gitckpt.store.records import finder
+    from gitckpt.store.worktrees import ownership
+
+    if text is not None:
+        return finder.find_run(text, store.index)
+    owner = ownership.owner(store.repository)
+    if owner is None or owner.run is None:
+        raise UsageError("this is no run's worktree", hint="name the run: git ckpt runs lists them")
+    return owner.run

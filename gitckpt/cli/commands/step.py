@@ -1,0 +1,365 @@
+"""`git ckpt step`: what agents and scripts report of their work, and where it goes on."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.parser import options
+from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import NotFoundError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.durable.steps.graph import Graph
+    from gitckpt.durable.steps.history import Event
+    from gitckpt.durable.steps.journal import Reported
+    from gitckpt.durable.steps.machine import Position
+    from gitckpt.durable.steps.report import Report
+    from gitckpt.model.checkpoint import Checkpoint, Progress
+    from gitckpt.store.store import Store
+
+_REPORTS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
+_SHOW, _NEXT = "show", "next"
+_COLUMNS = ("", "STEP", "STATUS", "AGENT", "PROGRESS", "UPDATED", "NOTES")
+_HISTORY = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
+
+
+def step(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="start, progress, pass, fail, block, skip, reset; show, next.")],
+    name: Annotated[str | None, typer.Argument(metavar="[STEP]", help="The step that is reported, such as EXECUTE.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="The run; by default $CKPT_RUN, or the one of the worktree.")
+    ] = None,
+    track: Annotated[
+        str | None, typer.Option("--track", metavar="NAME", help="The open run about NAME; it is started where there is none.")
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option("--graph", metavar="NAME", help="Of a new run: its steps, [steps.NAME] in gitckpt.toml.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="WHO", help="Who does the step.")] = None,
+    notes: Annotated[str | None, typer.Option("--notes", "-m", metavar="TEXT", help="What happened; needed by fail and block.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="The task it is at: 2.3, or words.")] = None,
+    task_status: Annotated[
+        str | None, typer.Option("--task-status", metavar="S", help="What became of that task: PASSED, FAILED, BLOCKED, SKIPPED.")
+    ] = None,
+    worker: Annotated[str | None, typer.Option("--worker", metavar="WHO", help="Who is at that task, where several are at work.")] = None,
+    tasks_completed: Annotated[
+        int | None, typer.Option("--tasks-completed", metavar="N", parser=options.count, help="How many tasks are done.")
+    ] = None,
+    tasks_total: Annotated[int | None, typer.Option("--tasks-total", metavar="N", parser=options.count, help="Of so many.")] = None,
+    current_phase: Annotated[
+        int | None, typer.Option("--current-phase", metavar="N", parser=options.count, help="Which part of the step it is at.")
+    ] = None,
+    total_phases: Annotated[int | None, typer.Option("--total-phases", metavar="N", parser=options.count, help="Of so many.")] = None,
+    output: Annotated[list[str] | None, typer.Option("--output", metavar="FILE", help="A file that was made; may be given again.")] = None,
+    verdict: Annotated[str | None, typer.Option("--verdict", metavar="PASS|FAIL", help="What a step that judges has found.")] = None,
+    commit: Annotated[str | None, typer.Option("--commit", metavar="REV", help="A commit that was made.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=JSON", help="One more key of the step's record; may be given again.")
+    ] = None,
+    files: Annotated[bool, typer.Option("--files", help="Capture the files, too.")] = False,
+    id_: Annotated[
+        str | None, typer.Option("--id", metavar="UUID", help="Of the checkpoint: a call that is made again records nothing twice.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Record it though the run is at another step, or blocked.")] = False,
+    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="With next: the plan whose tasks are done.")] = None,
+    resume_from: Annotated[str | None, typer.Option("--resume-from", metavar="ID", help="With next: the task to go on with.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="With show: everything that was ever reported.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Report of a step, for agents and scripts that gitckpt did not start: each call is one checkpoint of the run. Prints its id.
+
+    show prints all steps, next where the run goes on: the step, and behind a tab the first open task of the plan.
+    """
+    told: dict[str, object] = {
+        "--graph": graph,
+        "--agent": agent,
+        "--notes": notes,
+        "--task": task,
+        "--task-status": task_status,
+        "--worker": worker,
+        "--tasks-completed": tasks_completed,
+        "--tasks-total": tasks_total,
+        "--current-phase": current_phase,
+        "--total-phases": total_phases,
+        "--output": output or None,
+        "--verdict": verdict,
+        "--commit": commit,
+        "--set": set_ or None,
+        "--files": files or None,
+        "--id": id_,
+        "--force": force or None,
+    }
+    _require_fitting(action, name, told, {"--plan": plan, "--resume-from": resume_from}, history=history)
+    if run is not None and track is not None:
+        raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
+    with open_store(to_capture=files) as store:
+        from gitckpt.durable.steps import journal
+
+        where = journal.place(store, run=run, track=track)
+        if action == _SHOW:
+            _show(store, journal.read(store, where), history=history, as_json=as_json)
+            return
+        if action == _NEXT:
+            _next(store, journal.read(store, where), plan, resume_from, as_json=as_json)
+            return
+        from gitckpt.durable.steps.report import Report
+
+        oid, subject = _commit(store, commit) if commit is not None else (None, "")
+        said = Report(
+            action=action,
+            step=str(name),
+            agent=agent,
+            notes=notes,
+            task=task,
+            task_status=task_status.strip().upper().replace("-", "_") if task_status is not None else None,
+            worker=worker,
+            tasks_completed=tasks_completed,
+            tasks_total=tasks_total,
+            current_phase=current_phase,
+            total_phases=total_phases,
+            outputs=tuple(_from_top(store, file) for file in output or ()),
+            verdict=verdict.strip().upper() if verdict is not None else None,
+            commit=oid,
+            subject=subject,
+            values=_values(set_ or []),
+            force=force,
+        )
+        _tell(journal.report(store, where, said, graph=graph, files=files, checkpoint_id=id_), said, as_json=as_json)
+
+
+def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
+    """Raises an error where words do not go together.
+
+    Args:
+        action: what is to be done.
+        name: the step.
+        told: the options of reports.
+        asked: the options of `next`.
+        history: the option of `show`.
+    """
+    if action not in (*_REPORTS, _SHOW, _NEXT):
+        raise UsageError(f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}")
+    if action in _REPORTS and not (name or "").strip():
+        raise UsageError("STEP is missing", hint=f"name it: git ckpt step {action} EXECUTE; git ckpt step next says which one is next")
+    if action not in _REPORTS and name is not None:
+        raise UsageError(f"{action} takes no step", hint=f"git ckpt step {action}")
+    wrong = [option for option, value in told.items() if value is not None and action not in _REPORTS]
+    wrong += [option for option, value in asked.items() if value is not None and action != _NEXT]
+    wrong += ["--history"] if history and action != _SHOW else []
+    if wrong:
+        raise UsageError(f"{wrong[0]} does not go with {action}", hint="see: git ckpt step --help")
+
+
+def _tell(done: Reported, said: Report, *, as_json: bool) -> None:
+    """Prints what became of a report."""
+    from gitckpt.durable.steps import machine, statuses
+
+    state = done.checkpoint.state
+    here = machine.position(done.graph, state)
+    name = done.graph.step(said.step).name
+    record = machine.record_of(done.graph, state, name)
+    status = str(record.get("status") or here.status)
+    if as_json:
+        following = {"step": here.step, "status": here.status, "blockers": list(here.reasons)}
+        _print_json({"checkpoint": done.checkpoint.id, "run": done.checkpoint.run, "step": name, "status": status, "next": following})
+    else:
+        terminal.out(done.checkpoint.id)
+    if done.is_new:
+        terminal.remark(f"run {done.checkpoint.run} has begun")
+    _warn_of_files(done.checkpoint)
+    progress = done.checkpoint.progress
+    if status == statuses.PASSED and progress is not None and (progress.tasks_completed or 0) < (progress.tasks_total or 0):
+        terminal.warn(f"{terminal.harmless(name)} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done")
+    if here.status == statuses.BLOCKED:
+        error = machine.blocked(here)
+        terminal.warn(terminal.harmless(f"{error.message}; {error.hint}"))
+    else:
+        terminal.remark(terminal.harmless(f"{name} is {status}{_following(name, here)}"))
+
+
+def _following(name: str, here: Position) -> str:
+    """Returns what a person is told to do after a report, the end of a sentence."""
+    from gitckpt.durable.steps import statuses
+    from gitckpt.durable.steps.graph import COMPLETE
+
+    if here.step == COMPLETE:
+        return "; all steps are complete" if name != COMPLETE else ""
+    if here.step == name and here.status == statuses.IN_PROGRESS:
+        return ""
+    if here.status == statuses.IN_PROGRESS:
+        return f"; the run is at {here.step}"
+    return f"; next: git ckpt step start {here.step}"
+
+
+def _warn_of_files(checkpoint: Checkpoint) -> None:
+    files = checkpoint.worktree
+    for entry in files.omitted if files else ():
+        if entry.dirty is not False:
+            terminal.warn(f"not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
+    if files and files.degraded:
+        terminal.warn(f"no files were captured: {files.degraded}")
+
+
+def _next(store: Store, newest: Checkpoint, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
+    from gitckpt.durable.steps import journal
+    from gitckpt.durable.steps import next as next_step
+    from gitckpt.durable.steps.graph import COMPLETE
+
+    graph = journal.graph_of(store, newest.state)
+    top = journal.home(store, str(newest.run))
+    found = next_step.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
+    if as_json:
+        _print_json(
+            {
+                "run": newest.run,
+                "step": found.step,
+                "status": found.status,
+                "task": found.task,
+                "title": found.title,
+                "plan": found.plan,
+                "remarks": list(found.remarks),
+            }
+        )
+    else:
+        terminal.out("\t".join(terminal.harmless(word) for word in (found.step, found.task) if word))
+    for remark in found.remarks:
+        terminal.warn(terminal.harmless(remark))
+    if found.step != COMPLETE:
+        title = f", at {found.title}" if found.title else ""
+        terminal.remark(terminal.harmless(f"{found.step} is {found.status}{title}"))
+
+
+def _show(store: Store, newest: Checkpoint, *, history: bool, as_json: bool) -> None:
+    from gitckpt.durable.steps import history as trail
+    from gitckpt.durable.steps import journal, machine, view
+
+    graph = journal.graph_of(store, newest.state)
+    here = machine.position(graph, newest.state)
+    events = trail.read(store, str(newest.run)) if history else []
+    if as_json:
+        _print_json(view.document(graph, newest, events if history else None))
+    elif history:
+        _print_history(events)
+    else:
+        for label, value in _facts(graph, here, newest):
+            terminal.out(f"{label:10} {terminal.harmless(value)}")
+        terminal.out()
+        rows = [_row(graph, here, newest.state, name) for name in view.shown(graph, newest.state)]
+        terminal.table(_COLUMNS, [[terminal.harmless(cell) for cell in row] for row in rows])
+
+
+def _facts(graph: Graph, here: Position, newest: Checkpoint) -> list[tuple[str, str]]:
+    from gitckpt.durable.steps import machine
+    from gitckpt.durable.steps.graph import COMPLETE
+
+    loop = machine.loop_of(newest.state)
+    return [
+        ("run", str(newest.run)),
+        ("steps", graph.name),
+        ("at", here.step if here.step == COMPLETE else f"{here.step} ({here.status})"),
+        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {loop.get('max_fix_cycles', graph.max_fix_cycles)}"),
+        ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
+        *(("blocker", f"{each.get('blocked_step')}: {each.get('description')}") for each in machine.active_blockers(newest.state)),
+    ]
+
+
+def _row(graph: Graph, here: Position, state: Mapping[str, Any], name: str) -> list[str]:
+    from gitckpt.durable.steps import machine, view
+    from gitckpt.durable.steps.report import progress_of
+
+    record = machine.record_of(graph, state, name)
+    status = view.status_of(here, name, record)
+    cells = (record.get("agent"), _progress_text(progress_of(record)), _to_the_second(record.get("last_updated")), record.get("notes"))
+    return [">" if name == here.step else " ", name, status, *(str(cell or "") for cell in cells)]
+
+
+def _to_the_second(timestamp: object) -> str:
+    text = str(timestamp or "")
+    return f"{text[:19]}Z" if len(text) == 27 and text.endswith("Z") else text
+
+
+def _progress_text(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    parts = []
+    for number, total, what in (
+        (progress.current_phase, progress.total_phases, "phase"),
+        (progress.tasks_completed, progress.tasks_total, "tasks"),
+    ):
+        if number is not None or total is not None:
+            parts.append(f"{what} {number or 0}" + (f"/{total}" if total is not None else ""))
+    return ", ".join([*parts, *([progress.current_task] if progress.current_task else [])])
+
+
+def _print_history(events: Sequence[Event]) -> None:
+    if not terminal.is_terminal():
+        for event in events:
+            notes = event.errors[0] if event.errors else event.message
+            cells = (str(event.sequence), event.timestamp, event.step, event.status, event.checkpoint, event.git_sha)
+            rest = (event.agent, _progress_text(event.progress), notes)
+            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in (*cells, *rest)))
+        return
+    rows = [
+        (
+            str(event.sequence),
+            _to_the_second(event.timestamp),
+            event.step,
+            event.status,
+            event.agent or "",
+            event.git_sha[:10],
+            _progress_text(event.progress),
+            event.message or "",
+        )
+        for event in events
+    ]
+    terminal.table(_HISTORY, [[terminal.harmless(cell) for cell in row] for row in rows])
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import json
+
+    from gitckpt.model import jsonable
+
+    terminal.out(json.dumps(jsonable.plain(document), indent=2))
+
+
+def _commit(store: Store, rev: str) -> tuple[str, str]:
+    """Returns oid and subject of the commit that a rev names."""
+    git = store.repository.git
+    done = git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{rev}^{{commit}}", ok=(0, 1, 128))
+    if done.code != 0:
+        raise NotFoundError(f"no commit goes by {rev!r}", hint="give a branch, a tag or an oid: git log --oneline")
+    oid = done.out.decode("ascii").strip()
+    return oid, git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out.decode("utf-8", "replace").removesuffix("\n")
+
+
+def _from_top(store: Store, file: str) -> str:
+    """Returns a path as seen from the top of the worktree, where it lies in it."""
+    import os
+
+    top = store.repository.worktree
+    if top is None:
+        return file
+    directory, name = os.path.split(os.path.abspath(file))
+    relative = os.path.relpath(os.path.join(os.path.realpath(directory), name), os.path.realpath(top))
+    return file if relative.startswith("..") else relative
+
+
+def _values(words: Sequence[str]) -> dict[str, Any]:
+    import json
+
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        try:
+            if not equals or not key:
+                raise ValueError("there is no key and no =")
+            found[key] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{word!r} is not KEY=JSON: {error}", hint="write --set fixed=3, or a text: --set 'goal=\"login\"'") from None
+    return found

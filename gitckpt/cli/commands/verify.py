@@ -1,0 +1,75 @@
+"""`git ckpt verify`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import open_store
+from gitckpt.cli.screen import terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.model.finding import Finding
+    from gitckpt.store.audit.verification import Report
+
+_SHOWN = 20
+"""So many findings of one kind are printed."""
+
+
+def verify(
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what is derived; no checkpoint is changed or deleted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Look at every checkpoint and all it needs: documents, refs, objects, runs, links, leases, worktrees, the index.
+
+    Exits with 1 where something is wrong, and stays so. Contents of files are git fsck's to read.
+    """
+    from gitckpt.store.audit import verification
+
+    with open_store() as store:
+        report = verification.verify(store, repair=repair)
+    if as_json:
+        _print_json(report)
+    else:
+        _print(report.findings)
+        terminal.remark(_summary(report))
+    for sentence in report.refused:
+        terminal.warn(f"not repaired: {terminal.harmless(sentence)}")
+    return 0 if report.is_clean else 1
+
+
+def _print_json(report: Report) -> None:
+    import json
+
+    keys = ("code", "object", "sentence", "cure", "repaired")
+    findings = [{key: getattr(one, key) for key in keys} for one in report.findings]
+    terminal.out(json.dumps({"checked": dict(report.checked), "findings": findings}, indent=2))
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    counts: dict[str, int] = {}
+    for finding in findings:
+        counts[finding.code] = counts.get(finding.code, 0) + 1
+        if counts[finding.code] > _SHOWN:
+            continue
+        terminal.out(f"{terminal.heading(finding.code)}: {terminal.harmless(finding.object)}: {terminal.harmless(finding.sentence)}")
+        if finding.repaired:
+            terminal.out("    repaired")
+        elif finding.cure:
+            terminal.out(f"    cure: {terminal.harmless(finding.cure)}")
+    for code, count in counts.items():
+        if count > _SHOWN:
+            terminal.out(f"{terminal.heading(code)}: {count - _SHOWN} more; all of them: git ckpt verify --json")
+
+
+def _summary(report: Report) -> str:
+    checkpoints = report.checked["checkpoints"]
+    looked = f"looked at {checkpoints} checkpoint{'' if checkpoints == 1 else 's'}"
+    if not report.findings:
+        return f"{looked}: nothing is wrong"
+    mended = sum(finding.repaired for finding in report.findings)
+    count = f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}"
+    return f"{looked}: {count}, {mended} repaired" if mended else f"{looked}: {count}"

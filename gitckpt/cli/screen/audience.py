@@ -1,0 +1,118 @@
+"""Tells the person at the terminal what a run does, and asks where it pauses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from gitckpt.cli.screen import terminal
+from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STDOUT, _STDERR = 1, 2
+_QUIET_FOR = 3.0
+_ANSWERS = {"": CONTINUE, "c": CONTINUE, "continue": CONTINUE, "r": REVISE, "revise": REVISE, "s": RESTART, "restart": RESTART}
+
+
+@contextlib.contextmanager
+def _heard(stream: int = _STDERR) -> Iterator[None]:
+    """Lets a run go on where nobody listens any more, as when its output goes to `head`: what was not said is lost, the work is not."""
+    try:
+        yield
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream)
+        os.close(null)
+
+
+def name(run: str) -> None:
+    """Prints the id of a run, the result of the command, at once: whoever started it may want to know it while it goes on."""
+    with _heard(_STDOUT):
+        terminal.out_bytes(f"{run}\n".encode())
+
+
+class Terminal:
+    """The person at the terminal, who may have left."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._at_line_start = True
+        self._printed = False
+        self._shows_progress = False
+
+    def remark(self, line: str) -> None:
+        """Something is to be told."""
+        with _heard():
+            terminal.remark(line)
+
+    def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
+        """A phase begins."""
+        self._phase = terminal.harmless(phase)
+        again = f" (attempt {attempt})" if attempt > 1 else ""
+        self.remark(f"[{number}/{total}] {self._phase}{again}")
+        self._at_line_start, self._printed = True, False
+
+    def output(self, data: bytes) -> None:
+        """A command printed something."""
+        self._clear()
+        with _heard():
+            terminal.live(data)
+        self._at_line_start, self._printed = data.endswith(b"\n"), True
+
+    def tick(self, seconds: float) -> None:
+        """A command has been running for so long."""
+        if seconds >= _QUIET_FOR and self._at_line_start:
+            self._shows_progress = True
+            with _heard():
+                terminal.progress(f"… {self._phase}: {length(seconds)}")
+
+    def ended(self, phase: str, status: str, seconds: float | None) -> None:
+        """A phase ended."""
+        took = f" after {length(seconds)}" if seconds is not None else ""
+        self._clear()
+        if self._printed and not self._at_line_start:
+            self.remark("")
+        self.remark(f"      {terminal.harmless(phase)}: {status}{took}")
+
+    def _clear(self) -> None:
+        """Takes the line that shows progress away; what a command has printed of a line stays."""
+        if self._shows_progress:
+            self._shows_progress = False
+            with _heard():
+                terminal.progress("")
+
+    def ask(self, phase: str) -> tuple[str, str]:
+        """Returns what to do after a phase, and what is to be revised; without anybody to ask, the run is left."""
+        if not terminal.may_ask():
+            return EXIT, ""
+        while True:
+            said = terminal.ask(f"{terminal.harmless(phase)} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
+            if said is None or said.lower() in ("e", "exit"):
+                return EXIT, ""
+            answer = _ANSWERS.get(said.lower())
+            if answer == REVISE:
+                return answer, _lines("What shall be revised? An empty line ends it.\n")
+            if answer is not None:
+                return answer, ""
+
+
+def length(seconds: float) -> str:
+    """Returns a length of time as people write it: 0.3s, 42s, 3m12s, 2h05m."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def _lines(question: str) -> str:
+    lines = [terminal.ask(question)]
+    while lines[-1]:
+        lines.append(terminal.ask(""))
+    return "\n".join(filter(None, lines))

@@ -1,0 +1,226 @@
+"""Asks an agent something: its client runs as a command, is watched like one, and its answer is read from what it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from gitckpt.durable.agent import client as clients
+from gitckpt.durable.agent import report as reports
+from gitckpt.durable.agent.client import Client
+from gitckpt.durable.agent.report import Report
+from gitckpt.durable.agent.transcript import Transcript
+from gitckpt.durable.command import execution
+from gitckpt.durable.command.execution import Patience, Tail
+from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.phases.command import length_text
+from gitckpt.model import times
+from gitckpt.model.errors import CkptError, UsageError
+
+PROMPT, LOG = "prompt", "agent.log"
+MAX_ARGUMENT = 100_000
+"""A longer prompt, in bytes, is no argument: systems allow 128 KiB for one."""
+
+_SHOWN = 200
+_BRIEF = 2000
+_UNKNOWN = re.compile(
+    r"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{0,40}\b(conversation|session|thread|rollout)\b"
+    r"|\b(conversation|session|thread|rollout)\b[^\n]{0,200}\b(not found|does not exist|not exist|unknown|expired)\b",
+    re.IGNORECASE,
+)
+"""Claude Code: No conversation found with session ID. Codex: no rollout found for thread id. Gemini: Invalid session identifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a call of an agent ended, and what it said.
+
+    Attributes:
+        report: what its client reports.
+        code: exit code of the client; the negated signal number where a signal ended it.
+        ended_by: who decided: EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE of `gitckpt.durable.command.execution`.
+        tail: the end of what was shown, at most `command.TAIL_BYTES`.
+        seconds: how long it took.
+        log: path of the file with the raw output.
+        resumed: whether it went on with the conversation that was asked for.
+        client: the name of the client.
+        patience: how long it was waited for.
+    """
+
+    report: Report
+    code: int
+    ended_by: str
+    tail: str
+    seconds: float
+    log: str
+    resumed: bool
+    client: str
+    patience: Patience
+
+    @property
+    def ok(self) -> bool:
+        """Whether the client ended well, by itself, and with its final message, where it sends messages."""
+        return not self.problem
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, in a sentence for people; empty where nothing did."""
+        if self.ended_by == execution.DEADLINE:
+            return f"{self.client} was ended: the run took longer than it may"
+        if self.ended_by == execution.TIMEOUT:
+            return f"{self.client} was ended: it took more than {_length(self.patience.timeout)}"
+        if self.ended_by == execution.IDLE_TIMEOUT:
+            return f"{self.client} was ended: it printed nothing for more than {_length(self.patience.idle_timeout)}"
+        if self.report.is_error:
+            return f"{self.client} failed: {self.report.error or 'it does not say why'}"
+        if self.code:
+            cause = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+            return f"{self.client} failed: {cause}{_last_line(self.tail)}"
+        if self.report.structured and not self.report.complete:
+            return f"{self.client} failed: its output ends in the middle"
+        return ""
+
+
+class Agent:
+    """One agent, which can be asked again and again.
+
+    Args:
+        client: how it is called.
+        directory: where it runs.
+        env: its whole environment.
+        watchdog: that of this process; it kills the agent if this process is killed.
+        files: a directory, which is made where it is missing, for its prompt (`PROMPT`) and its output.
+    """
+
+    def __init__(self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str) -> None:
+        self.client = client
+        self._directory = directory
+        self._env = env
+        self._watchdog = watchdog
+        self._files = os.path.abspath(files)
+
+    def ask(
+        self,
+        prompt: str,
+        *,
+        session: str | None = None,
+        patience: Patience,
+        output: Callable[[bytes], None],
+        tick: Callable[[float], None] | None = None,
+        log: str = LOG,
+    ) -> Answer:
+        """Asks it something, and waits for the answer. Whatever fails on its side is in the answer.
+
+        Args:
+            prompt: what to ask.
+            session: the conversation to go on with, if the client can. Where the client does not know it any more, a new one is begun.
+            patience: when to end it, with all that it started. `left` counts for a second call too, the others for each.
+            output: gets what a person is to be shown, as it comes: the agent's words, and a line for each tool that it uses.
+            tick: gets the seconds since the start, about once a second; what it raises ends the agent, and is raised on.
+            log: path of the file for the raw output, from `files` on; it is overwritten.
+
+        Raises:
+            UsageError: the prompt has a NUL in it, or is too long for an argument.
+            WorktreeError: the directory is not there or cannot be entered.
+            CkptError: a file cannot be written, or the client cannot be started.
+        """
+        path = self._write(prompt)
+        known = clients.session_id(session) if self.client.resume else None
+        transcript = Transcript(os.path.join(self._files, log))
+        try:
+            answer = self._call(path, known, patience, output=output, tick=tick, transcript=transcript)
+            if known is not None and _does_not_know(answer):
+                output(f"{self.client.name} does not know the conversation {known} any more: a new one begins\n".encode())
+                left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
+                second = self._call(path, None, replace(patience, left=left), output=output, tick=tick, transcript=transcript)
+                answer = replace(second, seconds=answer.seconds + second.seconds, patience=patience)
+        finally:
+            transcript.close()
+        return answer
+
+    def _call(
+        self,
+        prompt: str,
+        session: str | None,
+        patience: Patience,
+        *,
+        output: Callable[[bytes], None],
+        tick: Callable[[float], None] | None,
+        transcript: Transcript,
+    ) -> Answer:
+        reader = reports.reader(self.client.format)
+        tail = Tail()
+
+        def show(text: str) -> None:
+            if text:
+                shown = text.encode()
+                tail.add(shown)
+                output(shown)
+
+        def receive(chunk: bytes) -> None:
+            transcript.add(chunk)
+            show(reader.feed(chunk))
+
+        outcome = execution.run_command(
+            self.client.line(prompt, session),
+            directory=self._directory,
+            env=self._env,
+            watchdog=self._watchdog,
+            patience=patience,
+            output=receive,
+            tick=tick,
+        )
+        report = reader.close()
+        show(reader.rest)
+        return Answer(
+            report=report,
+            code=outcome.code,
+            ended_by=outcome.ended_by,
+            tail=tail.text(),
+            seconds=outcome.seconds,
+            log=transcript.path,
+            resumed=session is not None,
+            client=self.client.name,
+            patience=patience,
+        )
+
+    def _write(self, prompt: str) -> str:
+        """Returns the path of the file with the prompt."""
+        if "\0" in prompt:
+            raise UsageError("the prompt has a NUL in it, which no agent can be told", hint="take it out of the prompt")
+        data = prompt.encode("utf-8", "replace")
+        if self.client.prompt == clients.ARGUMENT:
+            if len(data) > MAX_ARGUMENT:
+                problem = f"the prompt has {len(data)} bytes, and an argument takes {MAX_ARGUMENT}"
+                raise UsageError(problem, hint=f'give it to {self.client.name} by prompt = "{clients.STDIN}"')
+            if data.startswith(b"-"):
+                data = b"\n" + data  # which would be taken for an option
+        path = os.path.join(self._files, PROMPT)
+        try:
+            os.makedirs(self._files, exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise CkptError(f"cannot write the prompt to {path}: {error.strerror}", hint="make room there: df") from None
+        return path
+
+
+def _does_not_know(answer: Answer) -> bool:
+    """Tells whether a client ended, before the agent did anything, because it does not know the conversation."""
+    report = answer.report
+    if answer.ended_by != execution.EXIT or not answer.code or report.worked:
+        return False
+    if not report.structured and len(report.text) > _BRIEF:
+        return False
+    return bool(_UNKNOWN.search(f"{report.error or ''}\n{answer.tail[-_BRIEF:]}"))
+
+
+def _length(seconds: float | None) -> str:
+    return length_text(round((seconds or 0) * times.MICRO)) if (seconds or 0) >= 1 else f"{seconds or 0:g}s"
+
+
+def _last_line(tail: str) -> str:
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return f": {lines[-1][:_SHOWN]}" if lines else ""

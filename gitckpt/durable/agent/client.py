@@ -1,0 +1,188 @@
+"""The programs that agents come as: their commands, how they take a prompt, what they print, and how they go on with a conversation."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gitckpt.durable.pipeline import parser
+from gitckpt.durable.pipeline.parser import PipelineError
+from gitckpt.model import toml
+from gitckpt.model.errors import UsageError
+from gitckpt.store.config.lines import Locations
+from gitckpt.store.config.settings import AGENTS
+from gitckpt.store.config.table import Mistake, Table, name_problem
+
+STDIN, ARGUMENT = "stdin", "argument"
+PROMPTS = (STDIN, ARGUMENT)
+"""Where a client takes its prompt from: standard input, or its last argument."""
+
+CLAUDE, CODEX, GEMINI, TEXT = "claude", "codex", "gemini", "text"
+FORMATS = (CLAUDE, CODEX, GEMINI, TEXT)
+
+SESSION = "{session}"
+KEYS = ("command", "prompt", "format", "resume")
+
+_STRUCTURED = ("json", "stream-json")
+_CODEX_JSON = ("--json", "--experimental-json")
+_OPERATORS = frozenset("|&;<>()")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One way to call an agent.
+
+    Attributes:
+        name: what people call it.
+        command: what the shell runs.
+        prompt: one of `PROMPTS`.
+        format: one of `FORMATS`: whose messages its output consists of; `text` for none.
+        resume: the words with which it goes on with an earlier conversation, whose id takes the place of `{session}`. They are added to the
+            command, before a `-` at its end. None where it cannot.
+    """
+
+    name: str
+    command: str
+    prompt: str = STDIN
+    format: str = TEXT
+    resume: str | None = None
+
+    def line(self, prompt: str, session: str | None = None) -> str:
+        """Returns what the shell runs to ask it something.
+
+        Args:
+            prompt: path of the file with the prompt.
+            session: the conversation to go on with; None for a new one, and of no effect where it has no `resume`.
+        """
+        command = self.command.strip()
+        if session is not None and self.resume is not None:
+            words = self.resume.replace(SESSION, shlex.quote(session))
+            reads_input = command.endswith(" -")
+            command = f"{command.removesuffix(' -').rstrip()} {words}" + (" -" if reads_input else "")
+        if self.prompt == ARGUMENT:
+            return f'{command} "$(cat {shlex.quote(prompt)})"'
+        return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
+
+
+BUILT_IN = {
+    CLAUDE: Client(CLAUDE, "claude -p --output-format stream-json --verbose", STDIN, CLAUDE, f"--resume {SESSION}"),
+    CODEX: Client(CODEX, "codex exec --json -", STDIN, CODEX, f"resume {SESSION}"),
+    GEMINI: Client(GEMINI, "gemini --output-format json", STDIN, GEMINI, f"--resume {SESSION}"),
+}
+
+
+def client_of(text: str, configured: Mapping[str, Client]) -> Client:
+    """Returns the client that a person means.
+
+    Args:
+        text: the name of a client, or a shell command. Where a command calls a known program, and has it print its messages as JSON, its
+            format and the way to go on with a conversation are those of that program. Any other prints plain text.
+        configured: the clients of `gitckpt.toml`, which go before the built-in ones.
+
+    Raises:
+        UsageError: the text is empty, or no shell command because of a NUL.
+    """
+    name = text.strip()
+    if not name or "\0" in name:
+        known = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
+        problem = "has a NUL in it" if name else "is empty"
+        raise UsageError(f"the command of the agent {problem}", hint=f"give a command, or one of: {known}")
+    return configured.get(name) or BUILT_IN.get(name) or _recognized(name)
+
+
+def read_clients(path: str) -> dict[str, Client]:
+    """Returns the clients that a file configures, `[agents.NAME]`, by name.
+
+    Args:
+        path: of the file; one that does not exist configures none.
+
+    Raises:
+        PipelineError: it is not TOML, or anything in any of its tables of agents is a mistake.
+        UsageError: the file cannot be read.
+    """
+    text = parser.text_of(path)
+    parser.tables(text, path)  # which says in which line it is not TOML
+    found = toml.loads(text).get(AGENTS, {})
+    mistakes: list[Mistake] = []
+    locations = Locations(text)
+    if not isinstance(found, dict):
+        raise PipelineError(path, [Mistake(locations.line(AGENTS), f"{AGENTS} must be a table", f"write [{AGENTS}.NAME]")])
+    whole = Table(found, (AGENTS,), AGENTS, locations, mistakes)
+    clients = {}
+    for name in found:
+        problem = name_problem(name)
+        if problem:
+            whole.complain(f"the name of agent {name!r} {problem}", name)
+        table = whole.inner(name, f"agent {name!r}")
+        if table:
+            clients[name] = _client(name, table)
+    if mistakes:
+        raise PipelineError(path, mistakes)
+    return clients
+
+
+def session_id(value: object) -> str | None:
+    """Returns the id of a conversation, None where it cannot be one: ids come out of an agent's output, and go into a command.
+
+    Args:
+        value: what claims to be one.
+    """
+    return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
+
+
+def _client(name: str, table: Table) -> Client:
+    table.only(KEYS)
+    command = table.text("command", one_line=True)
+    known = BUILT_IN.get(name)
+    if command is None and "command" not in table.values and known is None:
+        table.complain(f"{table.label} has no command", hint='add command = "COMMAND"')
+    usual = replace(_recognized(command), name=name) if command else known or Client(name, "")
+    resume = table.text("resume", usual.resume, one_line=True)
+    if resume is not None and SESSION not in resume:
+        hint = f'write it where the id belongs, as in resume = "--resume {SESSION}"'
+        table.complain(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
+    return replace(
+        usual,
+        prompt=table.choice("prompt", PROMPTS, usual.prompt),
+        format=table.choice("format", FORMATS, usual.format),
+        resume=resume,
+    )
+
+
+def _recognized(command: str) -> Client:
+    """Returns the client of a shell command, as far as the command shows which one it is."""
+    words = _words(command)
+    name = os.path.basename(words[0]) if words else ""
+    known = BUILT_IN.get(name)
+    if known is None or not _asks_for_messages(name, words[1:]):
+        return Client(name or "the agent", command)
+    return replace(known, command=command)
+
+
+def _words(command: str) -> list[str]:
+    """Returns the words of a command, from the program on; none where it is more than one call of one program."""
+    if "\n" in command:
+        return []
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        return []  # a quote is open: the shell will say so
+    while words and _ASSIGNMENT.match(words[0]):
+        del words[0]
+    return [] if any(word and _OPERATORS.issuperset(word) for word in words) else words
+
+
+def _asks_for_messages(name: str, options: list[str]) -> bool:
+    if name == CODEX:
+        return any(option in _CODEX_JSON for option in options)
+    said = [after for option, after in zip(options, [*options[1:], ""], strict=True) if option in ("--output-format", "-o")]
+    said += [option.partition("=")[2] for option in options if option.startswith("--output-format=")]
+    return bool(said) and said[-1] in _STRUCTURED

@@ -1,0 +1,208 @@
+"""Reads what an agent's client prints, as it comes: what of it a person is shown, and in the end what it reports.
+
+Nothing in it is trusted. What cannot be read is text: garbage, lines that are cut off, longer than memory, or nested too deeply.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from dataclasses import dataclass
+from typing import Protocol
+
+from gitckpt.durable.agent import client
+from gitckpt.durable.agent.dialect import DIALECTS, KEPT, Dialect, Kept, sound
+
+LINE = 16 << 20
+"""A message longer than this, in bytes, is text."""
+
+_OBJECTS = (b'{"', b"[{")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a client reports of a call.
+
+    Attributes:
+        text: the agent's answer, or its last words where the final message is missing; where no message came at all, all that was printed.
+            Of more than `messages.KEPT` characters the last ones. Without NUL and lone surrogates.
+        session: the id of the conversation, with which another call can go on; None where none was said, or one that cannot be trusted.
+        cost_usd: what the call has cost; None where that was not said.
+        is_error: whether the client says that it failed.
+        error: why, on one line; None where it did not say.
+        complete: whether the client's final message came. Plain text has none, and is complete.
+        structured: whether any message came, or one began.
+        worked: whether a message says that the agent did or said anything.
+    """
+
+    text: str
+    session: str | None = None
+    cost_usd: float | None = None
+    is_error: bool = False
+    error: str | None = None
+    complete: bool = True
+    structured: bool = False
+    worked: bool = False
+
+
+class Reader(Protocol):
+    """Reads output, chunk by chunk. It makes no difference where a chunk ends.
+
+    Attributes:
+        rest: what is to be shown after `close`, in addition to what `feed` returned.
+    """
+
+    rest: str
+
+    def feed(self, chunk: bytes) -> str:
+        """Takes in what follows. Returns what a person is to be shown of it."""
+
+    def close(self) -> Report:
+        """Returns what was reported, now that nothing follows."""
+
+
+def reader(name: str) -> Reader:
+    """Returns what reads the output of a client.
+
+    Args:
+        name: of its format, one of `clients.FORMATS`.
+    """
+    return _Text() if name == client.TEXT else _Messages(DIALECTS[name]())
+
+
+class _Text:
+    """Reads plain text, all of which is shown."""
+
+    def __init__(self) -> None:
+        self.rest = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._kept = Kept()
+
+    def feed(self, chunk: bytes) -> str:
+        return self._take(self._decoder.decode(chunk))
+
+    def close(self) -> Report:
+        self.rest = self._take(self._decoder.decode(b"", final=True))
+        return Report(sound(self._kept.text()))
+
+    def _take(self, text: str) -> str:
+        self._kept.add(text)
+        return text
+
+
+class _Messages:
+    """Reads messages: objects of JSON, or arrays of them, on a line each, or spread over several lines; and text in between.
+
+    Args:
+        dialect: what the messages mean.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.rest = ""
+        self._dialect = dialect
+        self._came = False
+        self._cut = False
+        self._line = bytearray()
+        self._is_long = False
+        self._spread: bytearray | None = None
+        """The lines so far of what began with a bracket on a line of its own."""
+
+        self._text = _Text()
+
+    def feed(self, chunk: bytes) -> str:
+        *lines, rest = chunk.split(b"\n")
+        shown = "".join([self._take(line, b"\n") for line in lines])
+        return shown + self._collect(rest)
+
+    def close(self) -> Report:
+        shown = "" if self._is_long else self._last()
+        plain = self._text.close()
+        self.rest = shown if self._cut else shown + self._text.rest
+        said = self._dialect
+        return Report(
+            text=said.text[-KEPT:] if self._came else plain.text,
+            session=said.session,
+            cost_usd=said.cost_usd,
+            is_error=said.is_error,
+            error=said.error if said.is_error else None,
+            complete=said.complete,
+            structured=self._came or self._cut,
+            worked=said.worked,
+        )
+
+    def _collect(self, part: bytes) -> str:
+        """Takes in part of a line. Returns what is shown of it: nothing, until it is too long for a message."""
+        if self._is_long:
+            return self._text.feed(part)
+        self._line += part
+        if len(self._line) <= LINE:
+            return ""
+        self._is_long = True
+        return self._give_up() + self._text.feed(self._emptied())
+
+    def _take(self, part: bytes, end: bytes) -> str:
+        """Takes in the last part of a line, and how it ended."""
+        shown = self._collect(part)
+        if self._is_long:
+            self._is_long = False
+            return shown + self._text.feed(end)
+        return self._whole(self._emptied() + end)
+
+    def _whole(self, line: bytes) -> str:
+        if self._spread is not None:
+            if line.startswith(_OBJECTS) and (shown := self._message(line)) is not None:
+                return self._give_up() + shown
+            self._spread += line
+            if line[:1] not in (b"}", b"]"):
+                return "" if len(self._spread) <= LINE else self._give_up()
+            line, self._spread = bytes(self._spread), None
+        elif line.strip() in (b"{", b"["):
+            self._spread = bytearray(line)
+            return ""
+        shown = self._message(line)
+        return self._text.feed(line) if shown is None else shown
+
+    def _last(self) -> str:
+        """Takes in what is left without an end. A message that was cut off is kept, but shown to nobody."""
+        left = self._emptied()
+        shown: str | None = ""
+        if left and not left.lstrip().startswith(_OBJECTS):
+            shown, left = self._whole(left), b""
+        elif left and (shown := self._message(left)) is not None:
+            shown, left = self._give_up() + shown, b""
+        cut = bytes(self._spread or b"") + left
+        self._spread, self._cut = None, bool(cut)
+        self._text.feed(cut)
+        return shown or ""
+
+    def _message(self, line: bytes) -> str | None:
+        """Returns what is shown of a line with messages, None where it has none."""
+        start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
+        if start < 0:
+            return None
+        found = _parsed(line[start:])
+        shown = [self._dialect.take(each) for each in found]
+        known = [each for each in shown if each is not None]
+        if not known:
+            return None
+        self._came = True
+        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(known)
+
+    def _give_up(self) -> str:
+        """Returns the lines of what turned out to be no message."""
+        lines, self._spread = self._spread, None
+        return self._text.feed(bytes(lines)) if lines is not None else ""
+
+    def _emptied(self) -> bytes:
+        line = bytes(self._line)
+        self._line.clear()
+        return line
+
+
+def _parsed(text: bytes) -> list[dict[str, object]]:
+    """Returns the objects of a JSON text: itself, or those in its array; none where it is anything else."""
+    try:
+        value = json.loads(text.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return []
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]

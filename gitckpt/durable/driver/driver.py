@@ -1,0 +1,157 @@
+"""Drives a run through its pipeline: phase after phase, with pauses where people want to have a look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.driver.registry import STEPS, memory_of
+from gitckpt.durable.phases.command import CommandPhase
+from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.definition import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
+from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run.errors import PhaseBlocked, PhaseDeferred, PhaseFailed
+from gitckpt.durable.run.retry import Conduct, Ended
+from gitckpt.durable.run.run import Run
+from gitckpt.model.checkpoint import Attempt
+
+if TYPE_CHECKING:
+    from gitckpt.durable.agent.client import Client
+
+CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
+"""What may be answered where a run pauses."""
+
+
+class Audience(Protocol):
+    """Whoever is told what a driver does, and may be asked."""
+
+    def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
+        """A phase begins; it is number `number` of `total`."""
+
+    def output(self, data: bytes) -> None:
+        """A command printed something."""
+
+    def tick(self, seconds: float) -> None:
+        """A command has been running for so long."""
+
+    def ended(self, phase: str, status: str, seconds: float | None) -> None:
+        """A phase ended, or was skipped."""
+
+    def ask(self, phase: str) -> tuple[str, str]:
+        """A run pauses after a phase: returns what to do, and what is to be revised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How far a driver came.
+
+    Attributes:
+        is_complete: whether every phase is; if not, the run is paused.
+        after: the phase after which it is paused.
+    """
+
+    is_complete: bool
+    after: str | None = None
+
+
+class Driver:
+    """Drives a run through a pipeline.
+
+    Args:
+        run: the run.
+        definition: the pipeline.
+        audience: is told and asked.
+        skipped: phase → why it need not be done, with the message for its checkpoint.
+        agents: the agents that are configured, by name.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        definition: PipelineDefinition,
+        audience: Audience,
+        skipped: Mapping[str, str] | None = None,
+        agents: Mapping[str, Client] | None = None,
+    ) -> None:
+        self._run = run
+        self._definition = definition
+        self._audience = audience
+        self._skipped = skipped or {}
+        self._agents = agents or {}
+
+    def drive(self) -> Result:
+        """Does every phase that is not complete, in order.
+
+        Raises:
+            PhaseFailed: one failed, is blocked, or the run has to stop.
+            LeaseLost: somebody else drives the run by now.
+        """
+        phases = self._definition.phases
+        with Watchdog() as watchdog:
+            at = 0
+            while at < len(phases):
+                phase = phases[at]
+                if phase.name in self._run.completed:
+                    at += 1
+                    continue
+                if phase.name in self._skipped:
+                    self._run.skip(phase.name, message=self._skipped[phase.name])
+                    self._audience.ended(phase.name, "skipped", None)
+                    continue
+                if not self._do(phase, at, watchdog):
+                    return Result(is_complete=False, after=phase.name)
+                if at + 1 < len(phases) and self._pauses_after(phase):
+                    answer, revision = self._audience.ask(phase.name)
+                    if answer == EXIT:
+                        return Result(is_complete=False, after=phase.name)
+                    if answer != CONTINUE:
+                        self._again(phase, answer, revision)
+        return Result(is_complete=True)
+
+    def _pauses_after(self, phase: PhaseDefinition) -> bool:
+        autonomy = self._run.pipeline.autonomy or self._definition.autonomy
+        return autonomy == CHECKPOINT or (autonomy == BATCH and self._definition.ends_group(phase.name))
+
+    def _again(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
+        """Lets a phase be done again: with what shall be revised, or from where it began."""
+        if answer == RESTART:
+            self._run.restart(phase.name)
+        else:
+            self._run.revise(phase.name, revision, memory_of(phase))
+
+    def _do(self, phase: PhaseDefinition, at: int, watchdog: Watchdog) -> bool:
+        """Does a phase; returns False where it asks to be tried later."""
+        conduct = Conduct(phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume)
+
+        def action(attempt: Attempt) -> Ended:
+            self._audience.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
+            told = self._audience
+            work = Work(self._run, self._definition, phase, attempt, watchdog, told.output, told.tick, self._agents)
+            return STEPS[phase.use].action(work) if phase.use is not None else CommandPhase(work).perform()
+
+        self._require_not_blocked(phase)
+        try:
+            self._run.perform(phase.name, action, inputs={}, conduct=conduct)
+        except PhaseDeferred:
+            self._tell(phase)
+            return False
+        except BaseException:
+            self._tell(phase)
+            raise
+        self._tell(phase)
+        return True
+
+    def _tell(self, phase: PhaseDefinition) -> None:
+        last = self._run.last_attempt
+        if last is not None and last.phase == phase.name:
+            self._audience.ended(phase.name, last.ended or "interrupted", last.seconds)
+
+    def _require_not_blocked(self, phase: PhaseDefinition) -> None:
+        last = self._run.last_attempt
+        if last is not None and last.phase == phase.name and last.ended == next_attempt.BLOCKED:
+            raise PhaseBlocked(
+                f"phase {phase.name!r} of run {self._run.id} is blocked",
+                hint=f"see why: git ckpt status {self._run.id}; then: git ckpt resume {self._run.id} --from '{phase.name}'",
+            )

@@ -1,0 +1,179 @@
+"""A phase that is a shell command: what it finds in its environment, and what its end means for the run."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from gitckpt.durable.command import execution
+from gitckpt.durable.command.execution import Outcome, Patience
+from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.definition import PhaseDefinition
+from gitckpt.durable.run.errors import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
+from gitckpt.durable.run.retry import Ended
+from gitckpt.durable.run.run import Run
+from gitckpt.model import ids, jsonable, times
+from gitckpt.model.errors import CkptError
+from gitckpt.store.runs import run_files
+
+RETRY_LATER, BLOCKED = 75, 4
+"""Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""
+
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+_SHOWN = 200
+_LAST_LINES = 8
+_ERRORS = ("error:", "fatal:")
+
+
+class CommandPhase:
+    """The command of a phase.
+
+    Args:
+        work: the attempt at it.
+        grace: how long a command that shall end may take for it, in seconds.
+    """
+
+    def __init__(self, work: Work, *, grace: float = 5.0) -> None:
+        self._work = work
+        self._run = work.run
+        self._grace = grace
+
+    def perform(self) -> Ended:
+        """Runs it once.
+
+        Raises:
+            PhaseFailed: it failed, took too long, or changed no file though it must; its sub-classes: it is blocked, asks to be tried
+                later, or the run has to stop.
+        """
+        phase = self._work.phase
+        files = _Exchange(self._run, phase)
+        files.prepare()
+        try:
+            outcome = execution.run_command(
+                phase.run or "",
+                directory=self._run.path,
+                env=self._work.environment() | files.variables,
+                watchdog=self._work.watchdog,
+                patience=self._patience(phase),
+                output=self._work.output,
+                tick=self._work.look,
+            )
+            self._require_success(phase, outcome)
+            if phase.must_change and not self._run.has_changed_files(self._work.attempt):
+                raise PhaseFailed(f"phase {phase.name!r} produced no file changes", code=outcome.code, output=outcome.tail)
+            self._run.state = files.state(outcome)
+        finally:
+            files.clear()
+        return Ended(code=outcome.code, output=outcome.tail)
+
+    def _patience(self, phase: PhaseDefinition) -> Patience:
+        def seconds(length: int | None) -> float | None:
+            return None if length is None else length / times.MICRO
+
+        return Patience(seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left(), self._grace)
+
+    def _require_success(self, phase: PhaseDefinition, outcome: Outcome) -> None:
+        if outcome.ended_by == execution.EXIT and outcome.code == 0:
+            return
+        what, code, said = f"phase {phase.name!r}", outcome.code, _last_line(outcome.tail)
+        if outcome.ended_by == execution.DEADLINE:
+            message = f"{what} was ended: the run took longer than it may"
+            raise DeadlineReached(message, code=code, output=outcome.tail)
+        if outcome.ended_by != execution.EXIT:
+            limit = phase.timeout if outcome.ended_by == execution.TIMEOUT else phase.idle_timeout
+            how = "it took" if outcome.ended_by == execution.TIMEOUT else "it printed nothing for"
+            raise PhaseFailed(f"{what} was ended: {how} more than {length_text(limit or 0)}", code=code, output=outcome.tail)
+        ending = {BLOCKED: PhaseBlocked, RETRY_LATER: PhaseDeferred}.get(code, PhaseFailed)
+        verb = {BLOCKED: "is blocked", RETRY_LATER: "asks to be tried again later"}.get(code, "failed")
+        cause = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise ending(f"{what} {verb}: {cause}{said}", code=code, output=outcome.tail)
+
+
+class _Exchange:
+    """The files through which a command and its run tell each other things."""
+
+    def __init__(self, run: Run, phase: PhaseDefinition) -> None:
+        self._run = run
+        self._phase = phase
+        self.state_path = os.path.join(run.files.path, "state.json")
+        self.set_path = os.path.join(run.files.path, "set")
+        self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.slug(phase.name))
+        self._before = b""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What tells the command where they are."""
+        return {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path, "CKPT_OUTPUT": self.output_path}
+
+    def prepare(self) -> None:
+        """Writes what the command may read.
+
+        Raises:
+            CkptError: it cannot be written.
+        """
+        run_files.make_directory(self.output_path)
+        self._before = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        try:
+            for path, data in ((self.state_path, self._before), (self.set_path, b"")):
+                with open(path, "wb") as file:
+                    file.write(data)
+        except OSError as error:
+            raise CkptError(f"cannot write {error.filename}: {error.strerror}") from None
+
+    def state(self, outcome: Outcome) -> dict[str, Any]:
+        """Returns the state that the command, which succeeded, leaves.
+
+        Raises:
+            PhaseFailed: it left something else.
+        """
+        state = self._run.state
+        try:
+            with open(self.state_path, "rb") as file:
+                after = file.read()
+            with open(self.set_path, encoding="utf-8", errors="surrogateescape") as file:
+                lines = file.read().splitlines()
+        except OSError as error:
+            raise self._failed(f"{error.filename} cannot be read: {error.strerror}", outcome) from None
+        if after != self._before:
+            try:
+                state = json.loads(after)
+            except (ValueError, RecursionError) as error:
+                raise self._failed(f"what it left in CKPT_STATE is not JSON: {error}", outcome) from None
+            if not isinstance(state, dict):
+                raise self._failed(f"what it left in CKPT_STATE is {type(state).__name__}, not a map", outcome)
+        state = dict(state)
+        for line in lines:
+            key, equals, value = line.partition("=")
+            if not equals or not key.strip():
+                raise self._failed(f"{line!r:.100} in CKPT_SET is not key=value", outcome)
+            state[key.strip()] = value
+        return state
+
+    def clear(self) -> None:
+        """Removes what only this attempt needed, and a directory in which it put nothing."""
+        for path in (self.state_path, self.set_path):
+            if os.path.lexists(path):
+                os.unlink(path)
+        if os.path.isdir(self.output_path) and not os.listdir(self.output_path):
+            os.rmdir(self.output_path)
+
+    def _failed(self, problem: str, outcome: Outcome) -> PhaseFailed:
+        return PhaseFailed(f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail)
+
+
+def length_text(length: int) -> str:
+    """Returns a length of time as one writes it in a pipeline, such as `90s`, `30m`, `2h`: in the largest unit that it is a multiple of.
+
+    Args:
+        length: in microseconds.
+    """
+    seconds = length // times.MICRO
+    return next((f"{seconds // size}{unit}" for unit, size in _UNITS if seconds and seconds % size == 0), f"{seconds}s")
+
+
+def _last_line(tail: str) -> str:
+    """Returns what a command said last, to stand behind its exit code; where advice follows its error, as with git, the error."""
+    lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
+    line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
+    return f": {line[:_SHOWN]}" if line else ""

@@ -1,0 +1,254 @@
+"""The loop itself: ask the agent, see whether all is done, test, and again. Its memory is the table `loop` of the state.
+
+Each iteration has two milestones: one after the agent was asked, one after it was looked at what came of it. Killed anywhere, the loop goes
+on with the iteration it was at.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gitckpt.durable.agent import client
+from gitckpt.durable.agent.call import Agent, Answer
+from gitckpt.durable.command import execution
+from gitckpt.durable.command.execution import DEADLINE, Outcome, Patience
+from gitckpt.durable.phases.loop import issues as tracker
+from gitckpt.durable.phases.loop import options, prompt, tests
+from gitckpt.durable.phases.loop.issues import Standing
+from gitckpt.durable.phases.loop.options import CONTINUE
+from gitckpt.durable.phases.loop.plan import Documents
+from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.run.errors import DeadlineReached, PhaseFailed
+from gitckpt.durable.run.retry import Ended
+from gitckpt.model.checkpoint import LOOP, Progress
+from gitckpt.model.errors import UsageError
+from gitckpt.store.runs import run_files
+
+ASK, LOOK, DONE = "ask", "look", "done"
+"""What comes next: the agent is asked, it is looked at what it has done, or nothing."""
+
+_KEPT_OUTPUT = 8000
+_KEPT_FAILURES = 10
+_SHOWN_FAILURE = 500
+_BEADS = "bd"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """What a loop that came to its end returns; the checkpoint of the phase has it as JSON.
+
+    Attributes:
+        iterations: how many there were.
+        tests_passed: whether the tests passed in the end.
+        issues_closed: the ids of the issues that are closed.
+        output: the end of the agent's last answer.
+        cost_usd: of all answers, where the client says it.
+    """
+
+    iterations: int
+    tests_passed: bool
+    issues_closed: list[str]
+    output: str
+    cost_usd: float
+
+
+class Loop:
+    """The loop of one attempt at a phase.
+
+    Args:
+        work: the attempt.
+
+    Raises:
+        PhaseFailed: an option cannot be understood, or nothing says when the work is done.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._run = work.run
+        self._env = work.environment()
+        self._files = os.path.join(work.run.files.path, "agent")
+        self._documents = Documents(work)
+        try:
+            self._options = options.read(work.option)
+            self._client = client.client_of(work.option("agent"), work.agents)
+        except UsageError as error:
+            raise PhaseFailed(error.message, hint=error.hint) from None
+        self._has_asked = False
+        self._memory = self._remembered()
+
+    def go(self) -> Ended:
+        """Works until all is done.
+
+        Without a plan there is nothing to be done.
+
+        Raises:
+            PhaseFailed: the plan is missing, or there were as many iterations as there may be.
+            Cancelled, DeadlineReached, LeaseLost: the run has to stop.
+        """
+        memory = self._memory
+        if not self._documents.plans:
+            memory.update(next=DONE, said="no plan is named: nothing is to be done")
+            self._show(memory["said"])
+        elif memory["next"] != DONE:
+            self._require_what_is_needed()
+            self._allow_more()
+        while memory["next"] != DONE:
+            if memory["next"] == ASK:
+                if memory["iterations"] >= memory["allowed"]:
+                    raise self._exhausted()
+                if self._has_asked:
+                    self._run.wait(self._options.pause)
+                self._ask()
+            self._look()
+        result = PhaseResult(
+            iterations=memory["iterations"],
+            tests_passed=memory["tests"] == "passed",
+            issues_closed=memory["closed_issues"],
+            output=memory["said"],
+            cost_usd=memory["cost_usd"],
+        )
+        return Ended(result=asdict(result), output=result.output)
+
+    def _remembered(self) -> dict[str, Any]:
+        """Returns the memory: that of an earlier attempt at this phase, or a new one."""
+        phase, state, allowed = self._work.phase.name, self._run.state, self._options.max_iterations
+        found = state.get("loop")
+        memory: dict[str, Any] = found if isinstance(found, dict) else {}
+        is_done_again = memory.get("next") == DONE and self._work.attempt.began is None
+        if memory.get("phase") != phase or is_done_again:
+            memory = state["loop"] = {"phase": phase, "iterations": 0, "allowed": allowed, "next": ASK}
+            memory.update(open_issues=list(self._options.issues), closed_issues=[], tests="not run", tests_output="", failures=[])
+            memory.update(cost_usd=0.0, session=None, said="", problem="", plan="")
+        return memory
+
+    def _allow_more(self) -> None:
+        """Allows as many iterations again where somebody goes on with a loop that was exhausted; a crash allows nothing."""
+        memory = self._memory
+        if memory["next"] == ASK and memory["iterations"] >= memory["allowed"] and not self._work.attempt.recoveries:
+            memory["allowed"] = memory["iterations"] + self._options.max_iterations
+            self._milestone(f"up to {memory['allowed']} iterations from now on")
+
+    def _ask(self) -> None:
+        """Asks the agent once; that it fails uses up the iteration."""
+        memory = self._memory
+        number = memory["iterations"] + 1
+        self._has_asked = True
+        self._show(f"iteration {number} of {memory['allowed']}")
+        task = prompt.Task(self._documents.plan(memory), self._options.epic, self._options.issues, self._options.tests)
+        failure = memory["tests_output"] if memory["tests"] == "failed" else ""
+        agent = Agent(self._client, self._run.path, self._env, self._work.watchdog, self._files)
+        answer = agent.ask(
+            prompt.build(self._documents.template(), task, failure, self._env["CKPT_REVISION"]),
+            session=memory["session"] if self._options.conversation == CONTINUE else None,
+            patience=Patience(self._options.agent_timeout, None, self._run.seconds_left()),
+            output=self._work.output,
+            tick=self._work.look,
+        )
+        if answer.ended_by == DEADLINE:
+            raise DeadlineReached(f"iteration {number} was ended: the run took longer than it may", output=answer.tail)
+        self._note(number, answer)
+        self._milestone(f"iteration {number}: the agent was asked", errors=[answer.problem] if answer.problem else [])
+
+    def _note(self, number: int, answer: Answer) -> None:
+        memory = self._memory
+        memory.update(iterations=number, next=LOOK, said=answer.report.text[-_KEPT_OUTPUT:], problem=answer.problem)
+        memory["session"] = answer.report.session or memory["session"]
+        memory["cost_usd"] = round(memory["cost_usd"] + (answer.report.cost_usd or 0.0), 6)
+        if answer.problem:
+            self._fail(f"iteration {number}: {answer.problem}")
+            self._show(answer.problem)
+
+    def _look(self) -> None:
+        """Looks at what the agent has done."""
+        memory = self._memory
+        standing = self._standing() if self._options.issues or self._options.done else Standing((), (), memory["problem"])
+        memory.update(open_issues=list(standing.open), closed_issues=list(standing.closed), next=ASK)
+        number = memory["iterations"]
+        if not standing.is_done:
+            what = standing.problem or f"still open: {', '.join(standing.open)}"
+            if what != memory["problem"]:
+                self._show(what)
+            self._milestone(f"iteration {number}: {_line(what)}")
+            return
+        line = self._options.tests or tests.choose(self._run.path, self._env)
+        self._show(f"tests: {line or 'there are none'}")
+        tested = tests.run(line, lambda text: self._command(text, self._options.test_timeout, show=True), self._options.test_timeout)
+        memory.update(tests="passed" if tested.passed else "failed", tests_output=tested.output[-_KEPT_OUTPUT:])
+        if tested.passed:
+            memory.update(next=DONE, failures=[])
+            self._milestone(f"iteration {number}: the tests pass")
+            return
+        failure = f"Final tests failed: {tested.output[:_SHOWN_FAILURE]}"
+        self._fail(failure)
+        self._milestone(f"iteration {number}: the tests fail", errors=[failure])
+
+    def _exhausted(self) -> PhaseFailed:
+        memory = self._memory
+        message = f"reached max iterations ({memory['allowed']})"
+        hint = f"see what is missing: git ckpt status {self._run.id}; to go on: git ckpt resume {self._run.id}"
+        return PhaseFailed(message, errors=(*memory["failures"], message), output=memory["said"], hint=hint)
+
+    def _standing(self) -> Standing:
+        """Returns how far the issues are, and what the command says that knows."""
+        found = Standing((), ())
+        if self._options.issues:
+            found = tracker.beads(self._options.issues, self._beads)
+        if self._options.done and found.is_done:
+            said = tracker.command(self._options.done, lambda line: self._command(line, options.TRACKER_TIMEOUT))
+            found = Standing(found.closed, found.open, said.problem)
+        return found
+
+    def _beads(self, issues: Sequence[str]) -> tuple[Outcome, bytes]:
+        """Asks beads, whose standard output has to be told from what it complains of."""
+        run_files.make_directory(self._files)
+        path = os.path.join(self._files, "issues.json")
+        line = f"{_BEADS} show {' '.join(map(shlex.quote, issues))} --json > {shlex.quote(path)}"
+        outcome = self._command(line, options.TRACKER_TIMEOUT)
+        try:
+            with open(path, "rb") as file:
+                return outcome, file.read()
+        except OSError:
+            return outcome, b""
+
+    def _command(self, line: str, seconds: float, *, show: bool = False) -> Outcome:
+        outcome = execution.run_command(
+            line,
+            directory=self._run.path,
+            env=self._env,
+            watchdog=self._work.watchdog,
+            patience=Patience(seconds, None, self._run.seconds_left()),
+            output=self._work.output if show else lambda _: None,
+            tick=self._work.look,
+        )
+        if outcome.ended_by == DEADLINE:
+            raise DeadlineReached(f"{line} was ended: the run took longer than it may", output=outcome.tail)
+        return outcome
+
+    def _require_what_is_needed(self) -> None:
+        self._documents.plan(self._memory)
+        if self._options.issues and not shutil.which(_BEADS, path=self._env.get("PATH", os.defpath)):
+            raise PhaseFailed("bd is not there, which knows the issues", hint="install beads, or name another tracker: --done COMMAND")
+
+    def _fail(self, text: str) -> None:
+        self._memory["failures"] = [*self._memory["failures"], text][-_KEPT_FAILURES:]
+
+    def _milestone(self, message: str, errors: Sequence[str] = ()) -> None:
+        total = len(self._options.issues) or None
+        progress = Progress(
+            current_task=f"iteration {self._memory['iterations']}",
+            tasks_completed=len(self._memory["closed_issues"]) if total else None,
+            tasks_total=total,
+        )
+        self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
+
+    def _show(self, text: str) -> None:
+        self._work.output(f"[loop] {text}\n".encode())
+
+
+def _line(text: str) -> str:
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())[:200]

@@ -1,0 +1,66 @@
+"""Runs the tests of a project."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gitckpt.durable.command.execution import EXIT, Outcome
+
+PYTEST = "pytest -v --tb=short"
+MAKE = "make test"
+NONE = "no test command found: pytest is not installed, and no Makefile has a target test; name one: --tests COMMAND"
+
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+_TARGET = re.compile(r"^(?:[^\s:=#][^:=#\n]*[ \t])?test(?:[ \t][^:=#\n]*)?:(?!:{0,2}=)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What the tests said.
+
+    Attributes:
+        passed: whether they passed.
+        output: what they printed, or why they could not.
+    """
+
+    passed: bool
+    output: str
+
+
+def choose(path: str, env: Mapping[str, str]) -> str:
+    """Returns the command that tests a project; "" where there is none.
+
+    That is pytest, and `make test` only where pytest is not installed: tests that fail are no reason to run other ones.
+
+    Args:
+        path: the top of the project.
+        env: with the PATH on which pytest is looked for.
+    """
+    if shutil.which("pytest", path=env.get("PATH", os.defpath)):
+        return PYTEST
+    for name in _MAKEFILES:
+        makefile = os.path.join(path, name)
+        if os.path.isfile(makefile):
+            with open(makefile, encoding="utf-8", errors="replace") as file:
+                return MAKE if _TARGET.search(file.read()) else ""  # make reads the first that is there, and no other
+    return ""
+
+
+def run(line: str, call: Callable[[str], Outcome], seconds: float) -> Tested:
+    """Runs tests.
+
+    Args:
+        line: what the shell runs; "" for none.
+        call: runs it.
+        seconds: how long they may take.
+    """
+    if not line:
+        return Tested(passed=False, output=NONE)
+    outcome = call(line)
+    if outcome.ended_by != EXIT:
+        return Tested(passed=False, output=f"{outcome.tail.rstrip()}\nTests timed out after {seconds:g} seconds".lstrip())
+    return Tested(outcome.code == 0, outcome.tail)

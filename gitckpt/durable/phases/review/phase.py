@@ -1,0 +1,206 @@
+"""Coder and reviewer as a phase of a pipeline: their commands, the commits of the worktree, and what a person may change meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from gitckpt.durable.agent import client as clients
+from gitckpt.durable.agent.call import Agent
+from gitckpt.durable.agent.client import Client
+from gitckpt.durable.command import execution
+from gitckpt.durable.command.execution import DEADLINE, EXIT, Patience
+from gitckpt.durable.phases.review.commits import Commits
+from gitckpt.durable.phases.review.cycle import Review
+from gitckpt.durable.phases.review.errors import ReviewFailed
+from gitckpt.durable.phases.review.ports import Options, Reply
+from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.run.errors import DeadlineReached
+from gitckpt.durable.run.retry import Ended
+from gitckpt.model import times
+from gitckpt.model.errors import UsageError
+from gitckpt.store.runs import run_files
+
+AGENT_TIMEOUT, CHECK_TIMEOUT = 3600.0, 600.0
+"""How long an answer, and the linter or a filter, may take, in seconds."""
+
+FORCE = "force"
+REFACTORING = "refactoring"
+"""The file of a run in which a person says what its task has become."""
+
+_YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
+
+
+def carry_out(work: Work) -> Ended:
+    """Lets coder and reviewer work until the reviewer approves.
+
+    Raises:
+        ReviewFailed: he did not; its sub-classes say why.
+        UsageError: an option cannot be understood.
+        Cancelled, DeadlineReached, LeaseLost: the run has to stop.
+    """
+    options = read(work.option)
+    timeout = _seconds(work.option("agent_timeout"), AGENT_TIMEOUT)
+    _settle_force(work, options)
+    asked = [_Asked(work, clients.client_of(work.option(role), work.agents), role, timeout) for role in ("coder", "reviewer")]
+    run = work.run
+    review = Review(
+        run,
+        asked[0],
+        asked[1],
+        Commits(run.path, work.environment()),
+        options,
+        tell=lambda text: work.output(f"[review] {text}\n".encode()),
+        shell=_shell(work),
+        refactor=lambda: _refactoring(run.files.path),
+        clock=run.store.clock,
+    )
+    try:
+        result = review.go()
+    except ReviewFailed as error:
+        error.hint = (error.hint or "").replace("resume RUN", f"resume {run.id}") or None
+        raise
+    said = {
+        "approved": result.approved,
+        "cycles": result.cycles,
+        "total_cost_usd": result.total_cost_usd,
+        "findings": [{"id": each.id, "severity": each.severity, "status": each.status} for each in result.findings],
+        "commits": list(run.state["review"]["cycle_commits"]),
+    }
+    return Ended(result=said)
+
+
+def read(said: Callable[[str], str]) -> Options:
+    """Returns the options.
+
+    Args:
+        said: returns the text of an option by its name, "" where nothing is said.
+
+    Raises:
+        UsageError: one cannot be understood, or there is no task.
+    """
+    _seconds(said("agent_timeout"), AGENT_TIMEOUT)
+    if not said("title").strip():
+        raise UsageError("there is no task", hint='say what is to be done: git ckpt review "Add a login page"')
+    filters = {}
+    for line in filter(None, map(str.strip, said("filters").splitlines())):
+        name, equals, line_of_shell = line.partition("=")
+        if not equals or not name.strip() or not line_of_shell.strip():
+            raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND: --filter tests='make test'")
+        filters[name.strip()] = line_of_shell.strip()
+    force = said(FORCE).lower()
+    if force not in (*_YES, *_NO):
+        raise UsageError(f"force is {force!r:.60}", hint="say yes or no")
+    usual = Options("", "")
+    return Options(
+        task=said("task") or "task",
+        title=said("title"),
+        max_cycles=_count(said("max_cycles"), "max_cycles", usual.max_cycles) or usual.max_cycles,
+        max_budget_usd=_amount(said("max_budget")),
+        lint=said("lint") or None,
+        lint_retries=_count(said("lint_retries"), "lint_retries", usual.lint_retries),
+        filters=filters,
+        force=force in _YES,
+    )
+
+
+def refactor(directory: str, task: str) -> None:
+    """Says what the task of a run has become: the coder is told of it in the next cycle.
+
+    Args:
+        directory: of the run's files.
+        task: the task, as it is now.
+
+    Raises:
+        WorktreeError: it cannot be written.
+    """
+    run_files.make_directory(directory)
+    run_files.replace_file(os.path.join(directory, REFACTORING), task.encode("utf-8", "replace"))
+
+
+def _refactoring(directory: str) -> str | None:
+    try:
+        with open(os.path.join(directory, REFACTORING), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _settle_force(work: Work, options: Options) -> None:
+    """Forgets that it was forced: that counts for one attempt."""
+    run = work.run
+    if options.force and FORCE in run.pipeline.inputs:
+        run.change(replace(run.pipeline, inputs={**run.pipeline.inputs, FORCE: ""}))
+
+
+class _Asked:
+    """Coder or reviewer.
+
+    Args:
+        work: the attempt.
+        client: how it is called.
+        role: which of the two.
+        timeout: how long an answer may take, in seconds.
+    """
+
+    def __init__(self, work: Work, client: Client, role: str, timeout: float) -> None:
+        self._work = work
+        self._client = client
+        self._role = role
+        self._timeout = timeout
+
+    def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
+        """See `Asks.ask`."""
+        work, run = self._work, self._work.run
+        files = os.path.join(run.files.path, self._role)
+        agent = Agent(self._client, run.path, {**work.environment(), **env}, work.watchdog, files)
+        patience = Patience(self._timeout, None, run.seconds_left())
+        answer = agent.ask(prompt, session=session, patience=patience, output=work.output, tick=work.look)
+        if answer.ended_by == DEADLINE:
+            raise DeadlineReached(f"the {self._role} was ended: the run took longer than it may", output=answer.tail)
+        return Reply(not answer.problem, answer.problem, answer.report.text, answer.report.cost_usd, answer.report.session)
+
+
+def _shell(work: Work) -> Callable[[str], tuple[int, str]]:
+    """Returns what runs the linter and the filters."""
+
+    def call(line: str) -> tuple[int, str]:
+        outcome = execution.run_command(
+            line,
+            directory=work.run.path,
+            env=work.environment(),
+            watchdog=work.watchdog,
+            patience=Patience(CHECK_TIMEOUT, None, work.run.seconds_left()),
+            output=work.output,
+            tick=work.look,
+        )
+        if outcome.ended_by == DEADLINE:
+            raise DeadlineReached(f"{line} was ended: the run took longer than it may", output=outcome.tail)
+        if outcome.ended_by != EXIT:
+            return outcome.code or 1, f"{outcome.tail}\nended: it took more than {CHECK_TIMEOUT:g}s"
+        return outcome.code, outcome.tail
+
+    return call
+
+
+def _count(text: str, name: str, usual: int) -> int:
+    if not text:
+        return usual
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise UsageError(f"{name} is {text!r:.60}", hint="write a whole number: 3")
+    return int(text)
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text or 0)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < 1e9:
+        raise UsageError(f"max_budget is {text!r:.60}", hint="write an amount in US dollars: 2.50")
+    return amount
+
+
+def _seconds(text: str, usual: float) -> float:
+    return times.parse_age(text) / times.MICRO if text else usual

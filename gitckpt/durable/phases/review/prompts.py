@@ -1,0 +1,119 @@
+"""What coder and reviewer are asked. Pure."""
+
+from __future__ import annotations
+
+from gitckpt.durable.phases.review.finding import Finding, unresolved
+from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.text import cut, trimmed
+
+_FORMAT = """\
+Report each problem as a block of its own, with an empty line after it:
+
+ISSUE:
+SEVERITY: critical, major or minor
+DESCRIPTION: what is wrong, where, and what to do about it
+
+If nothing has to be changed, write this line instead:
+
+APPROVED: why
+
+Then describe the work as a whole:
+
+REPORT:
+SATISFACTION: high, medium or low
+RISK: high, medium or low
+NEEDS_HUMAN_REVIEW: yes or no
+SUMMARY: one line
+"""
+
+_INSTRUCTIONS = """\
+REVIEW INSTRUCTIONS:
+1. Read the files themselves to verify the changes; do not rely on the summary above.
+2. Look at correctness, security, error handling, quality of the code, and edge cases.
+3. Look at what linters and tests of this project say; what they complain of is an issue.
+4. End with either APPROVED: or one or more ISSUE: blocks.
+"""
+
+_PRIOR = """\
+[PRIOR FINDINGS]
+These were found in earlier cycles. For each of them, say what has become of it, as a block of its own with an empty line after it:
+
+VERIFICATION:
+FINDING_ID: the id
+STATUS: fixed, still_present or regressed
+COMMENT: why
+
+"""
+
+_ANSWER, _LEFT_OVER, _LINT, _BEFORE = 3000, 2000, 3000, 2000
+"""How many characters are quoted: of the coder's answer to the reviewer, of what the linter still says, of what it says to the coder, and
+of the coder's own last answer after a change of the task."""
+
+
+def coder(state: CycleState) -> str:
+    """Returns what the coder is asked at the beginning of a cycle."""
+    if state.refactored:
+        return _refactor(state)
+    task = f"{_task(state)}\n\n"
+    if state.cycle <= 1:
+        return f"{task}Implement this task. Read the existing code first, then make the changes.\n"
+    open_findings = unresolved(state.all_findings)
+    if open_findings:
+        return (
+            f"{task}Your last implementation has these issues:\n\n{_numbered(open_findings)}\n"
+            "Fix them. Read the files concerned first: they are the current state.\n"
+        )
+    return (
+        f"{task}The reviewer did not approve of your last implementation, and said:\n\n{cut(trimmed(state.review_output), _ANSWER)}\n\n"
+        "Do what is asked there. Read the files concerned first: they are the current state.\n"
+    )
+
+
+def lint_fix(state: CycleState) -> str:
+    """Returns what the coder is asked where the linter complains."""
+    return (
+        f"{_task(state)}\n\nThe linter complains of your work; this has to be fixed before it is reviewed.\n\n"
+        f"LINT OUTPUT:\n{cut(state.lint_output, _LINT)}\n\nFix all of it. Read the files concerned first.\n"
+    )
+
+
+def reviewer(state: CycleState) -> str:
+    """Returns what the reviewer is asked."""
+    parts = [f"{_task(state)}\n\nThe coder has finished, and says:\n\n{cut(state.coder_output, _ANSWER)}\n"]
+    if state.lint_output:
+        parts.append(f"NOTE: the coder did not get rid of these complaints of the linter:\n{cut(state.lint_output, _LEFT_OVER)}\n")
+    if state.all_findings:
+        parts.append(_PRIOR + _prior(state.all_findings))
+    return "\n".join([*parts, _INSTRUCTIONS, _FORMAT])
+
+
+def _refactor(state: CycleState) -> str:
+    parts = [
+        f"Task {state.task_bead_id}\n\n[REFACTOR: THE TASK WAS CHANGED]\n",
+        f"The task was changed while you were working. It was:\n---\n{state.original_description}\n---\n",
+        f"It is now:\n---\n{state.refactor_description}\n---\n",
+        "The new task is what counts. Keep what is good of the work done so far.\n",
+    ]
+    if state.coder_output:
+        parts.append(f"[PREVIOUS WORK]\nYour last answer was:\n{cut(state.coder_output, _BEFORE)}\n")
+    open_findings = unresolved(state.all_findings)
+    if open_findings:
+        parts.append(f"The reviewer found:\n\n{_numbered(open_findings)}")
+    return "\n".join(parts)
+
+
+def _task(state: CycleState) -> str:
+    return f"Task {state.task_bead_id}: {state.task_title}" if state.task_bead_id else f"Task: {state.task_title}"
+
+
+def _numbered(findings: tuple[Finding, ...]) -> str:
+    return "".join(f"{number}. [{each.severity}] {each.description}\n" for number, each in enumerate(findings, 1))
+
+
+def _prior(findings: tuple[Finding, ...]) -> str:
+    """Returns each finding once, as it was found last, for the reviewer to verify."""
+    last = {each.id: each for each in findings}
+    return "".join(
+        f"{number}. [{each.severity}] id={each.id} cycle={each.cycle} status={each.status}\n   {cut(each.description, _BEFORE)}\n"
+        for number, each in enumerate(last.values(), 1)
+    )

@@ -1,0 +1,273 @@
+"""How far a coder and a reviewer have come: all that the next step needs, as a value and as the table of a state. Pure.
+
+The table begins with the 19 keys, the findings and all findings of quasar's checkpoint, under its names and as it has them. What quasar
+leaves out, without which nobody could go on faithfully, is in the table `more`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitckpt.durable.phases.review import phases
+from gitckpt.durable.phases.review.fields import Fields
+from gitckpt.durable.phases.review.finding import FOUND, STATUSES, Finding, Verification
+from gitckpt.durable.phases.review.phases import BEAD_CREATED, CODE_COMPLETE, ERROR, IDLE, PHASES
+from gitckpt.durable.phases.review.replies import ReviewReport
+from gitckpt.model.errors import NewerCheckpoint
+
+VERSION = 1
+
+KEY = "review"
+"""Where the state of a run keeps the table."""
+
+MORE = "more"
+_COMMITTED = (phases.LINTING, phases.FILTERING, phases.REVIEWING, phases.REVIEW_COMPLETE)
+"""Phases that begin after the coder's work was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleState:
+    """A coder and a reviewer at one moment.
+
+    Attributes:
+        phase_id: of a quasar nebula; "" outside one.
+        nebula_name: its name.
+        created_at: when this was noted, RFC 3339; "" where it was not.
+        git_sha: what HEAD was then; "" on an unborn branch.
+        task_bead_id: the name of the task, which the subjects of commits begin with.
+        task_title: the task.
+        cycle: from 1 on; 0 before the first.
+        max_cycles: how many there may be.
+        phase: one of `PHASES`.
+        total_cost_usd: of all answers until now.
+        max_budget_usd: what they may cost; 0 for as much as they like.
+        coder_output: the coder's last answer.
+        review_output: the reviewer's last answer.
+        lint_output: what the linter still complains of.
+        base_commit_sha: HEAD at the beginning.
+        cycle_commits: what HEAD was at the end of each cycle.
+        child_bead_ids: issues of a tracker, one for each finding; kept as they are.
+        refactored: whether the task was changed, and the coder has not heard of it yet.
+        findings: of this cycle.
+        all_findings: of all cycles, with what became of them.
+        failed_in: the phase in which an error came up, where `phase` is "error".
+        problem: that error, in words.
+        verifications: what the last review said of earlier findings.
+        filter_output: what the filter printed that failed in this cycle.
+        filter_check_name: its name.
+        filter_history: for each cycle the filter that failed, "" where none did.
+        original_description: the task before it was changed.
+        refactor_description: the task after it was changed.
+        last_cycle_sha: HEAD after the coder's work of this cycle was committed; "" before.
+        uncommitted: what the coder did that is not committed yet: "" for nothing, "cycle", or "lint fix".
+        lint_fixes: how often the coder was asked in this cycle to satisfy the linter.
+        sessions: "coder" and "reviewer" → the conversation that its last answer was part of.
+        struggle: why it seems that coder and reviewer get nowhere; "" where they get on.
+        report: of the last review.
+    """
+
+    phase_id: str = ""
+    nebula_name: str = ""
+    created_at: str = ""
+    git_sha: str = ""
+    task_bead_id: str = ""
+    task_title: str = ""
+    cycle: int = 0
+    max_cycles: int = 3
+    phase: str = BEAD_CREATED
+    total_cost_usd: float = 0.0
+    max_budget_usd: float = 0.0
+    coder_output: str = ""
+    review_output: str = ""
+    lint_output: str = ""
+    base_commit_sha: str = ""
+    cycle_commits: tuple[str, ...] = ()
+    child_bead_ids: tuple[str, ...] = ()
+    refactored: bool = False
+    findings: tuple[Finding, ...] = ()
+    all_findings: tuple[Finding, ...] = ()
+    failed_in: str = ""
+    problem: str = ""
+    verifications: tuple[Verification, ...] = ()
+    filter_output: str = ""
+    filter_check_name: str = ""
+    filter_history: tuple[str, ...] = ()
+    original_description: str = ""
+    refactor_description: str = ""
+    last_cycle_sha: str = ""
+    uncommitted: str = ""
+    lint_fixes: int = 0
+    sessions: Mapping[str, str] = field(default_factory=dict)
+    struggle: str = ""
+    report: ReviewReport | None = None
+
+    def to_state(self) -> dict[str, Any]:
+        """Returns the table of the state, JSON values throughout."""
+        return {**self.head(), "findings": _plain(self.findings), "all_findings": _plain(self.all_findings), MORE: self.more()}
+
+    def head(self) -> dict[str, Any]:
+        """Returns the 19 keys of quasar's checkpoint, in its order; `created_at` is text here."""
+        return {
+            "version": VERSION,
+            "phase_id": self.phase_id,
+            "nebula_name": self.nebula_name,
+            "created_at": self.created_at,
+            "git_sha": self.git_sha,
+            "task_bead_id": self.task_bead_id,
+            "task_title": self.task_title,
+            "cycle": self.cycle,
+            "max_cycles": self.max_cycles,
+            "phase": PHASES.index(self.phase),
+            "total_cost_usd": self.total_cost_usd,
+            "max_budget_usd": self.max_budget_usd,
+            "coder_output": self.coder_output,
+            "review_output": self.review_output,
+            "lint_output": self.lint_output,
+            "base_commit_sha": self.base_commit_sha,
+            "cycle_commits": list(self.cycle_commits),
+            "child_bead_ids": list(self.child_bead_ids),
+            "refactored": self.refactored,
+        }
+
+    def more(self) -> dict[str, Any]:
+        """Returns what quasar's checkpoint leaves out."""
+        report = self.report
+        return {
+            "phase": self.phase,
+            "failed_in": self.failed_in,
+            "problem": self.problem,
+            "filter_output": self.filter_output,
+            "filter_check_name": self.filter_check_name,
+            "filter_history": list(self.filter_history),
+            "original_description": self.original_description,
+            "refactor_description": self.refactor_description,
+            "last_cycle_sha": self.last_cycle_sha,
+            "uncommitted": self.uncommitted,
+            "lint_fixes": self.lint_fixes,
+            "struggle": self.struggle,
+            "findings": [{"id": each.id, "status": each.status} for each in self.findings],
+            "all_findings": [{"id": each.id, "status": each.status} for each in self.all_findings],
+            "verifications": [{"id": each.finding, "status": each.status, "comment": each.comment} for each in self.verifications],
+            "sessions": dict(self.sessions),
+            "report": {}
+            if report is None
+            else {
+                "satisfaction": report.satisfaction,
+                "risk": report.risk,
+                "needs_human_review": report.needs_human_review,
+                "summary": report.summary,
+            },
+        }
+
+    @classmethod
+    def from_state(cls, table: Mapping[str, Any], source: str = f"state.{KEY}", numbers: tuple[str, ...] = PHASES) -> CycleState:
+        """Returns what a table says, with or without `more`.
+
+        Args:
+            table: the table.
+            source: where it stands, for errors.
+            numbers: the phases by their numbers, for a table that does not name its phase.
+
+        Raises:
+            InvalidCheckpoint: a key is missing or has a value that cannot be; `NewerCheckpoint`: the version is a later one.
+        """
+        head, more = Fields(table, source), Fields(table.get(MORE, {}), f"{source}.{MORE}")
+        _require_version(head)
+        phase = _phase(head, more, numbers)
+        failed_in = more.choice("failed_in", PHASES, default="") if phase == ERROR else ""
+        cycle = head.count("cycle")
+        if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
+            raise head.invalid("cycle", f"is {cycle}, but cycles count from 1")
+        commits = head.texts("cycle_commits")
+        # In quasar's own checkpoint, the commit of a cycle that is not over is nowhere but in HEAD.
+        is_lost = MORE not in table and phase in _COMMITTED and len(commits) < cycle
+        last = head.text("git_sha") if is_lost else more.text("last_cycle_sha")
+        return cls(
+            phase_id=head.text("phase_id"),
+            nebula_name=head.text("nebula_name"),
+            created_at=head.text("created_at"),
+            git_sha=head.text("git_sha"),
+            task_bead_id=head.text("task_bead_id"),
+            task_title=head.text("task_title"),
+            cycle=cycle,
+            max_cycles=head.count("max_cycles"),
+            phase=phase,
+            total_cost_usd=head.number("total_cost_usd"),
+            max_budget_usd=head.number("max_budget_usd"),
+            coder_output=head.text("coder_output"),
+            review_output=head.text("review_output"),
+            lint_output=head.text("lint_output"),
+            base_commit_sha=head.text("base_commit_sha"),
+            cycle_commits=commits,
+            child_bead_ids=head.texts("child_bead_ids"),
+            refactored=head.flag("refactored"),
+            findings=_findings(head, more, "findings"),
+            all_findings=_findings(head, more, "all_findings"),
+            failed_in=failed_in,
+            problem=more.text("problem"),
+            verifications=_verifications(more),
+            filter_output=more.text("filter_output"),
+            filter_check_name=more.text("filter_check_name"),
+            filter_history=more.texts("filter_history"),
+            original_description=more.text("original_description"),
+            refactor_description=more.text("refactor_description"),
+            last_cycle_sha=last,
+            # What quasar wrote does not tell whether the coder's work was committed; to commit it twice does no harm.
+            uncommitted=more.text("uncommitted") if MORE in table or phase != CODE_COMPLETE else "cycle",
+            lint_fixes=more.count("lint_fixes"),
+            sessions={name: more.table("sessions").text(name) for name in more.table("sessions").names()},
+            struggle=more.text("struggle"),
+            report=_report(more.table("report")),
+        )
+
+
+def _require_version(head: Fields) -> None:
+    version = head.count("version", required=True)
+    if version > VERSION:
+        raise NewerCheckpoint(head.source, "version", f"{version} is not supported", hint="read it with the program that wrote it")
+    if version < VERSION:
+        raise head.invalid("version", f"{version} is not supported")
+
+
+def _phase(head: Fields, more: Fields, numbers: tuple[str, ...]) -> str:
+    """Returns the phase: by its name, where there is one, as the numbers have moved twice."""
+    number = head.count("phase", required=True)
+    if "phase" in more.names():
+        return more.choice("phase", PHASES)
+    if number >= len(numbers):
+        raise head.invalid("phase", f"{number} is no phase: {', '.join(f'{at} {name}' for at, name in enumerate(numbers))}")
+    return numbers[number]
+
+
+def _plain(findings: tuple[Finding, ...]) -> list[dict[str, Any]]:
+    return [{"severity": each.severity, "description": each.description, "cycle": each.cycle} for each in findings]
+
+
+def _findings(head: Fields, more: Fields, name: str) -> tuple[Finding, ...]:
+    """Returns findings, with the status that `more` has for them."""
+    statuses = more.tables(name)
+    found = []
+    for at, each in enumerate(head.tables(name)):
+        finding = Finding(each.text("severity"), each.text("description"), each.count("cycle"))
+        known = statuses[at] if at < len(statuses) and statuses[at].text("id") == finding.id else None
+        status = known.choice("status", STATUSES, default=FOUND) if known is not None else FOUND
+        found.append(Finding(finding.severity, finding.description, finding.cycle, status))
+    return tuple(found)
+
+
+def _verifications(more: Fields) -> tuple[Verification, ...]:
+    said = more.tables("verifications")
+    return tuple(Verification(each.text("id"), each.choice("status", STATUSES), each.text("comment")) for each in said)
+
+
+def _report(said: Fields) -> ReviewReport | None:
+    if not said.names():
+        return None
+    return ReviewReport(said.text("satisfaction"), said.text("risk"), said.flag("needs_human_review"), said.text("summary"))
+
+
+def resumes_in(state: CycleState) -> str:
+    """Returns the phase in which to go on: after an error, the one in which it came up; coding, where that is not known."""
+    return state.phase if state.phase != ERROR else state.failed_in or phases.CODING

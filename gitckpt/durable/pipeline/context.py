@@ -1,0 +1,112 @@
+"""What a phase that gitckpt carries out itself works with: its run, its options, and what a command of it would find."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
+from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.durable.run.run import Run
+from gitckpt.git.process import LOCAL_VARIABLES
+from gitckpt.model.checkpoint import Attempt
+from gitckpt.store.leases import leases
+from gitckpt.store.runs import run_files
+
+if TYPE_CHECKING:
+    from gitckpt.durable.agent.client import Client
+
+_LONGEST = 4096
+_LONGEST_INPUT = 30_000  # systems allow 128 KiB for a variable
+_PLACE = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One attempt at a phase of a pipeline.
+
+    Attributes:
+        run: the run.
+        definition: its pipeline.
+        phase: the phase.
+        attempt: the attempt.
+        watchdog: ends a command whose driver was killed.
+        output: gets what is to be shown, as it comes.
+        tick: gets the seconds since something long began, about once a second.
+        agents: the agents that are configured, by name.
+    """
+
+    run: Run
+    definition: PipelineDefinition
+    phase: PhaseDefinition
+    attempt: Attempt
+    watchdog: Watchdog
+    output: Callable[[bytes], None]
+    tick: Callable[[float], None] | None = None
+    agents: Mapping[str, Client] = field(default_factory=dict)
+
+    def inputs(self) -> dict[str, str]:
+        """Returns the inputs of the run; for those that are files, where a copy is."""
+        pipeline = self.run.pipeline
+        found = {**self.definition.inputs, **pipeline.inputs}
+        for name in self.definition.files:
+            found[name] = os.path.join(self.run.files.path, run_files.INPUT, name) if name in pipeline.contents else ""
+        return found
+
+    def option(self, name: str) -> str:
+        """Returns what the phase is carried out with; `{name}` in it stands for an input, or a string or number of the state, `{{` and `}}`
+        for braces.
+
+        Args:
+            name: of the option.
+
+        Raises:
+            PhaseFailed: it names something that there is not.
+        """
+        known = {**plain(self.run.state), **self.definition.inputs, **self.run.pipeline.inputs}
+
+        def value(found: re.Match[str]) -> str:
+            if found[1] is None:
+                return found[0][0]
+            if found[1] not in known:
+                raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {found[0]}, and there is no such input or state")
+            return known[found[1]]
+
+        return _PLACE.sub(value, self.phase.options.get(name, "")).strip()
+
+    def environment(self) -> dict[str, str]:
+        """Returns what a command of the phase finds in its environment."""
+        run = self.run
+        revisions = run.state.get("revisions")
+        revision = revisions.get(self.phase.name) if isinstance(revisions, dict) else None
+        env = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES and not name.startswith("CKPT_")}
+        env |= {**self.definition.env, **self.phase.env}
+        env |= {f"CKPT_STATE_{key.upper()}": value for key, value in plain(run.state).items()}
+        env |= {f"CKPT_INPUT_{name.upper()}": value for name, value in self.inputs().items() if len(value) <= _LONGEST_INPUT}
+        return env | {
+            leases.RUN_VARIABLE: run.id,
+            leases.FENCE_VARIABLE: str(run.hold.lease.token),
+            "CKPT_REVISION": revision if isinstance(revision, str) and "\0" not in revision else "",
+            "CKPT_PHASE": self.phase.name,
+            "CKPT_ATTEMPT": str(self.attempt.number),
+        }
+
+    def look(self, seconds: float) -> None:
+        """What is called about once a second while something goes on: it ends that, by raising, if the run shall stop."""
+        self.run.check()
+        if self.tick is not None:
+            self.tick(seconds)
+
+
+def plain(state: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the strings and numbers of a state that an environment can hold."""
+    found = {}
+    for key, value in state.items():
+        text = str(value) if type(value) in (str, int, float) else ""
+        if text and key.isascii() and key.replace("_", "a").isalnum() and len(text) <= _LONGEST and "\0" not in text:
+            found[key] = text
+    return found

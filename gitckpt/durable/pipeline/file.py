@@ -1,0 +1,48 @@
+"""Pipelines by name: those of `gitckpt.toml`, and beneath them the presets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+
+from gitckpt.durable.pipeline import parser, presets
+from gitckpt.durable.pipeline.definition import PipelineDefinition, closest
+from gitckpt.durable.pipeline.parser import PipelineError, parse, tables
+from gitckpt.model.errors import NotFoundError
+
+__all__ = ["PipelineError", "names", "parse", "read"]
+
+
+def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
+    """Returns a pipeline of a file, or the preset of that name where the file has none.
+
+    Args:
+        path: of the file; one that does not exist has no pipelines.
+        name: of the pipeline.
+        known_steps: what `use` may name, with the options of each.
+
+    Raises:
+        PipelineError: anything in any pipeline of the file is a mistake.
+        NotFoundError: there is no such pipeline; those there are are named.
+        UsageError: the file cannot be read.
+    """
+    found = parse(parser.text_of(path), path, known_steps)
+    if name in found:
+        return found[name]
+    if name in presets.names():
+        return presets.definition(name, known_steps)
+    there = dict.fromkeys(found, "") | {other: " (preset)" for other in presets.names() if other not in found}
+    close = closest(name, there)
+    known = ", ".join(other + kind for other, kind in there.items())
+    hint = f"did you mean {close}? There are: {known}" if close else f"there are: {known}; others go into {os.path.basename(path)}"
+    raise NotFoundError(f"no pipeline goes by {name!r}", hint=hint)
+
+
+def names(path: str) -> list[str]:
+    """Returns the names of the pipelines of a file, in order, unchecked; none where there is no such file.
+
+    Raises:
+        PipelineError: the file is not TOML.
+        UsageError: it cannot be read.
+    """
+    return list(tables(parser.text_of(path), path))

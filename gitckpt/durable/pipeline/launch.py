@@ -1,0 +1,242 @@
+"""Starts a pipeline, and goes on with one: what it is started with belongs to the run, and is compared when it goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gitckpt.durable.pipeline import definition as pipeline
+from gitckpt.durable.pipeline.definition import PipelineDefinition
+from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run.errors import Changed
+from gitckpt.durable.run.opener import begin
+from gitckpt.durable.run.run import Run
+from gitckpt.git.repository import main_worktree
+from gitckpt.model import times
+from gitckpt.model.checkpoint import Checkpoint, Pipeline
+from gitckpt.model.errors import UsageError
+from gitckpt.store.runs import run_files, trust
+from gitckpt.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a pipeline is started with.
+
+    Attributes:
+        inputs: name → value; of files the path, relative to the top of the worktree where they lie in it.
+        contents: name → content of those that are files.
+    """
+
+    inputs: Mapping[str, str]
+    contents: Mapping[str, bytes]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests of the files."""
+        return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
+
+
+def read_inputs(store: Store, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
+    """Returns what a pipeline is started with.
+
+    Args:
+        store: of the repository.
+        definition: the pipeline.
+        said: what the caller says, by name; files as seen from the current directory.
+
+    Raises:
+        UsageError: there is no such input, or a file cannot be read.
+    """
+    _require_inputs(definition, said)
+    top = store.repository.worktree or main_worktree(store.repository)
+    inputs, contents = {**definition.inputs, **said}, {}
+    for name in definition.files:
+        if not inputs[name]:
+            continue
+        path = os.path.abspath(inputs[name]) if name in said else os.path.join(top or "", inputs[name])
+        contents[name] = _content(path, name)
+        inputs[name] = _relative(path, top)
+    return Given(inputs, contents)
+
+
+def given_to(run: Run, definition: PipelineDefinition) -> Given:
+    """Returns what a run of a pipeline is driven with, from its own copies.
+
+    Args:
+        run: the run.
+        definition: the pipeline.
+
+    Raises:
+        UsageError: a copy cannot be read.
+    """
+    names = [name for name in definition.files if name in run.pipeline.contents]
+    contents = {name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names}
+    return Given({**definition.inputs, **run.pipeline.inputs}, contents)
+
+
+def start(
+    store: Store,
+    definition: PipelineDefinition,
+    given: Given,
+    *,
+    name: str,
+    base: str = "HEAD",
+    autonomy: str | None = None,
+    timeout: int | None = None,
+) -> Checkpoint:
+    """Records the first checkpoint of a run of a pipeline, and returns it.
+
+    Args:
+        store: of the repository.
+        definition: the pipeline.
+        given: its inputs.
+        name: what the run is about; becomes part of its id.
+        base: the rev that its worktree begins with.
+        autonomy: when it pauses; by default as the pipeline says.
+        timeout: how long it may take, in microseconds; by default as the pipeline says.
+
+    Raises:
+        NotFoundError: there is no such rev.
+    """
+    said = Pipeline(
+        name=definition.name,
+        phases=tuple(phase.name for phase in definition.phases),
+        autonomy=autonomy or definition.autonomy,
+        deadline=_deadline(store, timeout or definition.timeout),
+        definition=definition.digest(),
+        inputs=dict(given.inputs),
+        contents=given.digests,
+    )
+    return begin(store, name, base=base, state={}, pipeline=said, files=given.contents)
+
+
+def require_same(store: Store, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool) -> tuple[Pipeline, dict[str, bytes]]:
+    """Compares a pipeline and its inputs with what a run was started with.
+
+    Args:
+        store: of the repository.
+        newest: the run's newest checkpoint.
+        definition: the pipeline as it is now.
+        accept: whether what changed is accepted.
+
+    Returns:
+        What drives the run from now on, and the files whose content is another one than it was.
+
+    Raises:
+        Changed: something is not as it was; it is named.
+    """
+    before = newest.pipeline or Pipeline()
+    changed = pipeline.changes(before.definition, definition.digest())
+    contents: dict[str, bytes] = {}
+    top = main_worktree(store.repository) or store.repository.worktree or ""
+    for name in definition.files:
+        path = before.inputs.get(name)
+        places = [os.path.join(place, path) for place in (store.repository.worktree or top, top)] if path else []
+        there = next((place for place in places if os.path.isfile(place)), None)
+        if there is not None:  # else the copy that the run has is all there is
+            contents[name] = _content(there, name)
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+    changed += next_attempt.differing({name: before.contents[name] for name in digests if name in before.contents}, digests, "input")
+    if changed and not accept:
+        raise Changed(str(newest.run), changed)
+    if not changed:
+        return before, {}
+    now = replace(
+        before,
+        phases=tuple(phase.name for phase in definition.phases),
+        definition=definition.digest(),
+        contents={**before.contents, **digests},
+    )
+    return now, contents
+
+
+def require_vouched(store: Store, newest: Checkpoint, definition: PipelineDefinition) -> None:
+    """Raises an error for a run that was not started here, and brings inputs of its own: one may be a command.
+
+    Args:
+        store: of the repository.
+        newest: the run's newest checkpoint.
+        definition: its pipeline.
+
+    Raises:
+        UsageError: somebody has to look at its inputs first; they are named.
+    """
+    pipeline = newest.pipeline or Pipeline()
+    own = {name: value for name, value in pipeline.inputs.items() if value != definition.inputs.get(name)}
+    if own and not trust.is_vouched(store.repository, pipeline):
+        raise Untrusted(
+            f"run {newest.run} was not started in this repository, and brings inputs of its own, which may become commands",
+            [f"{name} = {value}" for name, value in own.items()],
+            hint=f"if you trust them: git ckpt resume {newest.run} --trust",
+        )
+
+
+class Untrusted(UsageError):
+    """A run that may have been fetched brings inputs of its own.
+
+    Args:
+        message: the object and the cause.
+        inputs: what they are, a line each.
+        hint: the command to run next.
+    """
+
+    def __init__(self, message: str, inputs: list[str], *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.candidates = inputs
+
+
+def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]) -> Pipeline:
+    """Returns what drives a run from now on, with other inputs.
+
+    Args:
+        newest: what drove it until now.
+        definition: the pipeline.
+        said: the inputs that are other ones, by name.
+
+    Raises:
+        UsageError: there is no such input, or it is a file.
+    """
+    _require_inputs(definition, said)
+    for name in said:
+        if name in definition.files:
+            hint = "change the file itself, then go on with it: --accept-changes"
+            raise UsageError(f"the input {name} is a file, whose content belongs to the run", hint=hint)
+    return replace(newest, inputs={**newest.inputs, **said})
+
+
+def take_in(run: Run, contents: Mapping[str, bytes]) -> None:
+    """Replaces the run's copies of inputs that are files.
+
+    Raises:
+        WorktreeError: they cannot be written.
+    """
+    for name, data in contents.items():
+        run_files.replace_file(os.path.join(run.files.path, run_files.INPUT, name), data)
+
+
+def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> None:
+    for name in said:
+        if name not in definition.inputs:
+            known = ", ".join(definition.inputs) or "none"
+            raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}")
+
+
+def _deadline(store: Store, timeout: int | None) -> str | None:
+    return None if timeout is None else times.to_text(store.clock() + timeout)
+
+
+def _content(path: str, name: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}, the input {name}: {error.strerror}", hint="name a file that can be read") from None
+
+
+def _relative(path: str, top: str | None) -> str:
+    """Returns a path below the top of the worktree relative to it: the project may be moved."""
+    real, root = os.path.realpath(path), os.path.realpath(top) if top else ""
+    return os.path.relpath(real, root) if top and real.startswith(root + os.sep) else path

@@ -1,0 +1,294 @@
+"""From the text of a pipeline file to its definitions. Every mistake in it is found before any definition is returned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+
+from gitckpt.durable.pipeline import definition as pipeline
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, folded
+from gitckpt.model import phase, toml
+from gitckpt.model.errors import UsageError
+from gitckpt.store.config.lines import Locations
+from gitckpt.store.config.table import Mistake, Table, name_problem
+
+PIPELINE_KEYS = ("description", "autonomy", "timeout", "env", "worktree", "retention", "inputs", "files", "phases")
+PHASE_KEYS = (
+    *("name", "run", "use", "env", "timeout", "idle_timeout", "retries", "autosave", "max_recoveries", "group", "needs", "on_resume"),
+    *("must_change", "aliases", "skip_with", "with"),
+)
+RETRIES_KEYS = ("attempts", "delay", "backoff", "max_delay", "jitter", "on")
+RESERVED = ("run", "commit", "manual", "safety")
+"""Names of phases that checkpoints without a pipeline have."""
+
+
+class PipelineError(UsageError):
+    """A file of pipelines has mistakes.
+
+    Args:
+        path: of the file, or what it is called.
+        mistakes: what is wrong, one at the least.
+
+    Attributes:
+        problems: line and text of each mistake, by line.
+        candidates: a line for each mistake where there are several.
+    """
+
+    def __init__(self, path: str, mistakes: Collection[Mistake]) -> None:
+        found = sorted(mistakes, key=lambda mistake: mistake.line)
+        name = os.path.basename(path)
+        self.problems = [(each.line, each.text) for each in found]
+        self.candidates: list[str] = []
+        if len(found) == 1:
+            super().__init__(f"{name}:{found[0].line}: {found[0].text}", hint=found[0].hint or f"correct it: {path}")
+            return
+        super().__init__(f"{name}: {len(found)} mistakes", hint=f"correct them: {path}")
+        self.candidates = [f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "") for each in found]
+
+
+def text_of(path: str) -> str:
+    """Returns the text of a file; "" where there is none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def tables(text: str, path: str) -> dict[str, object]:
+    """Returns the pipelines of a text as tables, unchecked.
+
+    Args:
+        text: of the file.
+        path: what messages call it.
+
+    Raises:
+        PipelineError: it is not TOML, or `pipelines` is no table.
+    """
+    document = _document(text, path)
+    found = document.get("pipelines", {})
+    if isinstance(found, dict):
+        return found
+    raise PipelineError(path, [Mistake(Locations(text).line("pipelines"), "pipelines must be a table", "write [pipelines.NAME]")])
+
+
+def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
+    """Returns the pipelines of a text by their names, in order.
+
+    Args:
+        text: of the file.
+        path: what messages call it.
+        known_steps: what `use` may name, with the options of each.
+        source: what the definitions say they come from; by default the path.
+
+    Raises:
+        PipelineError: it is not TOML, or anything in any of its pipelines is a mistake.
+    """
+    found = tables(text, path)
+    if not found:
+        return {}
+    mistakes: list[Mistake] = []
+    locations = Locations(text)
+    whole = Table(found, ("pipelines",), "pipelines", locations, mistakes)
+    definitions = {}
+    for name in found:
+        table = whole.inner(name, f"pipeline {name!r}")
+        problem = name_problem(name)
+        if problem:
+            whole.complain(f"the name of pipeline {name!r} {problem}", name)
+        if table:
+            definitions[name] = _pipeline(name, table, known_steps, source or path)
+    if mistakes:
+        raise PipelineError(path, mistakes)
+    return definitions
+
+
+def _document(text: str, path: str) -> dict[str, object]:
+    import re
+
+    try:
+        return toml.loads(text)
+    except ValueError as error:
+        where = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = int(where[1]) if where and where[1] else text.count("\n") + (not text.endswith("\n")) if where else 1
+        said = str(error)[: where.start()] if where else str(error)
+        raise PipelineError(path, [Mistake(max(line, 1), f"not TOML: {said}")]) from None
+
+
+def _pipeline(name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str) -> PipelineDefinition:
+    table.only(PIPELINE_KEYS)
+    inputs = table.inputs("inputs")
+    phases = [(each, _phase(each, known_steps, inputs)) for each in table.tables("phases", "phase")]
+    if table.values.get("phases", []) == []:
+        table.complain(f"{table.label} has no phases", hint=f"add [[pipelines.{name}.phases]] with name and run")
+    _names_differ(phases)
+    return PipelineDefinition(
+        name=name,
+        phases=_in_order(table.label, phases),
+        env=table.environment("env"),
+        autonomy=_autonomy(table),
+        timeout=table.duration("timeout", positive=True),
+        inputs=inputs,
+        files=table.members("files", inputs, "input"),
+        worktree=table.choice("worktree", pipeline.WORKTREES, pipeline.KEEP),
+        retention=table.duration("retention"),
+        description=table.text("description", one_line=True) or "",
+        source=source,
+    )
+
+
+def _autonomy(table: Table) -> str:
+    value = table.text("autonomy", pipeline.FULLY_AUTONOMOUS) or pipeline.FULLY_AUTONOMOUS
+    try:
+        return pipeline.autonomy(value)
+    except UsageError as error:
+        table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
+        return pipeline.FULLY_AUTONOMOUS
+
+
+def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]) -> PhaseDefinition:
+    table.only(PHASE_KEYS)
+    run, use = _command(table, known_steps)
+    return PhaseDefinition(
+        name=_name(table),
+        run=run,
+        use=use,
+        env=table.environment("env"),
+        timeout=table.duration("timeout", positive=True),
+        idle_timeout=table.duration("idle_timeout", positive=True),
+        retries=_retries(table),
+        autosave=table.duration("autosave", pipeline.AUTOSAVE) or 0,
+        max_recoveries=table.count("max_recoveries", pipeline.MAX_RECOVERIES),
+        group=table.text("group", one_line=True),
+        needs=table.words("needs"),
+        on_resume=table.choice("on_resume", pipeline.ON_RESUME, pipeline.KEEP),
+        must_change=table.flag("must_change", default=False),
+        aliases=table.words("aliases"),
+        skip_with=table.members("skip_with", inputs, "input"),
+        options=_options(table, use, known_steps),
+    )
+
+
+def _name(table: Table) -> str:
+    name = table.values.get("name")
+    if name is None:
+        table.complain(f"{table.label} has no name")
+        return ""
+    if not isinstance(name, str):
+        table.complain(f"the name of {table.label} must be a string", "name")
+        return ""
+    problem = name_problem(name)
+    if problem:
+        table.complain(f"the name of {table.label} {problem}", "name")
+    elif name.rpartition("-")[2] in phase.STATUSES:
+        table.complain(f"the name of {table.label} ends in a status", "name", hint=f"a status is one of {', '.join(phase.STATUSES)}")
+    elif folded(name) in RESERVED:
+        table.complain(f"the name of {table.label} is reserved", "name", hint=f"reserved are {', '.join(RESERVED)}")
+    return name
+
+
+def _command(table: Table, known_steps: Mapping[str, Collection[str]]) -> tuple[str | None, str | None]:
+    if "run" in table.values and "use" in table.values:
+        table.complain(f"{table.label} has both run and use", "use", hint="keep one of them")
+    elif "run" not in table.values and "use" not in table.values:
+        table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
+    run, use = table.text("run"), table.text("use")
+    if use is not None and use not in known_steps:
+        close = pipeline.closest(use, known_steps)
+        hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(sorted(known_steps))}" if known_steps else None
+        table.complain(f"use in {table.label} names {use!r}, which is no step that gitckpt knows", "use", hint=hint)
+    return run, use
+
+
+def _options(table: Table, use: str | None, known_steps: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Returns what a step is carried out with."""
+    if "with" not in table.values:
+        return {}
+    if use is None:
+        table.complain(f"{table.label} has with, but no use", "with", hint="only what gitckpt does itself has options")
+        return {}
+    inner = table.inner("with", f"with of {table.label}")
+    if inner is not None and use in known_steps:
+        inner.only(tuple(known_steps[use]))
+    return table.strings("with", f"with of {table.label}")
+
+
+def _retries(table: Table) -> Retries:
+    if not isinstance(table.values.get("retries"), dict):
+        return Retries(attempts=table.count("retries", 0))
+    inner = table.inner("retries", f"retries of {table.label}")
+    assert inner is not None
+    inner.only(RETRIES_KEYS)
+    delay = inner.duration("delay", pipeline.DELAY) or 0
+    longest = inner.duration("max_delay", max(delay, pipeline.MAX_DELAY)) or 0
+    if longest < delay:
+        inner.complain(f"max_delay in {inner.label} is less than delay", "max_delay")
+    return Retries(
+        attempts=inner.count("attempts", 1),
+        delay=delay,
+        backoff=inner.number("backoff", pipeline.BACKOFF, 1, 100),
+        max_delay=longest,
+        jitter=inner.number("jitter", pipeline.JITTER, 0, 1),
+        on=inner.codes("on"),
+    )
+
+
+def _names_differ(phases: list[tuple[Table, PhaseDefinition]]) -> None:
+    """Notes names and aliases that a person could not tell apart; names go before aliases, wherever they stand."""
+    taken: dict[str, tuple[str, int]] = {}
+
+    def take(table: Table, name: str, what: str, *path: str | int) -> None:
+        if not name.strip():
+            return
+        if folded(name) in taken:
+            other, line = taken[folded(name)]
+            same = f"is that of line {line}" if other == name else f"cannot be told from {other!r} in line {line}"
+            table.complain(f"{what} {name!r} {same}", *path, hint="names differ by more than case, hyphens and underscores")
+            return
+        taken[folded(name)] = (name, table.line(*path))
+
+    for table, definition in phases:
+        take(table, definition.name, "the phase name", "name")
+    for table, definition in phases:
+        for i, alias in enumerate(definition.aliases):
+            take(table, alias, "the alias", "aliases", i)
+
+
+def _in_order(label: str, phases: list[tuple[Table, PhaseDefinition]]) -> tuple[PhaseDefinition, ...]:
+    """Returns the phases as the file has them, each moved back behind what it needs; notes needs that cannot be met."""
+    names = [definition.name for _, definition in phases]
+    for table, definition in phases:
+        table.known("needs", definition.needs, names, f"phase of {label}")
+    ordered: list[PhaseDefinition] = []
+    waiting = list(phases)
+    while waiting:
+        missing = {definition.name for _, definition in waiting}
+        ready = next((each for each in waiting if missing.isdisjoint(each[1].needs)), None)
+        if ready is None:
+            cycle = _complain_of_cycle(waiting)
+            waiting = [each for each in waiting if each[1].name not in cycle]
+            continue
+        waiting.remove(ready)
+        ordered.append(ready[1])
+    return tuple(ordered)
+
+
+def _complain_of_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str]:
+    """Notes a cycle among phases each of which needs one of them, and returns the names in it."""
+    by_name = {definition.name: (table, definition) for table, definition in waiting}
+    walked: list[str] = []
+    name = waiting[0][1].name
+    while name not in walked:
+        walked.append(name)
+        name = next(need for need in by_name[name][1].needs if need in by_name)
+    cycle = walked[walked.index(name) :]
+    first = min(range(len(cycle)), key=lambda i: by_name[cycle[i]][0].line())
+    cycle = cycle[first:] + cycle[:first]
+    by_name[cycle[0]][0].complain(f"phases need each other in a circle: {' → '.join([*cycle, cycle[0]])}", "needs")
+    return cycle

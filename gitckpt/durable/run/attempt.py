@@ -1,0 +1,118 @@
+"""One attempt at a phase, from its start to its end, with the milestones in between."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run import retry as conducts
+from gitckpt.durable.run.background import Autosaver, held
+from gitckpt.durable.run.retry import Conduct, Ended
+from gitckpt.durable.run.writer import Writer
+from gitckpt.model import times
+from gitckpt.model.checkpoint import PHASE, Attempt, Progress
+from gitckpt.store.leases.leases import LeaseLost
+
+if TYPE_CHECKING:
+    from gitckpt.durable.run.run import Run
+
+
+class Attempting:
+    """An attempt that is under way.
+
+    Args:
+        run: the run, whose `last_attempt` this is.
+        writer: of the run.
+        conduct: how the phase is carried out.
+    """
+
+    def __init__(self, run: Run, writer: Writer, conduct: Conduct) -> None:
+        assert run.last_attempt is not None
+        self._run = run
+        self._writer = writer
+        self._conduct = conduct
+        self._attempt = run.last_attempt
+        self._before = copy.deepcopy(run.state)
+        self._started = time.monotonic()
+        newest = held(writer.newest)
+        self._saver = Autosaver(run.store, self._attempt.phase, run.id, newest, guard=run.hold, beside=run.files, limits=writer.limits)
+
+    def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
+        """Does it, and returns its result.
+
+        Args:
+            action: what is to be done.
+
+        Raises:
+            LeaseLost: somebody else drives the run by now.
+            Exception: what it raised, after it was recorded.
+        """
+        try:
+            ended = self._act(action)
+            result = next_attempt.to_json(ended.result, f"/{self._attempt.phase}")
+            self._run.last_attempt = replace(
+                self._attempt,
+                ended=next_attempt.COMPLETE,
+                exit_code=ended.code,
+                seconds=self._seconds(),
+                output=ended.output,
+                result=result,
+            )
+            self._write("complete")
+        except LeaseLost:
+            raise
+        except BaseException as error:
+            if self._run.completed.get(self._attempt.phase):
+                raise  # an interrupt came when it was recorded as complete already
+            self._run.state = self._before
+            self._fail(error)
+            raise
+        finally:
+            self._saver.close()
+            self._writer.notice(self._saver.failures)
+        return json.loads(result)
+
+    def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str]) -> None:
+        """See `Run.milestone`."""
+        reached = replace(self._attempt, began=self._run.store.new_id(), recoveries=0)
+        label = f"{reached.phase}-progress"
+        with self._saver.paused():
+            self._writer.write(
+                label,
+                self._run.state,
+                capture=True,
+                id=str(reached.began),
+                trigger=trigger,
+                attempt=reached,
+                message=message,
+                progress=progress,
+                errors=errors,
+            )
+            self._saver.saved(held(self._writer.newest))
+        if not self._writer.unwritten:
+            self._attempt = self._run.last_attempt = reached
+            self._before = copy.deepcopy(self._run.state)
+
+    def _act(self, action: Callable[[Attempt], Ended]) -> Ended:
+        if not self._conduct.autosave:
+            return action(self._attempt)
+        with self._saver.attendant(self._conduct.autosave / times.MICRO):
+            return action(self._attempt)
+
+    def _fail(self, error: BaseException) -> None:
+        """Records how the attempt ended."""
+        ended = conducts.failed(self._attempt, error, self._conduct, seconds=self._seconds(), now=self._run.store.clock())
+        self._run.last_attempt = ended
+        self._write(str(ended.ended), errors=conducts.errors(error))
+
+    def _write(self, status: str, errors: Sequence[str] = ()) -> None:
+        label = f"{self._attempt.phase}-{status}"
+        self._writer.write(label, self._run.state, capture=True, trigger=PHASE, attempt=self._run.last_attempt, errors=errors)
+
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)

@@ -1,0 +1,230 @@
+"""Begins a run, or opens it again: its first checkpoint, its lease, its worktree, its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.durable.command import shell
+from gitckpt.git.repository import Repository
+from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
+from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
+from gitckpt.store.config import settings
+from gitckpt.store.leases.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold, LeaseLost, Leases
+from gitckpt.store.records import layout
+from gitckpt.store.runs import run_files, trust
+from gitckpt.store.runs.run_files import RunFiles
+from gitckpt.store.store import Store
+from gitckpt.store.worktrees import opener, ownership, resumption
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    class How(TypedDict, total=False):
+        """How a run is opened again."""
+
+        accept_changes: bool
+        """Whether inputs and definition may be other ones than it was started with."""
+
+        again: bool
+        """Whether a run that is complete may be gone on with."""
+
+        adapter: str
+        """As for `Store`; "auto" by default."""
+
+        holder: str
+        """What its lease is taken for, for people."""
+
+        directory: str | None
+        """Where its worktree is made; by default where the settings say."""
+
+        lease: int
+        """How long its lease is good without being renewed, in microseconds."""
+
+
+_PATIENCE = 2.0
+"""How long the commands of a driver that was killed may take to end, in seconds: its watchdog kills them at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A run that is open: nobody else drives it.
+
+    Attributes:
+        run: its id.
+        path: the top of its worktree.
+        store: as seen from there.
+        files: its files that lie beside the worktree.
+        hold: its lease.
+        newest: its newest checkpoint.
+        crashed: whether its last driver ended without having given the lease back.
+        made: whether the worktree was made just now.
+        remarks: what else the person should know, a sentence each.
+        accepts_changes: whether inputs and definition may be other ones than it was started with.
+        leases: the store that the lease is kept in; only the lease uses it, as threads do.
+    """
+
+    run: str
+    path: str
+    store: Store
+    files: RunFiles
+    hold: Hold
+    newest: Checkpoint
+    crashed: bool
+    made: bool
+    remarks: tuple[str, ...]
+    accepts_changes: bool
+    leases: Store
+
+    def close(self) -> None:
+        """Lets go of processes and files."""
+        self.store.close()
+        self.leases.close()
+
+
+def begin(
+    store: Store,
+    name: str,
+    *,
+    base: str = "HEAD",
+    state: Mapping[str, Any],
+    pipeline: Pipeline,
+    files: Mapping[str, bytes] | None = None,
+) -> Checkpoint:
+    """Records the first checkpoint of a run, and returns it.
+
+    Args:
+        store: of the repository.
+        name: what the run is about; becomes part of its id.
+        base: the rev that its worktree begins with.
+        state: what its checkpoints carry.
+        pipeline: what drives it.
+        files: its inputs that are files: name → content.
+
+    Raises:
+        NotFoundError: there is no such rev.
+        StateError: the state cannot be stored losslessly.
+        WorktreeError: the repository is bare, and no directory for worktrees is configured.
+    """
+    opener.default_root(store.repository, settings.read(store.repository).worktree_dir)  # a bare repository may have none
+    commit = _commit(store.repository, base)
+    there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
+    if pipeline.inputs:
+        trust.vouch(store.repository, pipeline)
+    return store.record(layout.RUN_STARTED, state, start=name, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
+
+
+def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
+    """Takes the lease of a run, and opens its worktree, which is made again if it is gone.
+
+    Args:
+        store: of the repository.
+        run: its id.
+        how: see `How`.
+
+    Raises:
+        NotFoundError: there is no such run.
+        UsageError: it is complete.
+        LeaseHeld: somebody who is alive drives it.
+        WorktreeError: its worktree cannot be opened.
+    """
+    again = how.get("again", False)
+    if not again:
+        settle(store, run)
+    _require_open(store.catch_up(run), again=again)
+    lease_store = store.seen_from(_again(store.repository), "plumbing")
+    hold = None
+    try:
+        leases = Leases(lease_store.objects, lease_store.refs, store.repository.object_format, store.clock)
+        hold = leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH))
+        newest = store.catch_up(run)  # again: until the lease was ours, somebody else may have written
+        _require_open(newest, again=again)
+        crashed = hold.before is not None and hold.before.released is None
+        if crashed or hold.before is None:
+            store.relink(run)
+        if crashed:
+            shell.outlast({RUN_VARIABLE: run, FENCE_VARIABLE: str(hold.lease.token - 1)}, _PATIENCE)
+        opened = resumption.resume(store, newest, how.get("directory"))
+        there = ownership.seen_from(store.repository, opened.path)
+        if there is None:
+            raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
+        files = run_files.of_run(store.repository, run)
+        tree = newest.worktree.tree if newest.worktree else None
+        if tree is not None:
+            files.bring_back(store.repository, store.objects, tree)
+    except BaseException:
+        if hold is not None:
+            _give_back(hold)
+        lease_store.close()
+        raise
+    return Opening(
+        run=run,
+        path=opened.path,
+        store=store.seen_from(there, how.get("adapter", "auto")),
+        files=files,
+        hold=hold,
+        newest=newest,
+        crashed=crashed,
+        made=opened.made,
+        remarks=opened.remarks,
+        accepts_changes=how.get("accept_changes", False),
+        leases=lease_store,
+    )
+
+
+def settle(store: Store, run: str) -> bool:
+    """Does what is left to do of a run that is complete, where its driver was killed in the last moment: its links, and its lease.
+
+    Args:
+        store: of the repository.
+        run: its id.
+
+    Returns:
+        Whether there was anything to be done.
+
+    Raises:
+        NotFoundError: there is no such run.
+        LeaseHeld: somebody drives it.
+    """
+    if store.catch_up(run).phase != layout.RUN_COMPLETE:
+        return False
+    leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
+    found = leases.read(run)
+    if found is None or found[1].released is not None or found[1].is_held(store.clock()):
+        return False
+    hold = leases.acquire(run, "what a driver left undone")
+    try:
+        store.relink(run)
+    finally:
+        _give_back(hold)
+    return True
+
+
+def _give_back(hold: Hold) -> None:
+    try:
+        hold.release()
+    except LeaseLost:
+        return  # taken over meanwhile
+
+
+def _again(repository: Repository) -> Repository:
+    """Returns the same repository, with processes of its own."""
+    return Repository(repository.git_dir, repository.worktree, repository.object_format)
+
+
+def _require_open(newest: Checkpoint, *, again: bool) -> None:
+    if newest.phase == layout.RUN_COMPLETE and not again:
+        raise UsageError(
+            f"run {newest.run} is complete", hint=f"to do a phase again: git ckpt resume {newest.run} --from PHASE; or fork it: --fork"
+        )
+
+
+def _commit(repository: Repository, base: str) -> str:
+    """Returns the oid of the commit that a rev names; "" for HEAD on an unborn branch."""
+    done = repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{base}^{{commit}}", ok=(0, 1, 128))
+    if done.code == 0:
+        return done.out.decode("ascii").strip()
+    if base == "HEAD":
+        return ""
+    raise NotFoundError(f"no commit goes by {base!r}", hint="name a branch, a tag or a commit: git log --oneline --all")

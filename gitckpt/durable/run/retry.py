@@ -1,0 +1,95 @@
+"""How a phase is carried out, and how an attempt at it ended."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gitckpt.durable.pipeline.definition import AUTOSAVE, KEEP, MAX_RECOVERIES, Retries
+from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
+from gitckpt.durable.run.next_attempt import FAILED
+from gitckpt.model import times
+from gitckpt.model.checkpoint import Attempt
+from gitckpt.model.errors import StateError
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended that did not fail.
+
+    Attributes:
+        result: what the phase returns, a JSON value.
+        code: the exit code of its command; None where there was none.
+        output: the end of what it printed.
+    """
+
+    result: Any = None
+    code: int | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """How a phase is carried out. Lengths of time are in microseconds.
+
+    Attributes:
+        retries: how often it is tried again, and when.
+        retry_on: the exceptions after which it is.
+        autosave: how often its files are saved in between; 0 for never.
+        max_recoveries: after more crashes than that the run is blocked.
+        on_resume: `keep`, or `reset`: whether a further attempt begins with the files as they are, or as they were at first.
+    """
+
+    retries: Retries = field(default_factory=Retries)
+    retry_on: tuple[type[Exception], ...] = (Exception,)
+    autosave: int = AUTOSAVE
+    max_recoveries: int = MAX_RECOVERIES
+    on_resume: str = KEEP
+
+
+USUAL = Conduct()
+"""A phase that is tried once."""
+
+
+def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds: float, now: int) -> Attempt:
+    """Returns an attempt that ended with an exception; it says whether there will be another one, and when.
+
+    Args:
+        attempt: as it began.
+        error: the exception.
+        conduct: how often the phase is tried.
+        seconds: how long it took.
+        now: the current instant, in microseconds since the epoch.
+    """
+    ending = error if isinstance(error, PhaseFailed) else None
+    code = ending.code if ending is not None else None
+    failures = attempt.failures + 1
+    again = (
+        isinstance(error, conduct.retry_on)
+        and not isinstance(error, PhaseBlocked | Cancelled | DeadlineReached | StateError)
+        and failures <= conduct.retries.attempts
+        and (conduct.retries.retries(code) or isinstance(error, PhaseDeferred))
+    )
+    retry_at = None
+    if again:
+        chance = int.from_bytes(os.urandom(4)) / 2**32
+        retry_at = times.to_text(now + conduct.retries.wait_before(failures + 1, chance))
+    return replace(
+        attempt,
+        ended=FAILED if again or ending is None else ending.status,
+        failures=failures,
+        retry_at=retry_at,
+        exit_code=code,
+        seconds=seconds,
+        output=ending.output if ending is not None else None,
+    )
+
+
+def errors(error: BaseException) -> list[str]:
+    """Returns what a checkpoint says of an exception that ended an attempt."""
+    if isinstance(error, PhaseFailed):
+        return list(error.errors)
+    if isinstance(error, KeyboardInterrupt):
+        return ["interrupted"]
+    return [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]

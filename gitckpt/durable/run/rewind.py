@@ -1,0 +1,165 @@
+"""Goes back to an earlier checkpoint: in the same worktree, or in a new run. What is there now is recorded first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from gitckpt.durable.command import shell
+from gitckpt.git import head
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
+from gitckpt.model import ids
+from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.records import layout
+from gitckpt.store.restore import restorer
+from gitckpt.store.runs import run_files
+from gitckpt.store.runs.run_files import RunFiles
+from gitckpt.store.snapshot import comparison, manifest
+from gitckpt.store.store import Store
+from gitckpt.store.worktrees import opener
+
+_BRANCH = "refs/heads/"
+
+PATIENCE = 0.5
+"""How long a lock file in the way of a run is looked at before it counts as left, in seconds."""
+
+
+def go_back(store: Store, checkpoint: Checkpoint) -> list[str]:
+    """Brings commit, files, index and operation in progress of a checkpoint back into a run's worktree.
+
+    Returns the ids of the safety checkpoints that hold what was there before.
+
+    Args:
+        store: as seen from the worktree.
+        checkpoint: what it shall hold.
+
+    Raises:
+        WorktreeError: its commit or files are missing, or something is in the way that no checkpoint holds.
+    """
+    safe: list[str] = []
+    commit, branch = store.objects.head()
+    if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
+        if store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
+            raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")
+        message = f"before going back to {checkpoint.id[: ids.SHORT]}"
+        safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
+        _move_head(store, checkpoint, commit)
+    restored = restorer.restore(store, checkpoint)
+    return [*safe, *([restored.safety] if restored.safety else [])]
+
+
+def take_output_back(store: Store, files: RunFiles, checkpoint: Checkpoint) -> None:
+    """Lets what the phases of a run put out be what it was at a checkpoint.
+
+    Args:
+        store: as seen from the worktree.
+        files: of the run.
+        checkpoint: of the run.
+
+    Raises:
+        WorktreeError: it cannot be brought back.
+    """
+    now = store.capture(beside=files)
+    then = checkpoint.worktree.tree if checkpoint.worktree else None
+    if now.tree is None or run_files.output_of(store.repository, now.tree) == run_files.output_of(store.repository, then):
+        return
+    message = f"before going back to {checkpoint.id[: ids.SHORT]}"
+    store.record(layout.SAFETY_COMPLETE, {}, worktree=now, trigger=SAFETY, message=message)
+    files.take_back(store.repository, store.objects, now.tree, then)
+
+
+def is_held(store: Store, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint) -> bool:
+    """Tells whether two other checkpoints hold all that a safety checkpoint does.
+
+    Args:
+        store: of the worktree.
+        safety: what was there on the way from one to the other.
+        recorded: what was there before.
+        wanted: what was brought back.
+    """
+    there, before = (_contents(store, each) for each in (safety, recorded))
+    indexes = [comparison.merged_tree(store.repository, found, each.git_sha) for found, each in ((there, safety), (before, recorded))]
+    same = there.files == before.files and indexes[0] == indexes[1]
+    plain = not (there.operation or there.flags or set(there.index) - {0})
+    return same and (plain or safety.worktree == recorded.worktree) and safety.git_sha in (recorded.git_sha, wanted.git_sha)
+
+
+def _contents(store: Store, checkpoint: Checkpoint) -> manifest.Contents:
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
+
+
+def remove_locks(repository: Repository, run: str) -> None:
+    """Removes the lock files that git leaves where it is killed together with the command that called it.
+
+    Somebody who works in the worktree by hand may hold one for long, while an editor is open: as long as a git process is at work there,
+    and where the system does not tell, they stay. Others let go of theirs at once: one that is as it was after `PATIENCE` is left.
+
+    Args:
+        repository: seen from the run's worktree; its lease is ours, and no command of it runs.
+        run: its id.
+    """
+    branch = head.target(repository)
+    refs = [layout.RUNS + run, layout.LEASES + run, *([branch] if branch else [])]
+    places = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
+    if repository.is_linked:
+        places += [os.path.join(repository.git_dir, name) for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
+    before = {path: mark for path in places if (mark := _mark(path)) is not None}
+    if not before or shell.works_in("git", repository.worktree or repository.git_dir) is not False:
+        return
+    time.sleep(PATIENCE)
+    for path, mark in before.items():
+        if _mark(path) == mark:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _mark(path: str) -> tuple[int, int, int] | None:
+    """Returns what tells a lock file from a later one of the same name; None where there is none."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def fork(store: Store, checkpoint: Checkpoint, name: str | None = None) -> Checkpoint:
+    """Starts a run that goes on from a checkpoint, and returns its first checkpoint; the old run stays as it is.
+
+    Args:
+        store: of the repository.
+        checkpoint: the one to go on from.
+        name: what the new run is about; by default what the old one was.
+    """
+    about = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
+    return store.record(
+        layout.RUN_STARTED,
+        checkpoint.state,
+        start=about,
+        base=checkpoint.git_sha,
+        worktree=checkpoint.worktree,
+        trigger=PHASE,
+        pipeline=checkpoint.pipeline,
+        forked_from=checkpoint.id,
+        message=f"forked from {checkpoint.id[: ids.SHORT]}",
+    )
+
+
+def _move_head(store: Store, checkpoint: Checkpoint, commit: str) -> None:
+    """Lets HEAD point to the commit of a checkpoint; on its branch, where that was not moved by somebody else."""
+    git = store.repository.git
+    wanted = f"{_BRANCH}{checkpoint.branch}" if checkpoint.branch is not None else ""
+    reason = ("-m", f"git ckpt: back to {checkpoint.id[: ids.SHORT]}")
+    try:
+        if wanted and wanted == head.target(store.repository):
+            git.run("update-ref", *reason, wanted, checkpoint.git_sha, commit)
+            return
+        git.run("update-ref", *reason, "--no-deref", "HEAD", checkpoint.git_sha)
+        there = store.repository.cat_file.info(wanted) if wanted else None
+        if there is not None and there[0] == checkpoint.git_sha and opener.is_free(store.repository, wanted):
+            git.run("symbolic-ref", *reason, "HEAD", wanted)
+    except GitError as error:
+        raise WorktreeError(f"cannot move HEAD back to {checkpoint.git_sha}: {error.message}") from None

@@ -1,0 +1,260 @@
+"""Writes the checkpoints of a run. One that cannot be written does not stop the work: it is kept, told of, and tried again."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.durable.run import rewind
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
+from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
+from gitckpt.store import log
+from gitckpt.store.config import settings
+from gitckpt.store.leases.leases import Hold, LeaseLost
+from gitckpt.store.records.index import Query
+from gitckpt.store.runs import unwritten
+from gitckpt.store.runs.run_files import RunFiles
+from gitckpt.store.snapshot import manifest
+from gitckpt.store.store import Store
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from gitckpt.store.records.draft import Details
+
+
+_GRAIN = 1.5
+"""In seconds: files younger than this are not told from changed ones by their time stamps."""
+
+
+_REPORTED = ("track_id", "blockers", "loop_state")
+"""Keys of the state that `git ckpt step` writes, also while the run is driven."""
+
+
+class Writer:
+    """Writes what becomes of a run.
+
+    Args:
+        store: as seen from the run's worktree.
+        run: its id.
+        hold: its lease.
+        files: its files that lie beside the worktree.
+        newest: its newest checkpoint.
+        made_at: when its worktree was made, on the clock of `time.time`; None where it was there before.
+
+    Attributes:
+        limits: what its snapshots leave out.
+        newest: its newest checkpoint that this process knows of.
+        pipeline: what drives the run; the next checkpoint says so.
+        completed: phase → the checkpoint that completed it; "" where that could not be written yet.
+        unwritten: what could not be written, and why, a sentence each; empty again once it was.
+    """
+
+    def __init__(self, store: Store, run: str, hold: Hold, files: RunFiles, newest: Checkpoint, *, made_at: float | None) -> None:
+        self._store = store
+        self._run = run
+        self._hold = hold
+        self._files = files
+        self.newest = newest
+        self.pipeline = newest.pipeline or Pipeline()
+        self.completed = dict(self.pipeline.completed)
+        self.unwritten: list[str] = []
+        self._waiting: list[tuple[str, Mapping[str, Any], bool, Details]] = []
+        self._known = False
+        self._reported: dict[str, Any] = {}
+        self.limits = settings.read(store.repository).limits
+        self._made_at = made_at
+
+    def write(self, label: str, state: Mapping[str, Any], *, capture: bool = False, **details: Unpack[Details]) -> None:
+        """Records a checkpoint of the run, after those that could not be written before.
+
+        Args:
+            label: its phase label.
+            state: what it carries.
+            capture: whether the files may have changed since the last one.
+            details: more keys of the document.
+
+        Raises:
+            LeaseLost: somebody else drives the run by now.
+            StateError, UsageError: it can never be written.
+        """
+        details["run"] = self._run
+        details.setdefault("pipeline", self.pipeline)
+        attempt = details.get("attempt")
+        if attempt is not None and attempt.phase in self.pipeline.phases:
+            at = self.pipeline.phases.index(attempt.phase) + 1
+            said = details.get("progress") or Progress()
+            details["progress"] = replace(said, current_phase=at, total_phases=len(self.pipeline.phases))
+        self._waiting.append((label, state, capture, details))
+        self._note(label, details)
+        self.flush()
+        if self._waiting:
+            last = self._waiting[-1]
+            self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])  # the caller may change it until it is written
+
+    def flush(self) -> None:
+        """Tries to write what could not be written. Errors: as `write`."""
+        while self._waiting:
+            label, state, capture, details = self._waiting[0]
+            try:
+                self._record(label, state, capture=capture or not self._known, details=details)
+            except LeaseLost:
+                raise
+            except KeyboardInterrupt:
+                self._settle(label)
+                raise
+            except (StateError, UsageError):
+                del self._waiting[0]
+                raise
+            except CkptError as error:
+                sentence = f"{label} could not be recorded: {error.message}"
+                if not self.unwritten or self.unwritten[-1] != sentence:
+                    self.unwritten.append(sentence)
+                    unwritten.note(self._store.repository, self._run, self.unwritten)
+                    self._log(sentence)
+                return
+            del self._waiting[0]
+            if not self._waiting and self.unwritten:
+                self.unwritten.clear()
+                unwritten.note(self._store.repository, self._run, [])
+
+    def notice(self, failures: list[str]) -> None:
+        """Notes what went wrong elsewhere; what was tried again by itself needs no more than the log."""
+        for failure in failures:
+            self._log(f"run {self._run}: {failure}")
+
+    def forget_files(self) -> None:
+        """Lets the next checkpoint capture the files: somebody else may have changed them."""
+        self._known = False
+
+    def reopen(self, phase: str) -> None:
+        """Counts a phase, and those that were completed after it, as not complete; its next start says so."""
+        names = list(self.completed)
+        if phase in self.completed:
+            self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
+
+    def go_back(self, checkpoint: Checkpoint) -> None:
+        """Brings the files of an earlier checkpoint back, in the worktree and beside it; what is there is recorded first.
+
+        Raises:
+            WorktreeError: they cannot be brought back.
+        """
+        rewind.take_output_back(self._store, self._files, checkpoint)
+        recorded = self.newest if self._known else None
+        for safety in rewind.go_back(self._store, checkpoint):
+            if recorded is not None and rewind.is_held(self._store, self._store.read(safety), recorded, checkpoint):
+                self._store.remove([safety])
+        self._known = False
+
+    def prepare_again(self, attempt: Attempt, *, resets: bool) -> Attempt:
+        """Prepares the worktree for a further attempt at a phase, and returns it with the checkpoint at which the first one began.
+
+        Args:
+            attempt: the attempt.
+            resets: whether it begins with the files as they were at first.
+
+        Raises:
+            WorktreeError: they cannot be brought back.
+        """
+        rewind.remove_locks(self._store.repository, self._run)
+        began = attempt.began or self.began(attempt.phase)
+        if resets and began is not None:
+            self.go_back(self._store.read(began))
+        return replace(attempt, began=began)
+
+    def began(self, phase: str) -> str | None:
+        """Returns the newest checkpoint at which a phase began, None where there is none."""
+        found = self._store.list(Query(run=self._run, phase=f"{phase}-started", limit=1))
+        return found[0].id if found else None
+
+    def began_first(self, phase: str) -> Checkpoint | None:
+        """Returns the checkpoint at which the last attempts at a phase began, None where there were none."""
+        newest = self.began(phase)
+        if newest is None:
+            return None
+        checkpoint = self._store.read(newest)
+        first = checkpoint.attempt.began if checkpoint.attempt is not None else None
+        return self._store.read(first) if first is not None else checkpoint
+
+    def ended(self, phase: str) -> Attempt | None:
+        """Returns the attempt that completed a phase; None where it is not known.
+
+        Raises:
+            NotFoundError: the checkpoint that says so is gone.
+        """
+        checkpoint_id = self.completed[phase]
+        for label, _, _, details in self._waiting:
+            attempt = details.get("attempt")
+            if attempt is not None and label.startswith(f"{phase}-") and attempt.ended:
+                return attempt
+        try:
+            attempt = self._store.read(checkpoint_id).attempt
+        except NotFoundError:
+            raise NotFoundError(
+                f"the checkpoint that holds the result of phase {phase!r} is gone: {checkpoint_id}",
+                hint=f"do the phase again: git ckpt resume {self._run} --from '{phase}'",
+            ) from None
+        return attempt if attempt is not None and attempt.phase == phase else None
+
+    def differs_from(self, checkpoint_id: str) -> bool:
+        """Tells whether commit or files of the worktree differ from those of a checkpoint."""
+        then = self._store.read(checkpoint_id)
+        commit = self._store.objects.head()[0]
+        if commit != then.git_sha:
+            return True
+        found = self._store.capture()
+        tree = then.worktree.tree if then.worktree else None
+        trees = [manifest.read(self._store.repository, self._store.objects, oid, commit).files for oid in (found.tree, tree)]
+        return trees[0] != trees[1]
+
+    def _note(self, label: str, details: Details) -> None:
+        """Knows at once what the checkpoint will say of the phases that are complete."""
+        from gitckpt.model.phase import completed_after
+
+        pipeline: Pipeline | None = details.get("pipeline")
+        if details.get("rewound_to") and pipeline is not None:
+            self.completed = dict(pipeline.completed)
+        self.completed = completed_after(self.completed, label, "")
+
+    def _record(self, label: str, state: Mapping[str, Any], *, capture: bool, details: Details) -> None:
+        if not details.get("rewound_to"):
+            state = {**state, **self._reported}
+        if capture:
+            self._refresh()
+            made = self._store.save(label, state, limits=self.limits, guard=self._hold, beside=self._files, keeps=_REPORTED, **details)
+        else:
+            files = self.newest.worktree
+            made = self._store.record(label, state, guard=self._hold, worktree=files, keeps=_REPORTED, **details)
+        self._reported = {key: made.state[key] for key in _REPORTED if key in made.state}
+        self._known = True
+        self.newest = made
+        if made.pipeline is not None and not self._waiting[1:]:
+            self.pipeline = made.pipeline
+            self.completed = dict(made.pipeline.completed)
+
+    def _settle(self, label: str) -> None:
+        """Finds out whether a checkpoint was written before an interrupt came."""
+        head = self._store.run_head(self._run)
+        if head.parent == self.newest.id and head.phase == label:
+            del self._waiting[0]
+            self.newest, self.pipeline = head, head.pipeline or self.pipeline
+            self.completed = dict(self.pipeline.completed)
+
+    def _refresh(self) -> None:
+        """Lets git look once more at the files of a worktree that was made just before.
+
+        Files as young as the index are read again by every `git status` (git-update-index(1), "racy git").
+        """
+        if self._made_at is None or time.time() < self._made_at + _GRAIN:
+            return
+        self._made_at = None
+        self._store.repository.git.run("update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True)
+
+    def _log(self, sentence: str) -> None:
+        try:
+            log.append(self._store.repository, sentence)
+        except CkptError:
+            return  # it is told of at the end of the run

@@ -1,0 +1,199 @@
+"""Step graphs by name: those of `gitckpt.toml`, below `[steps.NAME]`, and the one that comes with gitckpt."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+
+from gitckpt.durable.pipeline import parser
+from gitckpt.durable.pipeline.definition import closest, folded
+from gitckpt.durable.pipeline.parser import PipelineError
+from gitckpt.durable.steps.graph import COMPLETE, MAX_FIX_CYCLES, MAX_ITERATIONS, Graph, StepDefinition
+from gitckpt.durable.steps.statuses import NOT_STARTED, STATUSES
+from gitckpt.model import phase, toml
+from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.store.config.lines import Locations
+from gitckpt.store.config.table import Mistake, Table, name_problem
+
+SUPERPOWERS = "superpowers"
+"""The graph that a run has where nobody says otherwise."""
+
+GRAPH_KEYS = ("description", "steps", "aliases", "max_fix_cycles", "max_iterations")
+STEP_KEYS = ("name", "on_pass", "on_fail", "agent", "optional", "only_if", "tasks", "fix_cycle", "version_key")
+RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
+"""What no step may be called: where the steps end, statuses, and names of checkpoints that have nothing to do with steps."""
+
+_PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
+_TABLE = "steps"
+
+
+class GraphError(PipelineError):
+    """A file of step graphs has mistakes."""
+
+
+def read(path: str, name: str) -> Graph:
+    """Returns a step graph of a file, or the preset of that name where the file has none.
+
+    Args:
+        path: of the file; one that does not exist has no graphs.
+        name: of the graph.
+
+    Raises:
+        GraphError: anything in any graph of the file is a mistake.
+        NotFoundError: there is no such graph; those there are are named.
+        UsageError: the file cannot be read.
+    """
+    found = parse(parser.text_of(path), path)
+    if name not in found and name == SUPERPOWERS:
+        return preset()
+    if name in found:
+        return found[name]
+    known = list(dict.fromkeys((*found, SUPERPOWERS)))
+    close = closest(name, known)
+    hint = f"did you mean {close}?" if close else f"there are: {', '.join(known)}; others go into {os.path.basename(path)}"
+    raise NotFoundError(f"no steps go by {name!r}", hint=hint)
+
+
+@functools.cache
+def preset() -> Graph:
+    """Returns the steps of superpowers."""
+    return parse(parser.text_of(_PRESET), "preset superpowers")[SUPERPOWERS]
+
+
+def preset_text() -> str:
+    """Returns the TOML of the steps of superpowers, to be copied and changed."""
+    return parser.text_of(_PRESET)
+
+
+def parse(text: str, path: str) -> dict[str, Graph]:
+    """Returns the step graphs of a text by their names.
+
+    Args:
+        text: of the file.
+        path: what messages call it.
+
+    Raises:
+        GraphError: it is not TOML, or anything in any of its graphs is a mistake.
+    """
+    if _TABLE not in text:
+        return {}  # most files have none, and to locate every key of a large one takes time
+    try:
+        found = toml.loads(text).get(_TABLE, {})
+    except ValueError as error:
+        raise UsageError(f"{path} is not TOML: {error}", hint=f"correct it: {path}") from None
+    mistakes: list[Mistake] = []
+    locations = Locations(text)
+    if not isinstance(found, dict):
+        raise GraphError(path, [Mistake(locations.line(_TABLE), "steps must be a table", "write [steps.NAME]")])
+    whole = Table(found, (_TABLE,), _TABLE, locations, mistakes)
+    graphs = {}
+    for name in found:
+        table = whole.inner(name, f"steps {name!r}")
+        problem = name_problem(name)
+        if problem:
+            whole.complain(f"the name of steps {name!r} {problem}", name)
+        if table is not None:
+            graphs[name] = _graph(name, table)
+    if mistakes:
+        raise GraphError(path, mistakes)
+    return graphs
+
+
+def _graph(name: str, table: Table) -> Graph:
+    table.only(GRAPH_KEYS)
+    tables = table.tables("steps", "step")
+    if not tables:
+        table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name")
+    names = [_name(each) for each in tables]
+    following = [*(name for name, each in zip(names, tables, strict=True) if each.values.get("optional") is not True), COMPLETE]
+    steps = tuple(_step(each, names, next(name for name in following if name not in names[: i + 1])) for i, each in enumerate(tables))
+    aliases = table.strings("aliases", f"aliases of {table.label}")
+    _names_differ(table, tables, names, aliases)
+    _ends(table, tables, steps)
+    return Graph(
+        name=name,
+        steps=steps,
+        aliases=aliases,
+        max_fix_cycles=table.count("max_fix_cycles", MAX_FIX_CYCLES),
+        max_iterations=table.count("max_iterations", MAX_ITERATIONS, 1),
+        description=table.text("description", one_line=True) or "",
+    )
+
+
+def _name(table: Table) -> str:
+    name = table.values.get("name")
+    if not isinstance(name, str):
+        table.complain(f"{table.label} has no name" if name is None else f"the name of {table.label} must be a string")
+        return ""
+    problem = name_problem(name)
+    if problem:
+        table.complain(f"the name of {table.label} {problem}", "name")
+    elif folded(name) in {folded(word) for word in RESERVED}:
+        table.complain(f"the name of {table.label} is reserved", "name", hint=f"reserved are {', '.join(RESERVED)}")
+    elif name.rpartition("-")[2] in phase.STATUSES:
+        table.complain(f"the name of {table.label} ends in a status", "name", hint=f"a status is one of {', '.join(phase.STATUSES)}")
+    return name
+
+
+def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
+    """Returns a step.
+
+    Args:
+        table: its table.
+        names: of all steps.
+        following: what it leads to where it does not say.
+    """
+    table.only(STEP_KEYS)
+    for key in ("on_pass", "on_fail"):
+        target = table.text(key)
+        if target is not None and target not in names and target != COMPLETE:
+            close = closest(target, (*names, COMPLETE))
+            hint = f"did you mean {close}?" if close else f"there are: {', '.join((*names, COMPLETE))}"
+            table.complain(f"{key} of {table.label} names {target!r}, which is no step", key, hint=hint)
+    return StepDefinition(
+        name=str(table.values.get("name", "")),
+        on_pass=table.text("on_pass") or following,
+        on_fail=table.text("on_fail"),
+        agent=table.text("agent", one_line=True),
+        optional=table.flag("optional", default=False),
+        only_if=table.text("only_if", one_line=True),
+        has_tasks=table.flag("tasks", default=False),
+        counts_cycles=table.flag("fix_cycle", default=False),
+        version_key=table.text("version_key", one_line=True),
+    )
+
+
+def _names_differ(graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]) -> None:
+    """Notes names and aliases that a person could not tell apart, and aliases of nothing."""
+    taken: dict[str, str] = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
+    for table, name in zip(tables, names, strict=True):
+        if name and folded(name) in taken and folded(name) != folded(COMPLETE) and folded(name) != folded(NOT_STARTED):
+            table.complain(f"the step name {name!r} cannot be told from {taken[folded(name)]!r}", "name")
+        taken.setdefault(folded(name), name)
+    for alias, target in aliases.items():
+        if folded(alias) in taken:
+            graph.complain(f"the alias {alias!r} cannot be told from {taken[folded(alias)]!r}", "aliases", alias)
+        taken.setdefault(folded(alias), alias)
+        if target not in names and target != COMPLETE:
+            graph.complain(f"the alias {alias!r} names {target!r}, which is no step", "aliases", alias)
+
+
+def _ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
+    """Notes steps that pass in a circle, to which nothing leads, or whose failures count and lead nowhere."""
+    by_name = {step.name: step for step in steps}
+    if steps and all(step.optional for step in steps):
+        graph.complain(f"every step of {graph.label} is optional", "steps")
+    entered = {step.on_pass for step in steps} | {step.on_fail for step in steps}
+    first = next((step.name for step in steps if not step.optional), "")
+    for table, step in zip(tables, steps, strict=True):
+        walked = [step.name]
+        while by_name.get(walked[-1]) is not None and by_name[walked[-1]].on_pass not in walked:
+            walked.append(by_name[walked[-1]].on_pass)
+        closes = walked[-1] in by_name and by_name[walked[-1]].on_pass == step.name
+        if closes and step.name == next(each.name for each in steps if each.name in walked):
+            table.complain(f"steps pass in a circle: {' → '.join([*walked, step.name])}", "on_pass", hint=f"one must lead to {COMPLETE}")
+        if step.name and step.name not in entered and step.name != first and not step.optional:
+            table.complain(f"nothing leads to {table.label}", hint="name it in on_pass or on_fail of another step, or make it optional")
+        if step.counts_cycles and step.on_fail is None:
+            table.complain(f"fix_cycle of {table.label} needs on_fail", "fix_cycle", hint="name the step that mends what failed")

@@ -1,0 +1,280 @@
+"""Records what is reported of steps: each report is one checkpoint of the run, made of the state that the run has at that moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.durable.steps import graph_file, machine
+from gitckpt.durable.steps import report as record
+from gitckpt.durable.steps.graph import COMPLETE, Graph
+from gitckpt.durable.steps.report import FAIL, RESET, START, Report
+from gitckpt.git.lock import Lock
+from gitckpt.git.repository import main_worktree
+from gitckpt.model import ids, times
+from gitckpt.model.checkpoint import STEP
+from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.store.config import settings
+from gitckpt.store.leases import leases
+from gitckpt.store.records import finder, layout
+from gitckpt.store.runs import summary
+from gitckpt.store.worktrees import ownership
+
+if TYPE_CHECKING:
+    from gitckpt.model.checkpoint import Checkpoint, Progress
+    from gitckpt.store.store import Store
+
+TRACK = "track_id"
+"""Key of the state: the track that a run is about."""
+
+_LOCK, _PATIENCE = "track.lock", 10.0
+_MESSAGE = 300
+"""The longest message that notes become, in characters; they are whole in the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a report goes.
+
+    Attributes:
+        run: the run; None where one is to be started for the track.
+        track: the track; None where none was named.
+        by_track: whether the track said which run it is.
+    """
+
+    run: str | None
+    track: str | None = None
+    by_track: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What became of a report.
+
+    Attributes:
+        checkpoint: the one that it made, with the state that the run has now.
+        graph: the steps of the run.
+        is_new: whether the run was started for it.
+    """
+
+    checkpoint: Checkpoint
+    graph: Graph
+    is_new: bool
+
+
+def place(store: Store, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> Place:
+    """Returns the run that is meant: the one that is named, that of `CKPT_RUN`, the one whose worktree this is, or that of a track.
+
+    Args:
+        store: as seen from where the call was made.
+        run: its id, or a prefix of it.
+        track: what it is about.
+        environ: the environment.
+
+    Raises:
+        UsageError: none is said.
+        NotFoundError, AmbiguousError: there is no such run, or several.
+    """
+    said = run or environ.get(leases.RUN_VARIABLE)
+    if said:
+        is_there = ids.is_run_id(said) and store.refs.read(layout.RUNS + said) is not None
+        return Place(said if is_there else finder.find_run(said, store.index), track)
+    owner = ownership.owner(store.repository)
+    if owner is not None and owner.run is not None:
+        return Place(owner.run, track)
+    if track is not None:
+        if not track.strip() or not track.isprintable():
+            raise UsageError(f"{track!r} is no name of a track", hint="write it on one line: --track add-login")
+        return Place(_run_of(store, track), track, by_track=True)
+    raise UsageError(
+        "it is not said which run",
+        hint="name it: --run RUN, or --track NAME, which starts one; or go to its worktree; git ckpt runs lists them",
+    )
+
+
+def read(store: Store, where: Place) -> Checkpoint:
+    """Returns the newest checkpoint of the run that is meant, with its state.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    if where.run is None:
+        raise NotFoundError(f"no run is about the track {where.track}", hint=f"begin: git ckpt step start STEP --track '{where.track}'")
+    return store.catch_up(where.run)
+
+
+def graph_of(store: Store, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
+    """Returns the steps of a run.
+
+    Args:
+        store: of the repository.
+        state: of the run.
+        wanted: what the caller names, where the run does not say by itself.
+
+    Raises:
+        UsageError: the run has other steps than the caller names; or the file has mistakes.
+        NotFoundError: there are no such steps.
+    """
+    own = _graph_name(state)
+    if own is not None and wanted is not None and own != wanted:
+        raise UsageError(f"the run has the steps of {own}, not those of {wanted}", hint="leave out --graph, or start another run")
+    top = store.repository.worktree or main_worktree(store.repository) or ""
+    return graph_file.read(os.path.join(top, settings.FILE), own or wanted or graph_file.SUPERPOWERS)
+
+
+def home(store: Store, run: str) -> str | None:
+    """Returns the top of the worktree that a run is worked on in: its own, or else the one one is in; None where there is none."""
+    return summary.worktrees_of_runs(store).get(run, store.repository.worktree)
+
+
+def report(
+    store: Store, where: Place, said: Report, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None
+) -> Reported:
+    """Records what is reported of a step; when this returns, it is on the disk.
+
+    Reports of several processes at once are applied one after the other, each to what the one before has made: none is lost.
+
+    Args:
+        store: as seen from where the call was made; a run that has a worktree of its own is seen from there.
+        where: the run.
+        said: the report.
+        graph: the name of its steps, for a run that has none yet.
+        files: whether the files of the worktree are captured.
+        checkpoint_id: a fresh UUID version 4 for the checkpoint. Where there is one by that id, the call was made before, and its caller
+            was killed before he knew: nothing is recorded again.
+
+    Raises:
+        OutOfOrder, StepsBlocked, UsageError: it is refused, and nothing is recorded (`machine.applied`).
+        NotFoundError: there is no such run, or there are no such steps.
+        LeaseLost: this process was started by a driver of the run that was taken over since.
+        StateError: a value cannot be stored losslessly.
+        CkptError: it cannot be recorded.
+    """
+    if checkpoint_id is not None:
+        before = _recorded(store, where, said, checkpoint_id)
+        if before is not None:
+            return before
+        said = replace(said, checkpoint_id=checkpoint_id)
+    if where.run is not None and not _begins_anew(store, where, said):
+        return _extend(store, where.run, where.track, said, graph, files=files)
+    assert where.track is not None
+    with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
+        again = replace(where, run=_run_of(store, where.track))  # another process may have started it meanwhile
+        if again.run is not None and not _begins_anew(store, again, said):
+            return _extend(store, again.run, where.track, said, graph, files=files)
+        steps = graph_of(store, {}, graph)
+        made = _Writer(store, steps, said, where.track).write(files=files, start=where.track)
+    return Reported(made, steps, is_new=True)
+
+
+def _recorded(store: Store, where: Place, said: Report, checkpoint_id: str) -> Reported | None:
+    """Returns what was reported under an id; None where nothing was."""
+    if not ids.is_id(checkpoint_id):
+        raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
+    if store.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
+        return None
+    found = store.read(checkpoint_id)
+    steps = graph_of(store, found.state)
+    label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
+    if found.trigger != STEP or found.phase != label or (found.run != where.run and not where.by_track):
+        raise UsageError(f"checkpoint {checkpoint_id} is about something else: {found.phase}", hint="give each report an id of its own")
+    return Reported(found, steps, is_new=False)
+
+
+def _extend(store: Store, run: str, track: str | None, said: Report, graph: str | None, *, files: bool) -> Reported:
+    newest = store.run_head(run)
+    steps = graph_of(store, newest.state, graph)
+    path = summary.worktrees_of_runs(store).get(run)
+    there = ownership.seen_from(store.repository, path) if path is not None else None
+    if there is None and newest.pipeline is not None:
+        # Its worktree is gone, and will be made again from its newest checkpoint: the commit must be that of the run, not of this place.
+        if files:
+            raise UsageError(f"the worktree of run {run} is gone", hint=f"make it again: git ckpt resume {run} --no-run")
+        return Reported(_Writer(store, steps, said, track).write(run=run, base=newest.git_sha), steps, is_new=False)
+    if there is None or os.path.realpath(there.git_dir) == os.path.realpath(store.repository.git_dir):
+        return Reported(_Writer(store, steps, said, track).write(run=run, files=files), steps, is_new=False)
+    with store.seen_from(there, "plumbing") as inside:
+        return Reported(_Writer(inside, steps, said, track).write(run=run, files=files), steps, is_new=False)
+
+
+class _Writer:
+    """Writes one report.
+
+    Args:
+        store: as seen from the worktree that it is about.
+        graph: the steps of the run.
+        said: the report.
+        track: the track that the run is about, where that was said.
+    """
+
+    def __init__(self, store: Store, graph: Graph, said: Report, track: str | None) -> None:
+        self._store = store
+        self._graph = graph
+        self._said = said
+        self._track = track
+        self._step = graph.step(said.step).name
+
+    def write(self, *, files: bool = False, run: str | None = None, start: str | None = None, base: str | None = None) -> Checkpoint:
+        """Writes it, to a run or as the first checkpoint of one; the arguments are those of `Store.record`."""
+        self._at = times.to_text(self._store.clock())
+        notes = " ".join((self._said.notes or "").split())
+        message = ": ".join(filter(None, ["reset" if self._said.action == RESET else "", notes]))
+        label = f"{self._step}-{record.LABELS[self._said.action]}"
+        how: dict[str, Any] = {
+            "run": run,
+            "start": start,
+            "guard": leases.bound(self._store, run) if run is not None else None,
+            "change": self._change,
+            "progress_of": self._progress,
+            "trigger": STEP,
+            "agent": self._said.agent,
+            "message": (message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…") or None,
+            "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
+            **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
+        }
+        return self._store.save(label, **how) if files else self._store.record(label, base=base, **how)
+
+    def _change(self, before: dict[str, Any]) -> dict[str, Any]:
+        known = {**before, TRACK: self._track} if self._track is not None and TRACK not in before else before
+        own = _graph_name(known) or self._graph.name
+        if own != self._graph.name:
+            raise UsageError(f"the run has the steps of {own} by now", hint="run the command again")
+        after = machine.applied(self._graph, known, self._said, self._at)
+        if self._graph.name != graph_file.SUPERPOWERS:
+            after[machine.LOOP] = {"graph": self._graph.name} | after[machine.LOOP]  # first, as what follows a table has no heading
+        return after
+
+    def _progress(self, state: Mapping[str, Any]) -> Progress | None:
+        return record.progress_of(machine.record_of(self._graph, state, self._step))
+
+
+def _begins_anew(store: Store, where: Place, said: Report) -> bool:
+    """Tells whether a report needs a new run of its track: there is none, or all are over, and it starts a step."""
+    return where.run is None or (where.by_track and said.action == START and _is_over(store, where.run))
+
+
+def _graph_name(state: Mapping[str, Any]) -> str | None:
+    """Returns the name of the steps that a state is about; None where it has none yet."""
+    loop = state.get(machine.LOOP)
+    said = loop.get("graph") if isinstance(loop, Mapping) else None
+    return said if isinstance(said, str) else graph_file.SUPERPOWERS if loop else None
+
+
+def _is_over(store: Store, run: str) -> bool:
+    newest = store.run_head(run)
+    return newest.phase == layout.RUN_COMPLETE or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
+
+
+def _run_of(store: Store, track: str) -> str | None:
+    """Returns the newest run that is about a track, the newest open one first; None where there is none."""
+    slug = ids.slug(track)
+    found: list[str] = []
+    for run in sorted(store.index.runs(), reverse=True):
+        name = run[16:]
+        if name != slug and not (name.startswith(f"{slug}-") and name[len(slug) + 1 :].isdigit()):
+            continue
+        if store.run_head(run).state.get(TRACK) == track:
+            found.append(run)
+    return next((run for run in found if not _is_over(store, run)), found[0] if found else None)

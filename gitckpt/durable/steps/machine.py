@@ -1,0 +1,344 @@
+"""The state machine of the steps: where a run is, what a report changes, and what it refuses. Pure: states in, states out.
+
+What it keeps stands in the state of the run as superpowers' `metadata.json` has it: `loop_state` with `current_step`, `step_status`,
+`step_started_at`, `fix_cycle_count`, `max_fix_cycles` and `checkpoints` (step → record), and beside it `blockers`. Two keys are ours:
+`loop_state.graph`, where it is another graph than the usual one, and `loop_state.iterations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitckpt.durable.steps import report as records
+from gitckpt.durable.steps import statuses
+from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
+from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, Report
+from gitckpt.model.errors import CkptError, UsageError
+
+LOOP, BLOCKERS = "loop_state", "blockers"
+
+
+class StepsBlocked(CkptError):
+    """The run cannot go on without somebody's help."""
+
+    exit_code = 4
+
+
+class OutOfOrder(UsageError):
+    """The run is at another step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a run is.
+
+    Attributes:
+        step: the name of the step; `COMPLETE` where nothing is left to do.
+        status: one of `words.STATUSES`.
+        known: whether the graph has that step: files of others may say anything.
+        reasons: why it is blocked, a sentence for each blocker that is not settled.
+    """
+
+    step: str
+    status: str
+    known: bool = True
+    reasons: tuple[str, ...] = ()
+
+
+def position(graph: Graph, state: Mapping[str, Any]) -> Position:
+    """Returns where a run is.
+
+    A state of somebody else may name a step that has passed, or failed with a way on: the run is then at the step that follows.
+
+    Raises:
+        UsageError: `loop_state` of the state is none.
+    """
+    loop = _table(state, LOOP)
+    known = _table(loop, "checkpoints", "loop_state.")
+    said = loop.get("current_step")
+    found = graph.find(said) or _standing_for(graph, state, said)
+    status = statuses.status(loop.get("step_status")) or statuses.NOT_STARTED
+    if found is None:
+        return Position(str(said), status, known=False)
+    if found is END:
+        return Position(COMPLETE, statuses.PASSED)
+    if statuses.BLOCKED in (status, statuses.status(said)):
+        active = active_blockers(state)
+        own = [each for each in active if graph.find(each.get("blocked_step")) is found] or active
+        reasons = tuple(str(each.get("description", "")) for each in own)
+        return Position(found.name, statuses.BLOCKED if active else statuses.NOT_STARTED, reasons=reasons)
+    if status in (statuses.PASSED, statuses.SKIPPED):
+        following = graph.after(found, known)
+        return Position(following.name, statuses.PASSED if following is END else statuses.NOT_STARTED)
+    if status == statuses.FAILED and found.on_fail is not None:
+        return Position(found.on_fail, statuses.PASSED if found.on_fail == COMPLETE else statuses.NOT_STARTED)
+    return Position(found.name, status)
+
+
+def _standing_for(graph: Graph, state: Mapping[str, Any], said: object) -> StepDefinition | None:
+    """Returns the step for a word that some write in the place of one; None where it is no such word."""
+    if statuses.status(said) == statuses.BLOCKED:
+        active = active_blockers(state)
+        return (graph.find(active[-1].get("blocked_step")) if active else None) or graph.first
+    return graph.first if said is None or statuses.status(said) == statuses.NOT_STARTED else None
+
+
+def active_blockers(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the blockers that nobody has settled."""
+    return [each for each in _list(state) if isinstance(each, Mapping) and str(each.get("status", "")).upper() == statuses.ACTIVE]
+
+
+def loop_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the table `loop_state` of a state; an empty one where there is none.
+
+    Raises:
+        UsageError: it is no table.
+    """
+    return _table(state, LOOP)
+
+
+def record_of(graph: Graph, state: Mapping[str, Any], step: str) -> Mapping[str, Any]:
+    """Returns what is known of a step: the record under its name, or else under an alias of it; an empty one without any."""
+    known = _table(_table(state, LOOP), "checkpoints", "loop_state.")
+    name = _key(graph, known, step)
+    return _table(known, name, "loop_state.checkpoints.")
+
+
+def applied(graph: Graph, state: Mapping[str, Any], report: Report, at: str) -> dict[str, Any]:
+    """Returns the state of a run after a report; the one that is handed in stays as it is.
+
+    Args:
+        graph: its steps.
+        state: its state.
+        report: what is reported.
+        at: now, as a timestamp.
+
+    Raises:
+        OutOfOrder: the run is at another step.
+        StepsBlocked: the run is blocked.
+        UsageError: there is no such step, something that must be said is missing, or the state is not one of steps.
+    """
+    step = graph.step(report.step)
+    if step is END and report.action != PASS:
+        raise UsageError(f"{COMPLETE} is where the steps end, not a step", hint="see where the run is: git ckpt step show")
+    records.require_sound(report, step)
+    here = position(graph, state)
+    moves = _admit(here, step, record_of(graph, state, step.name), report)
+    work = _Work(graph, state, at)
+    if step is END:
+        work.enter(END)
+    elif report.action == RESET:
+        work.reset(step, report, here)
+    elif report.action in (START, PROGRESS):
+        work.begin(step, report, moves=moves)
+    else:
+        work.end(step, report, moves=moves)
+    return work.state
+
+
+def _admit(here: Position, step: StepDefinition, record: Mapping[str, Any], report: Report) -> bool:
+    """Tells whether a report moves the machine, or only adds to the record of a step.
+
+    Raises: as `applied`.
+    """
+    if report.action == RESET:
+        return True
+    is_next = step.optional and step.name != here.step and step.on_pass == here.step and here.status == statuses.NOT_STARTED
+    is_late = statuses.status(record.get("status")) == statuses.IN_PROGRESS and report.action != START
+    if report.force:
+        return step.name == here.step or is_next or report.action == START
+    if here.status == statuses.BLOCKED and report.action != BLOCK and not (is_late and step.name != here.step):
+        raise blocked(here)
+    if step.name == here.step or is_next:
+        return True
+    if is_late:
+        return False
+    if here.step == COMPLETE:
+        raise OutOfOrder(
+            f"the run is complete, and not at {step.name}", hint=f"to do it again: git ckpt step reset {step.name}; to record it: --force"
+        )
+    hint = f"next is: git ckpt step start {here.step}; to go back or ahead: git ckpt step reset {step.name}, or --force"
+    raise OutOfOrder(f"the run is at {here.step} ({here.status}), not at {step.name}", hint=hint)
+
+
+def blocked(here: Position) -> StepsBlocked:
+    """Returns the error that says that a run is blocked, and by what."""
+    why = f": {'; '.join(here.reasons)}" if here.reasons else ""
+    return StepsBlocked(f"the run is blocked at {here.step}{why}", hint=f"settle it, then: git ckpt step reset {here.step}")
+
+
+class _Work:
+    """One change of a state.
+
+    Args:
+        graph: the steps.
+        state: what it is made from; stays as it is.
+        at: now, as a timestamp.
+    """
+
+    def __init__(self, graph: Graph, state: Mapping[str, Any], at: str) -> None:
+        self._graph = graph
+        self._at = at
+        before = _table(state, LOOP)
+        first = {"current_step": None, "step_status": None, "step_started_at": None, "fix_cycle_count": 0}
+        limits = {"max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
+        self._records = dict(_table(before, "checkpoints", "loop_state."))
+        self._loop = _tables_last({**first, **limits, **before, "checkpoints": self._records}, "checkpoints")
+        self._blockers = list(_list(state))
+        self.state = _tables_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
+
+    def begin(self, step: StepDefinition, report: Report, *, moves: bool) -> None:
+        """Begins a step, or goes on with it."""
+        record = self._record(step)
+        if statuses.status(record.get("status")) != statuses.IN_PROGRESS or report.action == START:
+            self._count_iteration(step, report)
+            if statuses.status(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
+                record |= {"started_at": self._at, "completed_at": None}
+            if step.version_key is not None:
+                record.setdefault(step.version_key, 1)
+            record["status"] = statuses.IN_PROGRESS
+        self._put(step, self._merged(record, step, report))
+        if moves:
+            self._stand(step.name, statuses.IN_PROGRESS, record["started_at"])
+
+    def end(self, step: StepDefinition, report: Report, *, moves: bool) -> None:
+        """Ends a step, and goes to the one that follows."""
+        record = self._record(step)
+        if statuses.status(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
+            record["started_at"] = self._at
+            self._loop["iterations"] = self._number("iterations") + 1
+            if step.version_key is not None:
+                record.setdefault(step.version_key, 1)
+        record |= {"status": ENDS[report.action], "completed_at": self._at}
+        self._put(step, self._merged(record, step, report))
+        if report.action == BLOCK:
+            self._block(step, str(report.notes), moves=moves)
+        elif moves and report.action == FAIL:
+            self._fail(step, str(report.notes))
+        elif moves:
+            self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
+
+    def reset(self, step: StepDefinition, report: Report, here: Position) -> None:
+        """Takes the run to a step that is to be begun, settles what blocked it, and counts cycles and iterations anew."""
+        settled = {step.name} | ({here.step} if here.status == statuses.BLOCKED else set())
+        for i, each in enumerate(self._blockers):
+            if each in active_blockers(self.state) and self._name(each.get("blocked_step")) in settled:
+                self._blockers[i] = {**each, "status": statuses.RESOLVED, "resolved_at": self._at, "resolution": report.notes or ""}
+        record = self._record(step)
+        record.pop("verdict", None)
+        record |= {"status": statuses.NOT_STARTED, "started_at": None, "completed_at": None}
+        self._put(step, self._merged(record, step, report))
+        self._loop |= {"fix_cycle_count": 0, "iterations": 0}
+        self._stand(step.name, statuses.NOT_STARTED, None)
+
+    def enter(self, step: StepDefinition, *, by_failure: bool = False) -> None:
+        """Goes to a step, which has not begun; what its last turn said is in the history."""
+        if step is END:
+            self._stand(COMPLETE, statuses.PASSED, None)
+            return
+        before = self._record(step)
+        record: dict[str, Any] = {"status": statuses.NOT_STARTED, "started_at": None, "completed_at": None, "agent": None}
+        if step.version_key is not None and by_failure:
+            number = before.get(step.version_key, 1 if before else 0)
+            record[step.version_key] = (number if type(number) is int else 0) + 1
+        elif step.version_key is not None and step.version_key in before:
+            record[step.version_key] = before[step.version_key]
+        if step.only_if is not None:
+            record["required"] = True
+        self._put(step, record | {"last_updated": self._at})
+        self._stand(step.name, statuses.NOT_STARTED, None)
+        if self._number("iterations") >= self._graph.max_iterations:
+            self._block(step, self._too_many(), moves=True)
+
+    def _fail(self, step: StepDefinition, notes: str) -> None:
+        if step.on_fail is None:
+            self._stand(step.name, statuses.FAILED, self._loop.get("step_started_at"))
+            return
+        if step.counts_cycles:
+            count, most = self._number("fix_cycle_count"), self._loop["max_fix_cycles"]
+            limit = most if type(most) is int else self._graph.max_fix_cycles
+            if count >= limit:
+                self._block(step, f"it failed after {count} fix {'cycle' if count == 1 else 'cycles'}: {notes}", moves=True)
+                return
+            self._loop["fix_cycle_count"] = count + 1
+        self.enter(self._graph.step(step.on_fail), by_failure=True)
+
+    def _block(self, step: StepDefinition, why: str, *, moves: bool) -> None:
+        self._blockers.append(
+            {
+                "id": f"B{len(self._blockers) + 1}",
+                "description": why,
+                "blocked_at": self._at,
+                "blocked_step": step.name,
+                "status": statuses.ACTIVE,
+            }
+        )
+        if moves:
+            self._stand(step.name, statuses.BLOCKED, self._loop.get("step_started_at"))
+
+    def _count_iteration(self, step: StepDefinition, report: Report) -> None:
+        if self._number("iterations") >= self._graph.max_iterations and not report.force:
+            raise StepsBlocked(
+                self._too_many(),
+                hint=f"look at what goes in circles: git ckpt step show --history; then: git ckpt step reset {step.name}",
+            )
+        self._loop["iterations"] = self._number("iterations") + 1
+
+    def _too_many(self) -> str:
+        return f"{self._number('iterations')} iterations were made, and no more are allowed"
+
+    def _number(self, key: str) -> int:
+        value = self._loop.get(key)
+        return value if type(value) is int and value >= 0 else 0
+
+    def _stand(self, step: str, status: str, since: object) -> None:
+        self._loop |= {"current_step": step, "step_status": status, "step_started_at": since}
+
+    def _merged(self, record: Mapping[str, Any], step: StepDefinition, report: Report) -> dict[str, Any]:
+        return _ordered(records.merged(_ordered(record), step, report, self._at))
+
+    def _record(self, step: StepDefinition) -> dict[str, Any]:
+        return dict(_table(self._records, _key(self._graph, self._records, step.name), "loop_state.checkpoints."))
+
+    def _put(self, step: StepDefinition, record: dict[str, Any]) -> None:
+        self._records[_key(self._graph, self._records, step.name)] = record
+
+    def _name(self, text: object) -> str | None:
+        found = self._graph.find(text)
+        return found.name if found is not None else None
+
+
+def _ordered(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a record with the keys that all have in the order of the protocol."""
+    first = ("status", "started_at", "completed_at", "agent", "output_files", "notes", "last_updated")
+    return _tables_last({key: record.get(key) for key in first} | {"progress": None} | dict(record), "progress", "tasks")
+
+
+def _tables_last(table: Mapping[str, Any], *last: str) -> dict[str, Any]:
+    """Returns a table with some keys behind the others: only so has a table in it a heading of its own in the document."""
+    return {key: table[key] for key in table if key not in last} | {key: table[key] for key in last if key in table}
+
+
+def _key(graph: Graph, known: Mapping[str, Any], step: str) -> str:
+    """Returns the key of a step's record: its name, or else the alias under which somebody else has put it."""
+    if step in known:
+        return step
+    return next((key for key in known if (found := graph.find(key)) is not None and found.name == step), step)
+
+
+def _table(table: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, Any]:
+    value = table.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where}{key} in the state of the run is no table", hint="see what it holds: git ckpt show RUN --state")
+    return value
+
+
+def _list(state: Mapping[str, Any]) -> list[Any]:
+    value = state.get(BLOCKERS)
+    if value is not None and not isinstance(value, list):
+        raise UsageError("blockers in the state of the run is no list", hint="see what it holds: git ckpt show RUN --state")
+    return value or []

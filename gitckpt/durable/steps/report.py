@@ -1,0 +1,201 @@
+"""What one call reports of a step, and how it becomes part of the step's record. Pure: tables in, tables out.
+
+A record has the keys of superpowers (`status`, `started_at`, `completed_at`, `agent`, `progress`, `output_files`, `notes`, `last_updated`,
+and those of single steps); keys that nobody here knows stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitckpt.durable.steps import statuses
+from gitckpt.durable.steps.graph import StepDefinition
+from gitckpt.model.checkpoint import Progress
+from gitckpt.model.errors import UsageError
+
+START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = "start", "progress", "pass", "fail", "block", "skip", "reset"
+LABELS = {
+    START: "started",
+    PROGRESS: "progress",
+    PASS: "complete",
+    FAIL: "failed",
+    BLOCK: "blocked",
+    SKIP: "skipped",
+    RESET: "progress",
+}
+"""What may be reported, and the status that its checkpoint gets; a reset is known by its message."""
+
+ENDS = {PASS: statuses.PASSED, FAIL: statuses.FAILED, BLOCK: statuses.BLOCKED, SKIP: statuses.SKIPPED}
+OWN = ("status", "started_at", "completed_at", "last_updated", "agent", "notes", "progress", "output_files", "tasks", "verdict")
+"""The keys of a record that have a parameter, or that are kept by the protocol itself."""
+
+_MAX = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a call says of a step. None, and what is empty, leaves a thing as it was."""
+
+    action: str
+    """One of `LABELS`."""
+
+    step: str
+    """Name or alias of the step."""
+
+    agent: str | None = None
+    notes: str | None = None
+    task: str | None = None
+    """The task it is at: a number such as "2.3" or "Task 2.3", or words."""
+
+    task_status: str | None = None
+    """What has become of that task, one of `words.STATUSES`."""
+
+    worker: str | None = None
+    """Who is at the task, where several are at work."""
+
+    tasks_completed: int | None = None
+    tasks_total: int | None = None
+    current_phase: int | None = None
+    total_phases: int | None = None
+    outputs: tuple[str, ...] = ()
+    """Files that were made or changed."""
+
+    verdict: str | None = None
+    commit: str | None = None
+    """The oid of a commit that belongs to it."""
+
+    subject: str = ""
+    """The subject of that commit."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """More keys of the record."""
+
+    force: bool = False
+    """Whether it counts although the run is at another step, or blocked."""
+
+    checkpoint_id: str | None = None
+    """The id of the checkpoint that holds it; None for a fresh one."""
+
+
+def require_sound(report: Report, step: StepDefinition) -> None:
+    """Raises an error where a report lacks what it must say, or contradicts itself.
+
+    Raises:
+        UsageError: it does.
+    """
+    if report.action in (FAIL, BLOCK) and not (report.notes or "").strip():
+        what = "what went wrong" if report.action == FAIL else "what has to be settled"
+        raise UsageError(f"{step.name} cannot {report.action} without notes", hint=f'say {what}: --notes "…"')
+    wanted = {PASS: statuses.PASS, FAIL: statuses.FAIL}.get(report.action)
+    if report.verdict is not None and report.verdict not in (statuses.PASS, statuses.FAIL):
+        raise UsageError(f"{report.verdict!r} is no verdict", hint="a verdict is PASS or FAIL; others go into --set")
+    if report.verdict is not None and wanted is not None and report.verdict != wanted:
+        raise UsageError(f"the verdict {report.verdict} contradicts {report.action}", hint=f"leave it out, or say {wanted}")
+    if report.task_status is not None and report.task_status not in statuses.STATUSES:
+        raise UsageError(f"{report.task_status!r} is no status of a task", hint=f"a status is one of {', '.join(statuses.STATUSES)}")
+    if report.task is None and (report.task_status is not None or report.worker is not None):
+        raise UsageError("it is not said which task", hint="name it: --task 2.3")
+    for key in report.values:
+        if key in OWN or not key.strip() or not key.isprintable():
+            raise UsageError(f"{key!r} cannot be set", hint=f"these have options of their own, or are kept by gitckpt: {', '.join(OWN)}")
+
+
+def merged(record: Mapping[str, Any], step: StepDefinition, report: Report, at: str) -> dict[str, Any]:
+    """Returns the record of a step after a report; its status is not touched.
+
+    Args:
+        record: as it was.
+        step: the step.
+        report: the report.
+        at: now, as a timestamp.
+    """
+    new = {**record, **report.values}
+    new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
+    new["progress"] = _progress(new.get("progress"), report)
+    files = new.get("output_files")
+    known = list(files) if isinstance(files, list) else []
+    new["output_files"] = known + [name for name in dict.fromkeys(report.outputs) if name not in known]
+    new["notes"] = report.notes if report.notes is not None else new.get("notes") or ""
+    if step.on_fail is not None and report.action in (PASS, FAIL):
+        new["verdict"] = statuses.PASS if report.action == PASS else statuses.FAIL
+    elif report.verdict is not None:
+        new["verdict"] = report.verdict
+    if report.commit is not None:
+        _add_commit(new, step, report)
+    if report.task is not None:
+        _add_task(new, report, at)
+    _count(new, step)
+    new["last_updated"] = at
+    return new
+
+
+def progress_of(record: Mapping[str, Any]) -> Progress | None:
+    """Returns what a record says of progress, as a checkpoint has it; what is no count or text, as in files of others, is left out."""
+    said = record.get("progress")
+    if not isinstance(said, Mapping):
+        return None
+    counts: dict[str, Any] = {key: _whole(said.get(key)) for key in ("current_phase", "total_phases", "tasks_completed", "tasks_total")}
+    task = said.get("current_task")
+    found = Progress(**counts, current_task=task if isinstance(task, str) and task else None)
+    return found if found != Progress() else None
+
+
+def _progress(said: object, report: Report) -> dict[str, Any]:
+    new = dict(said) if isinstance(said, Mapping) else {}
+    told = {
+        "current_phase": report.current_phase,
+        "total_phases": report.total_phases,
+        "current_task": report.task,
+        "tasks_completed": report.tasks_completed,
+        "tasks_total": report.tasks_total,
+    }
+    return new | {key: value for key, value in told.items() if value is not None}
+
+
+def _add_commit(record: dict[str, Any], step: StepDefinition, report: Report) -> None:
+    if not step.has_tasks:
+        record["commit_sha"] = report.commit
+        return
+    record["last_commit"] = report.commit
+    commits = record.get("commits")
+    known = list(commits) if isinstance(commits, list) else []
+    if not any(isinstance(each, Mapping) and each.get("sha") == report.commit for each in known):
+        known.append({"sha": report.commit, "message": report.subject, "task": report.task})
+    record["commits"] = known
+
+
+def _add_task(record: dict[str, Any], report: Report, at: str) -> None:
+    """Notes what has become of one task, where it has a number or somebody says more of it than its name."""
+    assert report.task is not None
+    number = statuses.task_id(report.task)
+    if number is None and report.task_status is None and report.worker is None:
+        return
+    name = number or report.task
+    tasks = record.get("tasks")
+    known = dict(tasks) if isinstance(tasks, Mapping) else {}
+    before = known.get(name)
+    task = dict(before) if isinstance(before, Mapping) else {"status": statuses.NOT_STARTED, "started_at": at, "completed_at": None}
+    task["status"] = report.task_status or statuses.IN_PROGRESS
+    task["completed_at"] = None if task["status"] in (statuses.NOT_STARTED, statuses.IN_PROGRESS) else at
+    told = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
+    task |= {key: value for key, value in told.items() if value is not None} | {"last_updated": at}
+    record["tasks"] = known | {name: task}
+    if task["status"] == statuses.PASSED:
+        record["last_task"] = f"Task {number}" if number else name
+
+
+def _count(record: dict[str, Any], step: StepDefinition) -> None:
+    """Counts tasks: by the table of them where there is one, as no single worker knows of all."""
+    tasks, progress = record.get("tasks"), record["progress"]
+    if isinstance(tasks, Mapping) and tasks:
+        done = sum(isinstance(task, Mapping) and task.get("status") == statuses.PASSED for task in tasks.values())
+        progress["tasks_completed"] = done
+        progress["tasks_total"] = max(_whole(progress.get("tasks_total")) or 0, len(tasks))
+    if step.has_tasks:
+        record |= {key: progress[key] for key in ("tasks_completed", "tasks_total") if key in progress}
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < _MAX else None

@@ -1,0 +1,153 @@
+"""Which of many objects lack something beneath them. One `git rev-list` says whether all is there; only if not, Python looks for what.
+
+In a partial clone nothing is fetched, and what its remote has promised is not missing; in a shallow one history ends where git says.
+Submodules are other repositories.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+
+from gitckpt.git.objects import partial
+from gitckpt.git.objects.tree import DIRECTORY, GITLINK, decode_tree
+from gitckpt.git.repository import Repository
+from gitckpt.store.store import Store
+
+SHOWN = 3
+"""So many missing objects are named for each root."""
+
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1"}
+
+
+def lacking(store: Store, roots: Collection[str]) -> tuple[dict[str, list[str]], str]:
+    """Returns what is missing or damaged beneath commits and trees. The contents of blobs are not read.
+
+    Args:
+        store: of the repository.
+        roots: oids of commits and trees that are there.
+
+    Returns:
+        For each root that is not complete some of the missing objects, one more than `SHOWN` at most; and, where git says that
+        something is missing and it cannot be found, what git says.
+    """
+    if not roots:
+        return {}, ""
+    promised = partial.promisor(store.repository) is not None
+    # Without the commit-graph, by which git takes commits to be there that are not.
+    words = ["-c", "core.commitGraph=false", "rev-list", "--objects", "--quiet", "--stdin"]
+    words.append("--exclude-promisor-objects" if promised else "--missing=print")
+    data = "".join(f"{oid}\n" for oid in sorted(roots)).encode("ascii")
+    done = store.repository.git.run(*words, data=data, env=_NO_FETCH, ok=(0, 128))
+    if done.code == 0 and not done.out:
+        return {}, ""
+    walk = _Walk(store, roots, _promised(store) if promised else frozenset())
+    return walk.found(), "" if walk.missing else done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
+
+
+class _Walk:
+    """A walk over all that is beneath some roots, each object once.
+
+    Attributes:
+        missing: what is missing or damaged.
+    """
+
+    def __init__(self, store: Store, roots: Collection[str], promised: Collection[str]) -> None:
+        self._store = store
+        self._roots = roots
+        self._promised = promised
+        self._present = _present(store.repository)
+        self._cut = _cut(store.repository)
+        self._referrers: dict[str, list[str]] = {}
+        self.missing: set[str] = set()
+        level = list(roots)
+        seen = set(roots)
+        while level:
+            level = list(dict.fromkeys(child for child in self._below(level) if child not in seen))
+            seen.update(level)
+
+    def found(self) -> dict[str, list[str]]:
+        """Returns some of the missing objects for each root above one."""
+        samples = {oid: [oid] for oid in sorted(self.missing)}
+        waiting = list(samples)
+        while waiting:
+            oid = waiting.pop()
+            for above in self._referrers.get(oid, ()):
+                have = samples.setdefault(above, [])
+                new = [each for each in samples[oid] if each not in have][: SHOWN + 1 - len(have)]
+                if new:
+                    have += new
+                    waiting.append(above)
+        return {root: sorted(samples[root]) for root in self._roots if root in samples}
+
+    def _below(self, level: list[str]) -> Iterator[str]:
+        """Yields the commits and trees that those of a level lead to."""
+        there = [oid for oid in level if oid in self._present]
+        self._lack(oid for oid in level if oid not in self._present)
+        for oid, found in zip(there, self._store.objects.read(there), strict=True):
+            if found is None:
+                self.missing.add(oid)
+                continue
+            try:
+                references = list(_references(found, self._store.repository.object_format, is_cut=oid in self._cut))
+            except ValueError:  # it has the right oid, and was never whole
+                self.missing.add(oid)
+                continue
+            for child, is_blob in references:
+                if is_blob and child in self._present:
+                    continue
+                self._referrers.setdefault(child, []).append(oid)
+                if is_blob:
+                    self._lack([child])
+                else:
+                    yield child
+
+    def _lack(self, oids: Collection[str] | Iterator[str]) -> None:
+        self.missing.update(oid for oid in oids if oid not in self._promised)
+
+
+def _references(found: tuple[str, bytes], object_format: str, *, is_cut: bool) -> Iterator[tuple[str, bool]]:
+    """Yields what an object leads to, each with whether it is a blob."""
+    kind, data = found
+    if kind == "commit":
+        for line in data.partition(b"\n\n")[0].split(b"\n"):
+            word, _, oid = line.partition(b" ")
+            if word == b"tree" or (word == b"parent" and not is_cut):
+                yield oid.decode("ascii"), False
+            elif word != b"parent":
+                return
+    elif kind == "tree":
+        for mode, entry in decode_tree(data, object_format).values():
+            if mode != GITLINK:
+                yield entry, mode != DIRECTORY
+
+
+def _present(repository: Repository) -> set[str]:
+    """Returns all objects that are there, without fetching any."""
+    out = repository.git.run("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)", env=_NO_FETCH).out
+    return set(out.decode("ascii").split())
+
+
+def _cut(repository: Repository) -> set[str]:
+    """Returns the commits whose parents a shallow clone leaves out."""
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(repository.common_dir, "shallow"), encoding="ascii") as file:
+        return set(file.read().split())
+    return set()
+
+
+def _promised(store: Store) -> set[str]:
+    """Returns what the remote of a partial clone has promised: all that it sent, and all that this leads to."""
+    repository = store.repository
+    place = os.path.join(repository.common_dir, "objects", "pack")
+    sent: list[str] = []
+    for name in sorted(os.listdir(place)):
+        if name.endswith(".promisor"):
+            with open(os.path.join(place, f"{name.removesuffix('.promisor')}.idx"), "rb") as file:
+                out = repository.git.run("show-index", f"--object-format={repository.object_format}", data=file.read()).out
+            sent += [line.split(b" ")[1].decode("ascii") for line in out.splitlines()]
+    promised = set(sent)
+    for found in store.objects.read(sent):
+        if found is not None and found[0] != "blob":
+            promised.update(oid for oid, _ in _references(found, repository.object_format, is_cut=False))
+    return promised

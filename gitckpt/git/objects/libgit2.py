@@ -1,0 +1,81 @@
+"""The adapter that uses libgit2 through pygit2, inside the process. Importing it takes 80 ms, so only programs that live on do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pygit2
+from pygit2.enums import ObjectType, Option
+
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
+from gitckpt.model.errors import RepositoryError
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Item
+
+_KINDS = {"blob": ObjectType.BLOB, "tree": ObjectType.TREE, "commit": ObjectType.COMMIT}
+_NAMES = {int(number): name for name, number in _KINDS.items()} | {int(ObjectType.TAG): "tag"}
+
+
+class Libgit2:
+    """Objects of a repository, through libgit2.
+
+    Args:
+        repository: one that libgit2 can open.
+
+    Raises:
+        RepositoryError: it cannot (`extensions.*` that libgit2 does not know, for example).
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        try:
+            self._repo = pygit2.Repository(repository.git_dir)
+        except pygit2.GitError as error:
+            raise RepositoryError(f"libgit2 cannot open {repository.git_dir}: {error}") from None
+        if _is_shared(self._repo):
+            raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
+        self._odb = self._repo.odb
+
+    def head(self) -> tuple[str, str | None]:
+        """See `Objects.head`."""
+        target = self._repo.lookup_reference("HEAD").raw_target
+        if isinstance(target, pygit2.Oid):
+            return str(target), None
+        branch = target.decode("utf-8", "replace").removeprefix("refs/heads/")
+        if self._repo.head_is_unborn:
+            return "", branch
+        return str(self._repo.head.target), branch
+
+    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+        """See `Objects.read`."""
+        for oid in oids:
+            try:
+                kind, data = self._odb.read(oid)
+            except (KeyError, pygit2.GitError):
+                yield None
+            else:
+                yield _NAMES[int(kind)], data
+
+    def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
+        """See `Objects.write`."""
+        try:
+            for items, flush in ((durable, True), (derived, False)):
+                pygit2.option(Option.ENABLE_FSYNC_GITDIR, flush)
+                for kind, data in items:
+                    self._repo.write(_KINDS[kind], data)
+        except (pygit2.GitError, OSError) as error:
+            full = os.statvfs(self._repo.path).f_bavail == 0  # libgit2 speaks of a missing pack then
+            raise GitError(["write"], 1, "No space left on device" if full else str(error)) from None
+
+    def close(self) -> None:
+        """See `Objects.close`."""
+        self._repo.free()
+
+
+def _is_shared(repo: pygit2.Repository) -> bool:
+    """Tells whether others of a group write there too, who could not add to the directories that libgit2 makes."""
+    name = "core.sharedRepository"
+    return name in repo.config and (repo.config[name] or "true").lower() not in ("", "0", "false", "no", "off", "umask")

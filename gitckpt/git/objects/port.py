@@ -1,0 +1,64 @@
+"""The port through which objects are read and written. Two adapters serve it: `libgit2` and `plumbing`.
+
+libgit2 (pygit2) is the faster inside a process that lives on, but takes 80 ms to import and cannot open repositories with SHA-256,
+reftable, a partial clone's extension, or a sparse or split index. Plumbing (the git executable) opens whatever git opens.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Protocol
+
+    from gitckpt.git.repository import Repository
+
+    Item = tuple[str, bytes]
+
+    class Objects(Protocol):
+        """What an adapter does."""
+
+        def head(self) -> tuple[str, str | None]:
+            """Returns the commit that HEAD points to ("" on an unborn branch) and the short name of the branch (None when detached)."""
+
+        def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+            """Yields kind and content for each oid, in order; None for an object that is missing or damaged."""
+
+        def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
+            """Writes objects, each a kind ("blob", "tree", "commit") and a content; what is referred to stands before what refers to it.
+
+            Args:
+                durable: objects that are flushed to the disk before this returns.
+                derived: objects that can be made anew and need not be.
+
+            Raises:
+                GitError: they could not be written.
+            """
+
+        def close(self) -> None:
+            """Lets go of processes and files."""
+
+
+def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
+    """Returns the objects of a repository.
+
+    Args:
+        repository: where.
+        adapter: "libgit2", "plumbing", or "auto": libgit2 where it opens the repository, plumbing elsewhere.
+
+    Raises:
+        RepositoryError: libgit2 was asked for and cannot open the repository.
+    """
+    from gitckpt.git.objects.plumbing import Plumbing
+
+    if adapter == "plumbing":
+        return Plumbing(repository)
+    from gitckpt.git.objects import libgit2
+    from gitckpt.model.errors import RepositoryError
+
+    try:
+        return libgit2.Libgit2(repository)
+    except RepositoryError:
+        if adapter == "libgit2":
+            raise
+        return Plumbing(repository)

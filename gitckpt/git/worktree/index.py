@@ -1,0 +1,259 @@
+"""A private copy of a worktree's index, which git works on instead of the user's.
+
+It starts as a copy of the user's index with its time stamp, so that git reads again only files that may have changed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.objects.hashing import object_hash
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld
+from gitckpt.model.errors import WorktreeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from gitckpt.git.process import Child, Completed
+    from gitckpt.git.repository import Repository
+
+# The extensions of other programs' indexes are not for this copy: split, it would leave shared files behind; a file system monitor or
+# the untracked cache would have to be believed, where looking is the point; and git 2.39 lists one file many times where it makes an
+# index sparse that has entries added in intent only.
+_PLAIN = (
+    *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
+    *("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch", "-c", "core.hooksPath=/dev/null"),
+)
+PARALLEL = ("-c", f"checkout.workers={max(8, os.cpu_count() or 1)}", "-c", "checkout.thresholdForParallelism=100")
+"""Options for git commands that write files, where git by itself writes alone. More processes than cores: they wait for the disk."""
+
+_LOOK = (
+    *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
+    *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
+)
+_CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
+
+
+class PrivateIndex:
+    """A copy of an index, from `open` on. A context manager that opens and closes it; the copy is gone at its end.
+
+    Args:
+        repository: seen from the worktree whose index it is.
+        deadline: when to give up, on the clock of `time.monotonic`.
+
+    Attributes:
+        path: absolute path of the copy.
+        is_rebuilt: whether the user's index could not be read, so that this one starts from the commit, with nothing staged.
+    """
+
+    def __init__(self, repository: Repository, deadline: float | None = None) -> None:
+        self.repository = repository
+        self.deadline = deadline
+        self.is_rebuilt = False
+        self._look: Child | None = None
+        self.path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
+        self._options = [*_PLAIN]
+        if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
+            self._options += ["-c", "core.ignoreCase=false"]  # set by mistake, it would hide README beside readme
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Copies the user's index, unless that was done.
+
+        Raises:
+            WorktreeError: it cannot be copied.
+        """
+        if self._look is not None:
+            return
+        try:
+            self.copy_from(os.path.join(self.repository.git_dir, "index"))
+        except BaseException:
+            self._remove()
+            raise
+
+    def close(self) -> None:
+        """Removes the copy, and ends what still looks."""
+        self._stop_looking()
+        self._remove()
+
+    def look(self, *options: str) -> Child:
+        """Returns a `git status` in the format that `survey` reads, for `finish`: one that looks already, or a new one.
+
+        Args:
+            options: settings for git; with any, a new one starts.
+        """
+        child, self._look = self._look, None
+        if child is not None and options:
+            child.kill_group()
+        return child if child is not None and not options else self.start(*options, *_LOOK)
+
+    def look_ahead(self) -> None:
+        """Lets git begin to look at the files, for `look` to find it at work."""
+        self._look = self.start(*_LOOK)
+
+    def _stop_looking(self) -> None:
+        child, self._look = self._look, None
+        if child is not None:
+            child.kill_group()
+
+    def copy_from(self, path: str) -> None:
+        """Starts again as a copy of another index, or as an empty one where there is none.
+
+        Raises:
+            WorktreeError: it cannot be copied.
+        """
+        self._stop_looking()
+        try:
+            _copy(path, self.path)
+        except FileNotFoundError:
+            self._remove()
+        except OSError as error:
+            raise WorktreeError(f"cannot copy the index to {self.path}: {error.strerror}") from None
+
+    def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
+        """Runs a git command on this index and returns its output.
+
+        Raises:
+            GitError: another exit code; DeadlinePassed: it took too long.
+        """
+        return self.run(*args, data=data, ok=ok).out
+
+    def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
+        """Runs a git command on this index and returns all that it said. Raises as `git`."""
+        environment = {"GIT_INDEX_FILE": self.path}
+        return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
+
+    def start(self, *args: str) -> Child:
+        """Starts a git command on this index, for `finish`."""
+        return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
+
+    def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
+        """Waits for a command that was started, and returns its output. Raises as `git`."""
+        return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
+
+    def write_tree(self) -> str:
+        """Writes this index as a tree, and returns its oid; blobs that a partial clone lacks may be missing.
+
+        Raises:
+            GitError: entries are in conflict, or git cannot write.
+        """
+        return self.git("write-tree", "--missing-ok").strip().decode("ascii")
+
+    def put(self, lines: Iterable[bytes]) -> None:
+        """Sets or removes entries.
+
+        Args:
+            lines: each as `git update-index --index-info` takes it, without the end: mode, oid, stage, tab, path; mode 0 removes.
+
+        Raises:
+            GitError: git refuses a path.
+        """
+        data = b"".join(line + b"\0" for line in lines)
+        if data:
+            done = self.run("update-index", "-z", "--index-info", data=data)
+            if "Ignoring path" in done.complaint:  # git goes on without it, and calls that success
+                raise GitError(["update-index"], done.code, done.complaint)
+
+    def is_whole(self) -> bool:
+        """Tells whether this index ends with the checksum of all before it (gitformat-index(5)): git reads one that was cut off."""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return True
+        size = 32 if self.repository.object_format == "sha256" else 20
+        checksum = data[-size:]
+        return not checksum.strip(b"\0") or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
+
+    def update(self, option: str, paths: Iterable[bytes]) -> None:
+        """Does to some entries what an option of `git update-index` says.
+
+        Args:
+            option: such as "--force-remove" or "--skip-worktree".
+            paths: of the entries; without any, nothing is done.
+        """
+        data = b"".join(path + b"\0" for path in paths)
+        if data:
+            self.git("update-index", option, "-z", "--stdin", data=data)
+
+    def rebuild(self, commit: str) -> None:
+        """Starts again from a commit ("" for none), as the user's index cannot be read."""
+        self.close()
+        self.git("read-tree", commit or "--empty")
+        self.is_rebuilt = True
+
+    def install(self) -> None:
+        """Makes this index the worktree's own, under git's lock and at once.
+
+        Raises:
+            LockHeld: another process is about to change the worktree's index.
+            WorktreeError: it cannot be written.
+        """
+        target = os.path.join(self.repository.git_dir, "index")
+        lock = f"{target}.lock"
+        try:
+            with open(self.path, "rb+") as file:
+                os.fsync(file.fileno())
+            if _is_left_over(lock, self.repository.private_dir):
+                os.unlink(lock)
+            os.link(self.path, lock)
+            os.replace(lock, target)
+        except FileExistsError:
+            raise LockHeld(lock) from None
+        except OSError as error:
+            raise WorktreeError(f"cannot write {target}: {error.strerror}") from None
+
+    def _remove(self) -> None:
+        for leftover in (self.path, f"{self.path}.lock"):
+            try:
+                os.unlink(leftover)
+            except FileNotFoundError:
+                pass
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a file with its mode and its time stamp: by that git tells which entries are racy."""
+    with open(source, "rb") as file:
+        status = os.fstat(file.fileno())
+        data = file.read()
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb") as file:
+        file.write(data)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _is_left_over(lock: str, directory: str) -> bool:
+    """Tells whether a lock was left by a process that was killed in `install`: then it is one file with that process's private index."""
+    try:
+        found = os.stat(lock)
+    except FileNotFoundError:
+        return False
+    for name in os.listdir(directory) if found.st_nlink > 1 else ():
+        path = os.path.join(directory, name)
+        if name.startswith("index.") and os.path.samestat(os.stat(path), found):
+            return not _is_alive(int(name.split(".")[1]))
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def is_corrupt(error: GitError) -> bool:
+    """Tells whether git failed because it could not read the index."""
+    return any(words in error.stderr for words in _CORRUPT)

@@ -1,0 +1,67 @@
+"""Verifies what is derived from checkpoints: the notes that link commits to them, and the index of the listing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from gitckpt.git.notes import Notes
+from gitckpt.model import ids
+from gitckpt.store.audit.inventory import Evidence
+from gitckpt.store.audit.repairable import Flaw, Link, mendable
+from gitckpt.store.records import index, layout
+from gitckpt.store.store import Store
+
+
+def links(store: Store, evidence: Evidence, driven: Collection[str]) -> tuple[list[Flaw], int]:
+    """Returns what is wrong with the notes, and how many links there are.
+
+    A checkpoint is linked where the note of any commit lists it: git carries the notes of rewritten commits over.
+
+    Args:
+        store: of the repository.
+        evidence: what there is.
+        driven: runs that somebody drives, who may have put links off.
+    """
+    flaws: list[Flaw] = []
+    noted = Notes(store.repository, store.objects, layout.NOTES).everything()
+    listed: set[str] = set()
+    for commit in sorted(noted):
+        for line in noted[commit]:
+            name = layout.link_id(line)
+            listed.add(name)
+            flaws += _line(evidence, commit, name, line)
+    for record in evidence.records.values():
+        entry = record.entry
+        if entry.id not in listed and entry.run not in driven and evidence.kinds.get(entry.git_sha) == "commit":
+            sentence = f"the note of its commit {entry.git_sha} does not list it"
+            new = layout.link_line(entry.id, entry.phase, entry.timestamp)
+            flaws.append(mendable("note-missing", record.ref, sentence, link=Link(entry.git_sha, None, new)))
+    return flaws, sum(map(len, noted.values()))
+
+
+def _line(evidence: Evidence, commit: str, name: str, line: str) -> Iterator[Flaw]:
+    """Yields what is wrong with one line of a note. What people wrote there themselves is theirs."""
+    if name in evidence.records:
+        entry = evidence.records[name].entry
+        new = layout.link_line(entry.id, entry.phase, entry.timestamp)
+        if line != new:
+            sentence = f"the note of {commit} says something else of {name} than its document"
+            yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, new))
+    elif ids.is_id(name) and name not in evidence.unjudged:
+        sentence = f"the note of {commit} lists {name}, which does not exist"
+        yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, None))
+
+
+def listing(store: Store, evidence: Evidence) -> list[Flaw]:
+    """Returns whether the index lists something else than there is."""
+    found = {entry.id: replace(entry, changed=None) for entry in store.list()}
+    wanted = {record.entry.id: record.entry for record in evidence.records.values()}
+    # Of a document whose state cannot be read, the index knows the header.
+    differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name) and name not in evidence.unjudged)
+    if not differing:
+        return []
+    others = f" and {len(differing) - 1} others" if len(differing) > 2 else " and one other" if len(differing) == 2 else ""
+    path = os.path.join(store.repository.private_dir, index.FILE)
+    return [mendable("index-stale", path, f"does not list {differing[0]}{others} as their documents say", in_index=True)]

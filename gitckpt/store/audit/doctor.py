@@ -1,0 +1,92 @@
+"""What `git ckpt doctor` looks at: the installation, leftover locks, and refs that are no checkpoints."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from gitckpt.git import packing
+from gitckpt.model import ids, times
+from gitckpt.model.errors import UsageError
+from gitckpt.model.finding import Finding
+from gitckpt.store.config import settings
+from gitckpt.store.hooks import installation
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Problem, Query
+from gitckpt.store.store import Store
+
+STALE_AFTER = 600
+"""A lock file older than this, in seconds, was left by a crash rather than held by somebody."""
+
+
+def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
+    """Returns what to know about the repository, by name."""
+    repository = store.repository
+    return {
+        "git": ".".join(map(str, version)),
+        "repository": repository.common_dir,
+        "object_format": repository.object_format,
+        "ref_format": "reftable" if repository.has_reftable else "files",
+        "checkpoints": len(store.list(Query())),
+        "loose_refs": packing.count_loose(repository),
+    }
+
+
+def examine(store: Store, version: tuple[int, ...]) -> list[Finding]:
+    """Returns everything that is not as it should be; changes nothing.
+
+    Args:
+        store: of the repository.
+        version: of git.
+    """
+    return [
+        *installation.inspect(store.repository, version=version),
+        *_settings(store),
+        *_locks(store),
+        *(_invalid(problem) for problem in store.problems()),
+        *_broken(store),
+    ]
+
+
+def _invalid(problem: Problem) -> Finding:
+    ref = shlex.quote(problem.ref)
+    name = problem.ref.removeprefix(layout.CHECKPOINTS)
+    remove = f"git ckpt remove {name}" if ids.is_id(name) else f"git update-ref -d {ref}"
+    cure = f"look at it: git cat-file -p {ref}; remove it: {remove}"
+    sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
+    return Finding("invalid-checkpoint", problem.ref, sentence, "pip install -U gitckpt" if "a newer gitckpt" in sentence else cure)
+
+
+def _broken(store: Store) -> list[Finding]:
+    """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
+    said = store.repository.git.run("for-each-ref", "--count=1", *layout.OWN).complaint
+    refs = [line.partition("ignoring broken ref ")[2] for line in said.splitlines() if "ignoring broken ref " in line]
+    paths = [shlex.quote(os.path.join(store.repository.common_dir, ref)) for ref in refs]
+    return [Finding("broken-ref", ref, "git cannot read this ref", f"rm {path}") for ref, path in zip(refs, paths, strict=True)]
+
+
+def _settings(store: Store) -> list[Finding]:
+    try:
+        settings.read(store.repository)
+    except UsageError as error:
+        return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
+    return []
+
+
+def _locks(store: Store) -> list[Finding]:
+    common = store.repository.common_dir
+    places = [os.path.join(common, "packed-refs.lock"), os.path.join(common, f"{layout.NOTES}.lock")]
+    for space in (*layout.OWN, "reftable"):
+        for parent, _, names in os.walk(os.path.join(common, space)):
+            places += [os.path.join(parent, name) for name in names if name.endswith(".lock")]
+    now = store.clock() // times.MICRO
+    findings = []
+    for path in places:
+        try:
+            age = now - int(os.stat(path).st_mtime)
+        except FileNotFoundError:
+            continue
+        if age > STALE_AFTER:
+            sentence = f"is {times.age_text(age * times.MICRO)} old: most likely a crash left it behind"
+            findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shlex.quote(path)}"))
+    return findings

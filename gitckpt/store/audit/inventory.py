@@ -1,0 +1,199 @@
+"""What `verify` judges: all refs of ours, and every document behind one, each read once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gitckpt.git.refs import Update
+from gitckpt.git.repository import Repository
+from gitckpt.model import ids
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.codec import decode
+from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Entry
+from gitckpt.store.store import Store
+
+_BROKEN = "ignoring broken ref "
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the document of a valid checkpoint says, less what nothing depends on.
+
+    Attributes:
+        entry: what a listing should know of it.
+        parent: the checkpoint before it in its run, as it says.
+        holds: namespace of refs → the oid that its ref there should point to.
+        names: the other checkpoints it names, each with the key that does.
+    """
+
+    entry: Entry
+    parent: str | None
+    holds: Mapping[str, str]
+    names: Sequence[tuple[str, str]]
+
+    @property
+    def ref(self) -> str:
+        """Full name of its ref."""
+        return layout.CHECKPOINTS + self.entry.id
+
+    @property
+    def is_there(self) -> Update:
+        """What a transaction that depends on it begins with."""
+        return Update(self.ref, self.entry.oid, self.entry.oid)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What there is.
+
+    Attributes:
+        listing: what git said of the refs.
+        refs: oid by full name.
+        records: the valid checkpoints by id.
+        unjudged: oid by name, below `refs/checkpoints/`, of what is no valid checkpoint or of a newer gitckpt.
+        kinds: kind of each object that a ref of a checkpoint should point to; those that are missing are left out.
+        flaws: what was wrong with refs and documents as such.
+    """
+
+    listing: bytes
+    refs: Mapping[str, str]
+    records: Mapping[str, Record]
+    unjudged: Mapping[str, str]
+    kinds: Mapping[str, str]
+    flaws: Sequence[Flaw]
+
+    def is_there(self, checkpoint_id: str) -> bool:
+        """Tells whether a checkpoint has its ref, whatever that holds."""
+        return checkpoint_id in self.records or checkpoint_id in self.unjudged
+
+    def below(self, space: str) -> list[tuple[str, str, str]]:
+        """Returns name, full name and oid of each ref below a namespace."""
+        return [(ref.removeprefix(space), ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
+
+    def runs(self) -> dict[str, list[Record]]:
+        """Returns the valid checkpoints of each run, by sequence."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records.values():
+            if record.entry.run:
+                found.setdefault(record.entry.run, []).append(record)
+        for chain in found.values():
+            chain.sort(key=lambda record: (record.entry.sequence or 0, record.entry.id))
+        return found
+
+
+def list_refs(repository: Repository) -> tuple[bytes, str]:
+    """Returns a line with oid and name for each ref of ours, and what git complained about."""
+    done = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *layout.OWN, layout.NOTES)
+    return done.out, done.complaint
+
+
+def gather(store: Store) -> Evidence:
+    """Returns what there is, read through three processes however much that is.
+
+    Raises:
+        GitError: git cannot list the refs.
+    """
+    listing, complaint = list_refs(store.repository)
+    lines = listing.decode("utf-8", "surrogateescape").splitlines()
+    refs = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
+    own = [(ref, oid) for ref, oid in refs.items() if ref.startswith(layout.CHECKPOINTS)]
+    records: dict[str, Record] = {}
+    unjudged: dict[str, str] = {}
+    flaws = _broken(store.repository, complaint)
+    for (ref, oid), found in zip(own, store.objects.read([oid for _, oid in own]), strict=True):
+        try:
+            record = _record(ref, oid, found)
+        except InvalidCheckpoint as error:
+            unjudged[ref.removeprefix(layout.CHECKPOINTS)] = oid
+            flaws.append(_invalid(error, is_missing=found is None))
+        else:
+            records[record.entry.id] = record
+    held = {oid for record in records.values() for oid in record.holds.values()}
+    return Evidence(listing, refs, records, unjudged, _kinds(store, held), flaws)
+
+
+def _record(ref: str, oid: str, found: tuple[str, bytes] | None) -> Record:
+    if found is None:
+        raise InvalidCheckpoint(ref, "", f"its object {oid} is missing or damaged")
+    kind, data = found
+    if kind != "blob":
+        raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
+    checkpoint = decode(data, ref)
+    files = checkpoint.worktree
+    tree, operation_commit = (files.tree, files.operation_commit) if files else (None, None)
+    kept = zip(layout.HOLDERS, (tree, operation_commit, checkpoint.git_sha), strict=True)
+    return Record(_entry(checkpoint, oid), checkpoint.parent, {space: held for space, held in kept if held}, _names(checkpoint))
+
+
+def _entry(checkpoint: Checkpoint, oid: str) -> Entry:
+    """Returns what the index should hold of a checkpoint."""
+    files = checkpoint.worktree
+    return Entry(
+        id=checkpoint.id,
+        oid=oid,
+        run=checkpoint.run,
+        sequence=checkpoint.sequence,
+        phase=checkpoint.phase,
+        timestamp=checkpoint.timestamp,
+        time=checkpoint.time,
+        git_sha=checkpoint.git_sha,
+        branch=checkpoint.branch,
+        trigger=checkpoint.trigger,
+        message=checkpoint.message,
+        agent=checkpoint.agent,
+        examined=files is not None,
+        tree=files.tree if files else None,
+        operation=files.operation if files else None,
+        changed=None,
+    )
+
+
+def _names(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
+    named = [("forked_from", checkpoint.forked_from), ("rewound_to", checkpoint.rewound_to)]
+    if checkpoint.attempt is not None:
+        named.append(("attempt.began", checkpoint.attempt.began))
+    if checkpoint.pipeline is not None:
+        named += [(f"pipeline.completed.{phase}", each) for phase, each in checkpoint.pipeline.completed.items()]
+    return tuple((key, each) for key, each in named if each is not None)
+
+
+def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
+    ref = shlex.quote(error.ref)
+    sentence = error.message.removeprefix(f"{error.ref}: ")
+    if isinstance(error, NewerCheckpoint):
+        return lasting("checkpoint-newer", error.ref, f"cannot be judged: {sentence}", error.hint)
+    if is_missing:
+        cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+        return lasting("checkpoint-unreadable", error.ref, sentence, cure)
+    name = error.ref.removeprefix(layout.CHECKPOINTS)
+    remove = f"git ckpt remove {name}" if ids.is_id(name) else f"git update-ref -d {ref}"
+    misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
+    cure = f"look at it: git cat-file -p {ref}; remove it: {remove}"
+    return lasting("checkpoint-misnamed" if misnamed else "checkpoint-invalid", error.ref, sentence, cure)
+
+
+def _broken(repository: Repository, complaint: str) -> list[Flaw]:
+    """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
+    refs = [line.partition(_BROKEN)[2] for line in complaint.splitlines() if _BROKEN in line]
+    return [
+        lasting("broken-ref", ref, "git cannot read this ref", f"rm {shlex.quote(os.path.join(repository.common_dir, ref))}")
+        for ref in refs
+    ]
+
+
+def _kinds(store: Store, oids: Iterable[str]) -> dict[str, str]:
+    """Returns the kinds of objects, without fetching any."""
+    wanted = sorted(oids)
+    if not wanted:
+        return {}
+    data = "".join(f"{oid}\n" for oid in wanted).encode("ascii")
+    words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
+    done = store.repository.git.run(*words, data=data, env={"GIT_NO_LAZY_FETCH": "1"})
+    pairs = (line.split(" ") for line in done.out.decode("ascii").splitlines())
+    return {oid: kind for oid, kind in pairs if kind != "missing"}

@@ -1,0 +1,35 @@
+"""Verifies leases: each is one, and of a run that exists."""
+
+from __future__ import annotations
+
+import shlex
+
+from gitckpt.git.refs import Update
+from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.store.audit.inventory import Evidence
+from gitckpt.store.audit.repairable import Flaw, lasting, mendable
+from gitckpt.store.leases import leases
+from gitckpt.store.records import layout
+from gitckpt.store.store import Store
+
+
+def audit(store: Store, evidence: Evidence) -> tuple[list[Flaw], set[str]]:
+    """Returns what is wrong with leases, and the runs that somebody who is alive drives; such a run may be about to start."""
+    runs = {record.entry.run for record in evidence.records.values()} | {run for run, _, _ in evidence.below(layout.RUNS)}
+    flaws: list[Flaw] = []
+    driven: set[str] = set()
+    held = evidence.below(layout.LEASES)
+    for (run, ref, oid), found in zip(held, store.objects.read([oid for _, _, oid in held]), strict=True):
+        try:
+            if found is None or found[0] != "blob":
+                raise InvalidCheckpoint(ref, "", "does not point to a lease")
+            lease = leases.parse(found[1], ref)
+        except InvalidCheckpoint as error:
+            cure = error.hint or f"once nobody drives the run: git update-ref -d {shlex.quote(ref)}"
+            flaws.append(lasting("lease-invalid", ref, error.message.removeprefix(f"{ref}: "), cure))
+            continue
+        if lease.is_held(store.clock()):
+            driven.add(run)
+        elif run not in runs:
+            flaws.append(mendable("lease-orphan", ref, "its run does not exist", updates=(Update(ref, "", oid),)))
+    return flaws, driven

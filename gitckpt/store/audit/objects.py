@@ -1,0 +1,39 @@
+"""Verifies that what checkpoints need is there: their commits with all history, their snapshots with all files."""
+
+from __future__ import annotations
+
+from gitckpt.git.objects import connectivity
+from gitckpt.model import ids
+from gitckpt.store.audit.inventory import Evidence, Record
+from gitckpt.store.audit.refs import KINDS
+from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.records import layout
+from gitckpt.store.store import Store
+
+
+def audit(store: Store, evidence: Evidence) -> list[Flaw]:
+    """Returns the checkpoints that lack objects."""
+    roots = {record.entry.id: _roots(record, evidence) for record in evidence.records.values()}
+    lacking, complaint = connectivity.lacking(store, {oid for held in roots.values() for oid in held})
+    flaws = [lasting("objects-unreadable", layout.OWN[1], complaint, "see what is wrong: git fsck")] if complaint else []
+    for record in evidence.records.values():
+        gone = [
+            oid
+            for space, oid in record.holds.items()
+            if oid not in evidence.kinds and evidence.refs.get(space + record.entry.id) == oid  # else its ref has a flaw of its own
+        ]
+        below = [oid for root in roots[record.entry.id] for oid in lacking.get(root, ())]
+        if gone or below:
+            flaws.append(_incomplete(record, list(dict.fromkeys([*gone, *below]))))
+    return flaws
+
+
+def _roots(record: Record, evidence: Evidence) -> list[str]:
+    return [oid for space, oid in record.holds.items() if evidence.kinds.get(oid) == KINDS[space]]
+
+
+def _incomplete(record: Record, oids: list[str]) -> Flaw:
+    names = ", ".join(oids[: connectivity.SHOWN]) + (" and others" if len(oids) > connectivity.SHOWN else "")
+    verb = "is" if len(oids) == 1 else "are"
+    cure = f"fetch from a clone that has it: git fetch REMOTE; or give it up: git ckpt remove {record.entry.id[: ids.SHORT]}"
+    return lasting("objects-missing", record.ref, f"{names} {verb} missing or damaged, which its files or history need", cure)

@@ -1,0 +1,85 @@
+"""Mends what `verify` found, where it is derived: refs that follow from documents, links, the index. Never a ref of a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.notes import Notes
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import RefMoved, Update
+from gitckpt.store.audit.repairable import Flaw, Link
+from gitckpt.store.records import index, layout
+from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.store import Store
+
+_LOCK_PATIENCE = 10.0
+_TRIES = 20
+
+
+def mend(store: Store, flaws: Sequence[Flaw]) -> list[str]:
+    """Mends what can be mended. What somebody else changed meanwhile is left as they made it.
+
+    Args:
+        store: of the repository.
+        flaws: what was found.
+
+    Returns:
+        What git refused, a sentence each.
+
+    Raises:
+        LockHeld: a lock file stayed in the way; what was mended until then stays so.
+    """
+    refused = []
+    with Lock(os.path.join(store.repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE) as alone:
+        for flaw in flaws:
+            if flaw.updates and (alone or not flaw.is_leftover):
+                try:
+                    store.refs.update(flaw.updates)
+                except RefMoved:
+                    continue
+                except GitError as error:
+                    refused.append(f"{flaw.finding.object}: {error.message}")
+        links = [flaw.link for flaw in flaws if flaw.link is not None]
+        if links:
+            _write_links(store, links)
+    if any(flaw.in_index for flaw in flaws):
+        _discard_index(store)
+    return refused
+
+
+def _write_links(store: Store, links: Sequence[Link]) -> None:
+    there = set(
+        store.refs.list(layout.CHECKPOINTS.rstrip("/"), fields="%(refname:lstrip=2)").decode("utf-8", "surrogateescape").split("\n")
+    )
+    by_commit: dict[str, list[Link]] = {}
+    for link in links:
+        if link.new is None or layout.link_id(link.new) in there:  # else it was removed meanwhile
+            by_commit.setdefault(link.commit, []).append(link)
+
+    def change(commit: str, lines: list[str]) -> list[str]:
+        out = {link.old for link in by_commit[commit]}
+        new = [link.new for link in by_commit[commit] if link.new is not None]
+        return list(dict.fromkeys([*(line for line in lines if line not in out), *new]))
+
+    notes = Notes(store.repository, store.objects, layout.NOTES)
+    for _ in range(_TRIES):
+        tip = store.refs.read(layout.NOTES) or ""
+        new_tip, derived = notes.edited(tip, list(by_commit), change, store.clock())
+        if new_tip == tip:
+            return
+        store.objects.write([], derived)
+        with contextlib.suppress(RefMoved):
+            store.refs.update([Update(layout.NOTES, new_tip, tip)])
+            return
+
+
+def _discard_index(store: Store) -> None:
+    """Deletes the derived index; the next question makes it anew."""
+    store.index.close()
+    path = os.path.join(store.repository.private_dir, index.FILE)
+    for each in (path, f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(each)

@@ -1,0 +1,152 @@
+"""Verifies runs: chains without gaps, heads that point to their ends, and checkpoints that name others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gitckpt.git.refs import Update
+from gitckpt.model import codec
+from gitckpt.model import phase as phases
+from gitckpt.model.checkpoint import PHASE
+from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.store.audit.inventory import Evidence, Record
+from gitckpt.store.audit.refs import is_young
+from gitckpt.store.audit.repairable import Flaw, lasting, mendable
+from gitckpt.store.records import layout
+from gitckpt.store.store import Store
+
+_FETCH = "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"
+_CLOSING = ("complete", "skipped")
+_RUN = phases.split(layout.RUN_COMPLETE)[0]
+"""What the labels at both ends of a run speak of, as if it were a phase."""
+
+
+def audit(store: Store, evidence: Evidence) -> list[Flaw]:
+    """Returns what is wrong with runs."""
+    runs = evidence.runs()
+    flaws: list[Flaw] = []
+    for run in sorted(runs):
+        flaws += _Chain(run, runs[run], evidence).flaws()
+        if not _is_over(runs[run]):  # else it may outlive what it went on from
+            flaws += _dangling(run, runs[run], evidence)
+    return flaws + list(_heads(store, evidence, runs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """The valid checkpoints of a run, by sequence."""
+
+    run: str
+    records: Sequence[Record]
+    evidence: Evidence
+
+    def flaws(self) -> Iterator[Flaw]:
+        """Yields gaps, forks, and wrong parents."""
+        before: list[Record] = []
+        for at, record in enumerate(self.records):
+            sequence, last = record.entry.sequence or 0, (before[0].entry.sequence or 0) if before else 0
+            if before and sequence == last:
+                sentence = f"{record.entry.id} and {before[0].entry.id} both are number {sequence} of the run"
+                yield lasting("chain-fork", layout.RUNS + self.run, sentence, f"look at both, then: git ckpt remove {record.entry.id}")
+                before.append(record)
+                continue
+            if sequence == last + 1:
+                yield from self._parent(record, before)
+            elif not self._may_be_gone(at):
+                missing = f"number {last + 1} is" if sequence == last + 2 else f"numbers {last + 1} to {sequence - 1} are"
+                yield lasting("chain-gap", layout.RUNS + self.run, f"{missing} missing before {record.entry.id}", _FETCH)
+            before = [record]
+
+    def _parent(self, record: Record, before: Sequence[Record]) -> Iterator[Flaw]:
+        """Yields a flaw where a checkpoint does not name the one before it as its parent."""
+        wanted = [each.entry.id for each in before]
+        if record.parent in wanted or (record.parent is None and not wanted):
+            return
+        remove = f"git ckpt remove {record.entry.id}"
+        if record.parent is None:
+            yield lasting("parent-wrong", record.ref, f"names no parent, though {wanted[0]} comes before it", remove)
+        elif self.evidence.is_there(record.parent):
+            instead = f"where {wanted[0]} comes before it" if wanted else "though it is the first of its run"
+            yield lasting("parent-wrong", record.ref, f"names {record.parent} as its parent, {instead}", remove)
+        else:
+            yield lasting("parent-missing", record.ref, f"its parent {record.parent} does not exist", _FETCH)
+
+    def _may_be_gone(self, at: int) -> bool:
+        """Tells whether what is missing before a record may have been removed by expiry, or is there and cannot be judged."""
+        after = self.records[at]
+        if after.parent in self.evidence.unjudged:
+            return True
+        if _is_over(self.records) and all(record in (_driven(self.records), self.records[-1]) for record in self.records):
+            return True  # a kill interrupted its expiry, which takes its end last
+        later = [phases.split(record.entry.phase) for record in self.records[at:]]
+        return any((name, status) in later for name in self._open_at(at) for status in _CLOSING)
+
+    def _open_at(self, at: int) -> set[str]:
+        """Returns the phases that had started, and not ended well, where a record stands: progress in them is squashed by expiry."""
+        found: set[str] = set()
+        for record in self.records[:at]:
+            name, status = phases.split(record.entry.phase)
+            if status == "started" and name != _RUN:
+                found.add(name)
+            elif status in _CLOSING:
+                found.discard(name)
+        return found
+
+
+def _driven(records: Sequence[Record]) -> Record:
+    """Returns the newest checkpoint that whoever drives the run recorded, or else the newest one."""
+    return next((record for record in reversed(records) if record.entry.trigger == PHASE), records[-1])
+
+
+def _is_over(records: Sequence[Record]) -> bool:
+    return _driven(records).entry.phase == layout.RUN_COMPLETE
+
+
+def _dangling(run: str, records: Sequence[Record], evidence: Evidence) -> Iterator[Flaw]:
+    """Yields a flaw for each checkpoint that a run names and that does not exist; where it is named first."""
+    seen: set[str] = set()
+    for record in records:
+        for key, named in record.names:
+            if named not in seen and not evidence.is_there(named):
+                yield lasting("reference-missing", record.ref, f"{key} of run {run} names {named}, which does not exist", _FETCH)
+            seen.add(named)
+
+
+def _heads(store: Store, evidence: Evidence, runs: dict[str, list[Record]]) -> Iterator[Flaw]:
+    """Yields a flaw for each head that does not point to the newest checkpoint of its run."""
+    heads = {run: oid for run, _, oid in evidence.below(layout.RUNS)}
+    unjudged = set(evidence.unjudged.values())
+    for run in sorted({*heads, *runs}):
+        ref, head = layout.RUNS + run, heads.get(run)
+        newest = runs[run][-1] if run in runs else None
+        if head is None and newest is not None:
+            sentence = f"the run has no head; its newest checkpoint is {newest.entry.id}"
+            yield mendable("run-head-missing", ref, sentence, updates=(newest.is_there, Update(ref, newest.entry.oid, "")))
+        elif head is None or head in unjudged or (newest is not None and head == newest.entry.oid):
+            continue
+        elif newest is None:
+            if not is_young(store.repository, ref):
+                sentence = "no checkpoint of the run exists"
+                yield mendable("run-head-orphan", ref, sentence, updates=(Update(ref, "", head),), is_leftover=True)
+        else:
+            code, sentence = _wrong_head(store, runs[run], head)
+            said = f"{sentence}; the newest checkpoint of the run is {newest.entry.id}"
+            yield mendable(code, ref, said, updates=(newest.is_there, Update(ref, newest.entry.oid, head)))
+
+
+def _wrong_head(store: Store, chain: Sequence[Record], head: str) -> tuple[str, str]:
+    """Returns code and sentence for a head that does not point to the newest checkpoint."""
+    lagging = next((record.entry for record in chain if record.entry.oid == head), None)
+    if lagging is not None:
+        return "run-head-lags", f"points to {lagging.id}, number {lagging.sequence}"
+    found = next(store.objects.read([head]))
+    try:
+        if found is None or found[0] != "blob":
+            raise InvalidCheckpoint("", "", "no document")
+        said = codec.decode(found[1], "")
+    except InvalidCheckpoint:
+        return "run-head-wrong", "does not point to a checkpoint document"
+    if said.run != chain[0].entry.run:
+        return "run-head-wrong", f"points to {said.id}, which is none of this run"
+    return "run-head-wrong", f"points to {said.id}, which does not exist any more"

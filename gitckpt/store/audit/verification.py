@@ -1,0 +1,109 @@
+"""`git ckpt verify`: every checkpoint derived anew from objects alone, and all that is derived compared with that.
+
+docs/verify.md says what each code means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gitckpt.model.finding import Finding
+from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
+from gitckpt.store.audit import repair as mending
+from gitckpt.store.audit import worktrees as audit_worktrees
+from gitckpt.store.audit.repairable import Flaw
+from gitckpt.store.records import layout
+from gitckpt.store.store import Store
+
+_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        checked: how many things of each kind were looked at.
+        findings: what is not as it should be, and what was not and has been mended.
+        refused: what git refused when it was to be mended, a sentence each.
+    """
+
+    checked: Mapping[str, int]
+    findings: Sequence[Finding]
+    refused: Sequence[str] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong any more."""
+        return all(finding.repaired for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    listing: bytes
+    checked: Mapping[str, int]
+    flaws: Sequence[Flaw]
+
+
+def verify(store: Store, *, repair: bool = False) -> Report:
+    """Looks at everything that gitckpt keeps in a repository. Safe beside others that write.
+
+    Args:
+        store: of the repository. Links that it put off itself count as missing.
+        repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run. No
+            checkpoint is ever changed or deleted, and no worktree.
+
+    Raises:
+        LockHeld: a lock file stayed in the way of mending; what was mended until then stays so.
+        GitError: git cannot read the repository.
+    """
+    found = _settled(store)
+    mendable = [flaw for flaw in found.flaws if flaw.can_be_mended]
+    if not repair or not mendable:
+        return Report(found.checked, [flaw.finding for flaw in found.flaws])
+    refused = mending.mend(store, mendable)
+    after = _settled(store)
+    left = {flaw.key for flaw in after.flaws}
+    mended = {flaw.key for flaw in mendable} - left
+    before = [replace(flaw.finding, repaired=flaw.key in mended) for flaw in found.flaws if flaw.key in mended | left]
+    known = {flaw.key for flaw in found.flaws}
+    return Report(after.checked, [*before, *(flaw.finding for flaw in after.flaws if flaw.key not in known)], refused)
+
+
+def _settled(store: Store) -> _Look:
+    """Looks again while others write, and keeps what is found each time: a record in progress is no flaw."""
+    look = _look(store)
+    for _ in range(_LOOKS - 1):
+        if not look.flaws or inventory.list_refs(store.repository)[0] == look.listing:
+            break
+        again = _look(store)
+        lasting = {flaw.key for flaw in look.flaws}
+        look = replace(again, flaws=[flaw for flaw in again.flaws if flaw.key in lasting])
+    return look
+
+
+def _look(store: Store) -> _Look:
+    found = inventory.gather(store)
+    in_leases, driven = leases.audit(store, found)
+    in_links, links = derived.links(store, found, driven)
+    in_worktrees, worktrees = audit_worktrees.audit(store.repository, found)
+    flaws = [
+        *found.flaws,
+        *refs.audit(store.repository, found),
+        *objects.audit(store, found),
+        *runs.audit(store, found),
+        *in_links,
+        *derived.listing(store, found),
+        *in_leases,
+        *in_worktrees,
+    ]
+    checked = {
+        "checkpoints": len(found.records) + len(found.unjudged),
+        "refs": len(found.refs),
+        "runs": len({*found.runs(), *(run for run, _, _ in found.below(layout.RUNS))}),
+        "links": links,
+        "leases": len(found.below(layout.LEASES)),
+        "worktrees": worktrees,
+    }
+    return _Look(found.listing, checked, flaws)

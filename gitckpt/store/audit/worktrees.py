@@ -1,0 +1,86 @@
+"""Verifies the worktrees that gitckpt made: registered, where git believes them to be, and of something that exists. Deletes nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+
+from gitckpt.git.repository import Repository, main_worktree
+from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.store.audit.inventory import Evidence
+from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.config import settings
+from gitckpt.store.records import layout
+from gitckpt.store.worktrees import opener, ownership
+from gitckpt.store.worktrees.ownership import Owner
+
+_STAGE = ".making-"
+
+
+def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
+    """Returns what is wrong with worktrees, and how many there are of ours."""
+    root = _root(repository)
+    ours = [(git_dir, path) for git_dir, path in ownership.registered(repository) if _is_ours(git_dir) and _STAGE not in path]
+    flaws = [flaw for git_dir, path in ours for flaw in _of_one(repository, git_dir, path, evidence, root)]
+    for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
+        path = os.path.join(root or "", name)
+        if not name.startswith(_STAGE) and os.path.isdir(path) and not _is_registered(repository, path):
+            cure = f"git ckpt resume {shlex.quote(name)}, if it is the worktree of that; if not, move it elsewhere"
+            flaws.append(lasting("worktree-unregistered", path, "git knows no worktree there", cure))
+    return flaws, len(ours)
+
+
+def _root(repository: Repository) -> str | None:
+    """Returns the directory in which worktrees are made; None where there is none."""
+    try:
+        configured = settings.read(repository).worktree_dir
+    except UsageError:
+        configured = None
+    try:
+        return opener.default_root(repository, configured)
+    except WorktreeError:
+        return None
+
+
+def _is_ours(git_dir: str) -> bool:
+    locked = ownership.content(os.path.join(git_dir, "locked"))
+    return locked.startswith(ownership.LOCK_REASON) or os.path.exists(os.path.join(git_dir, layout.RUN_FILE))
+
+
+def _is_registered(repository: Repository, path: str) -> bool:
+    named = ownership.named_by(path)
+    return named is not None and ownership.is_ours(repository, named) and os.path.isdir(named)
+
+
+def _of_one(repository: Repository, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Iterator[Flaw]:
+    """Yields what is wrong with the worktree that an administrative directory is kept for."""
+    owner = ownership.owner_in(git_dir)
+    remove = f"save what you need of it, then: git worktree remove --force --force {shlex.quote(path)}"
+    named = ownership.named_by(path)
+    if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
+        yield _not_there(repository, git_dir, path, owner, root)
+    if owner is None:
+        yield lasting("worktree-unclaimed", path, "does not say what it was made for", remove)
+    elif owner.run is not None and not _exists(owner.run, evidence):
+        yield lasting("worktree-orphan", path, f"its run {owner.run} does not exist any more", remove)
+    elif owner.run is None and not evidence.is_there(owner.checkpoint):
+        yield lasting("worktree-orphan", path, f"its checkpoint {owner.checkpoint} does not exist any more", remove)
+
+
+def _exists(run: str, evidence: Evidence) -> bool:
+    return layout.RUNS + run in evidence.refs or any(record.entry.run == run for record in evidence.records.values())
+
+
+def _not_there(repository: Repository, git_dir: str, path: str, owner: Owner | None, root: str | None) -> Flaw:
+    """Returns the flaw of a worktree that is not where git believes it to be."""
+    top = main_worktree(repository)
+    places = [*([root] if root else []), os.path.dirname(path), *([top, os.path.dirname(top)] if top else [])]
+    moved = ownership.moved_to(git_dir, places)
+    if moved is not None:
+        return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shlex.quote(moved)}")
+    if os.path.lexists(path):
+        sentence = f"is not the worktree that git keeps {git_dir} for"
+        return lasting("worktree-moved", path, sentence, f"git worktree repair {shlex.quote(path)}")
+    name = shlex.quote(owner.run or owner.checkpoint) if owner else "ID"
+    return lasting("worktree-missing", path, "its directory is gone", f"git ckpt resume {name}")

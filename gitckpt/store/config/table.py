@@ -1,0 +1,244 @@
+"""Tables of a pipeline file, read key by key: what is wrong with a value is noted with its line, and the reading goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gitckpt.durable.pipeline.definition import closest
+from gitckpt.model import times
+from gitckpt.model.errors import UsageError
+from gitckpt.store.config.lines import Locations
+
+MAX_NAME = 100
+MAX_DURATION = 36_500 * 86400 * times.MICRO
+"""A century: what is longer is a slip, and instants beyond the year 9999 cannot be written."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mistake:
+    """What is wrong, and where."""
+
+    line: int
+    text: str
+    hint: str | None = None
+
+
+class Table:
+    """One table of the file. Each reader returns the default where the key is missing or its value is a mistake.
+
+    Args:
+        values: the table.
+        path: where it stands in the document.
+        label: what messages call it, such as `phase 'lint'`.
+        locations: of the document.
+        mistakes: where each mistake is added.
+    """
+
+    def __init__(
+        self, values: Mapping[str, object], path: tuple[str | int, ...], label: str, locations: Locations, mistakes: list[Mistake]
+    ) -> None:
+        self.values = values
+        self.path = path
+        self.label = label
+        self._locations = locations
+        self._mistakes = mistakes
+
+    def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
+        """Notes a mistake.
+
+        Args:
+            text: what is wrong.
+            path: where, from this table on.
+            hint: what to do about it.
+        """
+        self._mistakes.append(Mistake(self._locations.line(*self.path, *path), text, hint))
+
+    def line(self, *path: str | int) -> int:
+        """Returns the line of something in this table."""
+        return self._locations.line(*self.path, *path)
+
+    def only(self, known: Sequence[str]) -> None:
+        """Notes each key that is not known."""
+        for key in self.values:
+            if key not in known:
+                close = closest(key, known)
+                hint = f"did you mean {close}?" if close else f"known keys: {', '.join(known)}"
+                self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
+
+    def inner(self, key: str, label: str) -> Table | None:
+        """Returns a table in this one; None where there is none, or the value is no table."""
+        value = self.values.get(key, {})
+        if isinstance(value, dict):
+            return Table(value, (*self.path, key), label, self._locations, self._mistakes) if key in self.values else None
+        return self._wrong(key, "a table", value, None)
+
+    def tables(self, key: str, label: str) -> list[Table]:
+        """Returns the tables of an array, each called after its `name` or its number."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            return self._wrong(key, f"an array of tables, [[{'.'.join(map(str, self.path))}.{key}]]", value, [])
+        return [
+            Table(item, (*self.path, key, i), f"{label} {shown(item.get('name', i + 1))}", self._locations, self._mistakes)
+            for i, item in enumerate(value)
+        ]
+
+    def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
+        """Returns a string that is not blank."""
+        value = self.values.get(key, default)
+        if value is default:
+            return default
+        if not isinstance(value, str):
+            return self._wrong(key, "a string", value, default)
+        if not value.strip():
+            self.complain(f"{key} is empty in {self.label}", key)
+        elif not sound(value):
+            self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {shown(value)}", key)
+        elif one_line and not value.isprintable():
+            self.complain(f"{key} in {self.label} must be one line without control characters, not {shown(value)}", key)
+        else:
+            return value
+        return default
+
+    def choice(self, key: str, known: Sequence[str], default: str) -> str:
+        """Returns one of several words."""
+        value = self.values.get(key, default)
+        if value in known:
+            return str(value)
+        close = closest(value, known) if isinstance(value, str) else None
+        hint = f"did you mean {close}?" if close else None
+        return self._wrong(key, f"one of {', '.join(known)}", value, default, hint=hint)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Returns true or false."""
+        value = self.values.get(key, default)
+        return value if isinstance(value, bool) else self._wrong(key, "true or false", value, default)
+
+    def count(self, key: str, default: int, least: int = 0) -> int:
+        """Returns a whole number of at least `least`."""
+        value = self.values.get(key, default)
+        if type(value) is int and least <= value < 1_000_000:
+            return value
+        return self._wrong(key, f"a whole number from {least} on", value, default)
+
+    def number(self, key: str, default: float, least: float, most: float) -> float:
+        """Returns a number in a range."""
+        value = self.values.get(key, default)
+        if type(value) in (int, float) and least <= value <= most:  # type: ignore[operator]
+            return float(value)  # type: ignore[arg-type]
+        return self._wrong(key, f"a number from {least:g} to {most:g}", value, default)
+
+    def duration(self, key: str, default: int | None = None, *, positive: bool = False) -> int | None:
+        """Returns a length of time in microseconds; more than none where it must be `positive`."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            return self._wrong(key, 'a duration such as "30m"', value, default)
+        try:
+            length = times.parse_age(value.strip())
+        except UsageError as error:
+            self.complain(f"{key} in {self.label}: {value!r} is not a duration", key, hint=error.hint)
+            return default
+        if length > MAX_DURATION or (positive and not length):
+            self.complain(f"{key} in {self.label}: {value!r} is {'more than a century' if length else 'no time at all'}", key)
+            return default
+        return length
+
+    def codes(self, key: str) -> tuple[int, ...]:
+        """Returns exit codes of failures."""
+        value = self.values.get(key, [])
+        if isinstance(value, list) and all(type(code) is int and 1 <= code <= 255 for code in value):
+            return tuple(value)
+        return self._wrong(key, "a list of exit codes from 1 to 255", value, ())
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """Returns strings, each of them once."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() and sound(item) for item in value):
+            return self._wrong(key, 'a list of names, such as ["lint"]', value, ())
+        for i, item in enumerate(value):
+            if item in value[:i]:
+                self.complain(f"{key} names {item!r} twice in {self.label}", key, i)
+        return tuple(dict.fromkeys(value))
+
+    def members(self, key: str, known: Collection[str], kind: str) -> tuple[str, ...]:
+        """Returns names, each of which must be known.
+
+        Args:
+            key: of the list.
+            known: the names there are.
+            kind: what messages call one of them.
+        """
+        found = self.words(key)
+        self.known(key, found, known, kind)
+        return found
+
+    def known(self, key: str, found: Sequence[str], known: Collection[str], kind: str) -> None:
+        """Notes each name in a list that is not known; the arguments are those of `members`, and what `words` returned."""
+        for i, item in enumerate(found):
+            if item not in known:
+                close = closest(item, known)
+                hint = f"did you mean {close}?" if close else f"there are: {', '.join(known)}" if known else "there is none"
+                self.complain(f"{key} of {self.label} names {item!r}, which is no {kind}", key, i, hint=hint)
+
+    def environment(self, key: str) -> dict[str, str]:
+        """Returns variables of the environment."""
+        found = self.strings(key, f"{key} of {self.label}")
+        for name in found:
+            if not (name.isascii() and name.isidentifier()):
+                self.complain(f"{name!r} in {key} of {self.label} cannot name a variable", key, name, hint="write letters, digits and _")
+            elif name.startswith("CKPT_"):
+                self.complain(f"{name} in {key} of {self.label}: gitckpt sets what begins with CKPT_", key, name, hint="take another name")
+        return found
+
+    def inputs(self, key: str) -> dict[str, str]:
+        """Returns the inputs with their defaults."""
+        found = self.strings(key, f"{key} of {self.label}")
+        for name in found:
+            if not (name.isascii() and name.isidentifier() and name[0].isalpha() and name == name.lower()):
+                hint = "write small letters, digits and _, a letter first"
+                self.complain(f"{name!r} in {key} of {self.label} cannot name an input", key, name, hint=hint)
+        return found
+
+    def strings(self, key: str, label: str) -> dict[str, str]:
+        """Returns a table of strings."""
+        table = self.inner(key, label)
+        found = {}
+        for name, value in (table.values if table else {}).items():
+            if isinstance(value, str) and sound(value):
+                found[name] = value
+            else:
+                self.complain(f"{name} in {label} must be a string, not {shown(value)}", key, name, hint="put it in quotes")
+        return found
+
+    def _wrong(self, key: str, wanted: str, value: object, default: T, *, hint: str | None = None) -> T:
+        self.complain(f"{key} in {self.label} must be {wanted}, not {shown(value)}", key, hint=hint)
+        return default
+
+
+def sound(text: str) -> bool:
+    """Tells whether a text can be handed to a process and written as UTF-8."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def shown(value: object) -> str:
+    """Returns a value of TOML as a message shows it, cut where it is long."""
+    text = str(value).lower() if isinstance(value, bool) else "a table" if isinstance(value, dict) else repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def name_problem(name: str) -> str | None:
+    """Returns why a text cannot name a pipeline or a phase, None where it can."""
+    if not name.strip():
+        return "is empty"
+    if name != name.strip():
+        return "begins or ends with a space"
+    if not name.isprintable():
+        return "has a control character"
+    if "/" in name:
+        return "has a /"
+    return f"is longer than {MAX_NAME} characters" if len(name) > MAX_NAME else None

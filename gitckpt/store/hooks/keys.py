@@ -1,0 +1,114 @@
+"""The settings behind the hooks: which of them are gitckpt's, and how a change of them is taken back."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+
+from gitckpt.git import config
+from gitckpt.store.records.layout import NOTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from gitckpt.git.repository import Repository
+
+MODE = "ckpt.hooks"
+CHOSEN = "ckpt.hooksChosen"
+"""Whether a person chose the mode, so that it outlasts the next `git ckpt init`."""
+DIRECTORY = "ckpt.hooksDirectory"
+"""Where the hook files went, unless that is `hooks` in the common directory."""
+SET_BY_INIT = "ckpt.setByInit"
+"""Names of what the user did not have before us, and what goes with us."""
+
+REWRITE_REF = "notes.rewriteRef"
+REWRITE_MODE = "notes.rewriteMode"
+MADE_DIRECTORY = "hooks directory"
+
+
+class HookSettings:
+    """The repository's own settings for hooks and notes.
+
+    Args:
+        repository: where.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._everywhere = config.read(repository, r"^notes\.rewrite")
+        self._values: dict[str, list[str]] = {}
+        # Not by `config.read`: what a person set for all repositories is not ours to change or to restore.
+        out = repository.git.run("config", "--local", "--null", "--get-regexp", r"^(ckpt\.|notes\.rewrite|hook\.gitckpt-)", ok=(0, 1)).out
+        for entry in os.fsdecode(out).split("\0")[:-1]:
+            name, newline, value = entry.partition("\n")
+            self._values.setdefault(name, []).append(value if newline else "true")
+
+    def all(self, name: str) -> list[str]:
+        """Returns the values of a name."""
+        return self._values.get(_canonical(name), [])
+
+    def last(self, name: str) -> str | None:
+        """Returns the value that counts; None where the name is not set."""
+        values = self.all(name)
+        return values[-1] if values else None
+
+    def rewrites_notes(self) -> bool:
+        """Tells whether git carries our notes through amend and rebase."""
+        patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
+        return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
+
+    def rewrites_other_notes(self) -> bool:
+        """Tells whether a person has settled, for this repository or for all, how git carries notes of their own."""
+        others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref != NOTES]
+        return bool(others or self._everywhere.get(REWRITE_MODE.lower()))
+
+    def set(self, name: str, value: str, undo: ExitStack) -> bool:
+        """Gives a name one value; returns whether it had another."""
+        before = self.all(name)
+        if before == [value]:
+            return False
+        self.drop(name, undo)
+        self.add(name, value, undo)
+        return True
+
+    def add(self, name: str, value: str, undo: ExitStack) -> None:
+        """Gives a name one more value, unless it has it."""
+        if value not in self.all(name):
+            config.write(self._repository, name, value, add=True)
+            undo.callback(config.unset, self._repository, name, value)
+            self._values.setdefault(_canonical(name), []).append(value)
+
+    def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
+        """Takes a name away, or one of its values; returns whether it was there."""
+        before = self.all(name)
+        gone = [each for each in before if value in (None, each)]
+        if gone:
+            config.unset(self._repository, name, value)
+            for each in reversed(gone):
+                undo.callback(config.write, self._repository, name, each, add=True)
+            self._values[_canonical(name)] = [each for each in before if each not in gone]
+        return bool(gone)
+
+
+def hooks_directory(repository: Repository) -> str:
+    """Returns the directory in which git looks for hooks; its path is absolute, its symbolic links are followed."""
+    where = [] if repository.worktree is not None else ["-C", repository.git_dir]
+    return os.path.realpath(repository.git.text(*where, "rev-parse", "--path-format=absolute", "--git-path", "hooks"))
+
+
+def default_directory(repository: Repository) -> str:
+    """Returns the directory in which git looks for hooks unless `core.hooksPath` says otherwise; links are followed."""
+    return os.path.realpath(os.path.join(repository.common_dir, "hooks"))
+
+
+def installed_directory(repository: Repository, settings: HookSettings) -> str:
+    """Returns the directory that the hook files went into, which need not be the one that git looks into now; links are followed."""
+    return os.path.realpath(os.path.join(repository.common_dir, settings.last(DIRECTORY) or "hooks"))
+
+
+def _canonical(name: str) -> str:
+    """Returns a name as git lists it: section and key in lower case, what is between them as it is."""
+    section, _, rest = name.partition(".")
+    between, dot, key = rest.rpartition(".")
+    return f"{section.lower()}.{between}{dot}{key.lower()}"

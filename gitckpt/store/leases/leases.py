@@ -1,0 +1,369 @@
+"""Leases: the right to drive a run, one holder at a time.
+
+A lease is a blob at `refs/ckpt/leases/<run>` (docs/format.md), taken and renewed by swap. It stays when it is released, so that its
+token only grows. Whoever holds it lets every ref transaction of the run verify it: a driver that was suspended, and whose lease somebody
+took over meanwhile, can write nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.git import host
+from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.refs import RefMoved, Update
+from gitckpt.model import times, toml
+from gitckpt.model.errors import BusyError, InvalidCheckpoint
+from gitckpt.store.records import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.refs import Refs
+    from gitckpt.store.store import Store
+
+LENGTH = 120 * times.MICRO
+"""How long a lease is good without being renewed, in microseconds. It only matters to other machines."""
+
+RENEWAL = 30.0
+"""How often a lease is renewed, in seconds."""
+
+FENCE_VARIABLE = "CKPT_LEASE"
+"""Environment of what a driver starts: the token of its lease. Writers in the run's worktree that have it are bound to the lease."""
+
+RUN_VARIABLE = "CKPT_RUN"
+"""Environment of what a driver starts: the run."""
+
+_VERSION = 1
+_TEXTS = ("run", "holder", "host", "boot", "namespace", "started", "acquired", "renewed", "expires")
+
+
+class LeaseHeld(BusyError):
+    """Somebody who is alive drives the run."""
+
+
+class LeaseLost(BusyError):
+    """Somebody else drives the run by now; what was about to be written was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who drives a run. Field names are the keys of the document; instants are timestamps."""
+
+    run: str
+    token: int
+    """Grows with every holder."""
+
+    holder: str
+    """What they are doing, for people."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: str
+    """When the process started, as `host.start_of` says it."""
+
+    acquired: str
+    renewed: str
+    expires: str
+    released: str | None = None
+    cancelled: bool = False
+    """Whether somebody asked the holder to stop."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_held(self, now: int) -> bool:
+        """Tells whether somebody who is alive holds it: on this machine the process says so, elsewhere the lease itself.
+
+        Args:
+            now: the current instant, in microseconds since the epoch.
+        """
+        if self.released is not None:
+            return False
+        here = host.here()
+        if (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace) and here.boot:
+            return host.start_of(self.pid) == self.started
+        return now < times.from_text(self.expires)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this very process took it."""
+        here = host.here()
+        return (self.host, self.boot, self.namespace, self.pid) == (here.name, here.boot, here.namespace, os.getpid())
+
+    def sentence(self) -> str:
+        """Names the holder, for people."""
+        return f"{self.holder} on {self.host}, process {self.pid}, which last said so at {self.renewed}"
+
+
+def render(lease: Lease) -> bytes:
+    """Returns the document of a lease."""
+    found: dict[str, Any] = {"version": _VERSION}
+    for name in Lease.__slots__:
+        value = getattr(lease, name)
+        if name != "unknown" and value is not None and value is not False:
+            found[name] = value
+    return toml.dumps(found | dict(lease.unknown)).encode()
+
+
+def parse(data: bytes, ref: str) -> Lease:
+    """Returns the lease of a document.
+
+    Args:
+        data: the blob.
+        ref: full name of the ref it was found at; its last part must be the run.
+
+    Raises:
+        InvalidCheckpoint: it is none; ref and key are named.
+    """
+    try:
+        found = toml.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise InvalidCheckpoint(ref, "", f"not a lease: {error}") from None
+
+    def take(key: str, kind: type, default: object = None) -> Any:
+        value = found.pop(key, default)
+        if type(value) is not kind and value is not default:
+            raise InvalidCheckpoint(ref, key, f"must be {kind.__name__}, not {value!r:.60}")
+        if value is None and key != "released":
+            raise InvalidCheckpoint(ref, key, "missing")
+        return value
+
+    if take("version", int) > _VERSION:
+        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint="upgrade gitckpt: pip install -U gitckpt")
+    texts = {key: take(key, str) for key in _TEXTS}
+    for key in ("acquired", "renewed", "expires"):
+        try:
+            times.from_text(texts[key])
+        except ValueError as error:
+            raise InvalidCheckpoint(ref, key, str(error)) from None
+    if layout.LEASES + texts["run"] != ref:
+        raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
+    token, pid, released, cancelled = take("token", int), take("pid", int), take("released", str), take("cancelled", bool, False)
+    return Lease(token=token, pid=pid, released=released, cancelled=cancelled, unknown=found, **texts)
+
+
+class Leases:
+    """The leases of a repository.
+
+    Args:
+        objects: its objects.
+        refs: its refs.
+        object_format: "sha1" or "sha256".
+        clock: returns the current instant, in microseconds since the epoch.
+    """
+
+    def __init__(self, objects: Objects, refs: Refs, object_format: str, clock: Callable[[], int]) -> None:
+        self._objects = objects
+        self._refs = refs
+        self._format = object_format
+        self.clock = clock
+
+    def read(self, run: str) -> tuple[str, Lease] | None:
+        """Returns the lease of a run with the oid of its document; None where it never had one.
+
+        Raises:
+            InvalidCheckpoint: its ref does not hold a lease.
+        """
+        ref = layout.LEASES + run
+        oid = self.current(run)
+        if oid is None:
+            return None
+        found = next(self._objects.read([oid]))
+        if found is None or found[0] != "blob":
+            raise InvalidCheckpoint(ref, "", "does not point to a lease", hint="see what is wrong: git ckpt verify")
+        return oid, parse(found[1], ref)
+
+    def current(self, run: str) -> str | None:
+        """Returns the oid of the document of a run's lease; None where it never had one."""
+        return self._refs.read(layout.LEASES + run)
+
+    def acquire(self, run: str, holder: str, length: int = LENGTH) -> Hold:
+        """Takes the lease of a run.
+
+        Args:
+            run: its id.
+            holder: what it is taken for, for people.
+            length: how long it is good without being renewed, in microseconds.
+
+        Raises:
+            LeaseHeld: somebody who is alive has it, or was faster.
+            LockHeld, GitError: the ref could not be written.
+        """
+        found = self.read(run)
+        now = self.clock()
+        if found is not None and found[1].is_held(now):
+            raise _held(run, found[1])
+        here, pid = host.here(), os.getpid()
+        lease = Lease(
+            run=run,
+            token=found[1].token + 1 if found else 1,
+            holder=holder,
+            host=here.name,
+            boot=here.boot,
+            namespace=here.namespace,
+            pid=pid,
+            started=host.start_of(pid),
+            acquired=times.to_text(now),
+            renewed=times.to_text(now),
+            expires=times.to_text(now + length),
+        )
+        try:
+            oid = self.swap(lease, found[0] if found else "")
+        except RefMoved:
+            winner = self.read(run)
+            if winner is None:
+                raise
+            raise _held(run, winner[1]) from None
+        return Hold(self, oid, lease, length, found[1] if found else None)
+
+    def swap(self, lease: Lease, old: str) -> str:
+        """Puts a lease in the place of another one, and returns the oid of its document.
+
+        Args:
+            lease: the new one.
+            old: the oid of the one that must be there; "" for none.
+
+        Raises:
+            RefMoved: another one was there.
+        """
+        data = render(lease)
+        oid = object_id("blob", data, self._format)
+        self._objects.write([("blob", data)])
+        self._refs.update([Update(layout.LEASES + lease.run, oid, old)])
+        return oid
+
+    def cancel(self, run: str) -> Lease | None:
+        """Asks whoever drives a run to stop; returns their lease, or None where nobody does.
+
+        Raises:
+            BusyError: the lease changed each time it was about to be written.
+        """
+        for _ in range(20):
+            found = self.read(run)
+            if found is None or not found[1].is_held(self.clock()):
+                return None
+            try:
+                self.swap(replace(found[1], cancelled=True), found[0])
+            except RefMoved:
+                continue
+            return found[1]
+        raise BusyError(f"the lease of {run} changes as fast as it is read", hint="run the command again")
+
+
+class Hold:
+    """A lease that this process holds, or held: threads may use it side by side.
+
+    Attributes:
+        lease: as it was last written.
+        before: the lease that it replaced; None for the first one of its run.
+    """
+
+    def __init__(self, leases: Leases, oid: str, lease: Lease, length: int, before: Lease | None) -> None:
+        self._leases = leases
+        self._oid = oid
+        self._length = length
+        self._mutex = threading.RLock()
+        self.lease = lease
+        self.before = before
+
+    def update(self) -> Update:
+        """Returns what a transaction of the run begins with: it fails unless the lease is still ours."""
+        with self._mutex:
+            return Update(layout.LEASES + self.lease.run, self._oid, self._oid)
+
+    def check(self) -> None:
+        """Looks whether the lease is still ours; takes in that somebody asked us to stop.
+
+        Raises:
+            LeaseLost: it is not.
+        """
+        with self._mutex:
+            if self._leases.current(self.lease.run) == self._oid:
+                return
+            found = self._leases.read(self.lease.run)
+            if found is None or found[1].token != self.lease.token:
+                raise _lost(self.lease.run, found[1] if found else None)
+            self._oid, self.lease = found
+
+    def renew(self) -> None:
+        """Says that we are still here.
+
+        Raises:
+            LeaseLost: the lease is somebody else's.
+            LockHeld, GitError: the ref could not be written.
+        """
+        now = self._leases.clock()
+        self._write(lambda lease: replace(lease, renewed=times.to_text(now), expires=times.to_text(now + self._length)))
+
+    def release(self) -> None:
+        """Gives the lease back. Errors: as `renew`."""
+        now = times.to_text(self._leases.clock())
+        self._write(lambda lease: replace(lease, released=now))
+
+    def _write(self, change: Callable[[Lease], Lease]) -> None:
+        with self._mutex:
+            while True:
+                lease = change(self.lease)
+                try:
+                    self._oid, self.lease = self._leases.swap(lease, self._oid), lease
+                except RefMoved:
+                    self.check()
+                    continue
+                return
+
+
+class BoundToToken:
+    """What binds a writer to the lease of the driver that started it, as its environment says.
+
+    Args:
+        leases: of the repository.
+        run: the run.
+        token: the token of that driver.
+    """
+
+    def __init__(self, leases: Leases, run: str, token: int) -> None:
+        self._leases = leases
+        self._run = run
+        self._token = token
+
+    def update(self) -> Update:
+        """As `Hold.update`."""
+        found = self._leases.read(self._run)
+        if found is None or found[1].token != self._token:
+            raise _lost(self._run, found[1] if found else None)
+        return Update(layout.LEASES + self._run, found[0], found[0])
+
+    def check(self) -> None:
+        """As `Hold.check`."""
+        self.update()
+
+
+def bound(store: Store, run: str) -> BoundToToken | None:
+    """Returns what binds this process to the lease of the driver that started it; None where none started it, or for another run.
+
+    Args:
+        store: of the repository.
+        run: the run that is to be extended.
+    """
+    token = os.environ.get(FENCE_VARIABLE, "")
+    if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
+        return None
+    return BoundToToken(Leases(store.objects, store.refs, store.repository.object_format, store.clock), run, int(token))
+
+
+def _held(run: str, lease: Lease) -> LeaseHeld:
+    return LeaseHeld(
+        f"run {run} is driven by {lease.sentence()}",
+        hint=f"wait for its end, or stop it: git ckpt cancel {run}",
+    )
+
+
+def _lost(run: str, lease: Lease | None) -> LeaseLost:
+    who = f"taken over by {lease.sentence()}" if lease else "removed"
+    return LeaseLost(f"the lease of run {run} was {who}; nothing more is written", hint=f"see what became of it: git ckpt status {run}")

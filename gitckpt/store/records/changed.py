@@ -1,0 +1,43 @@
+"""How many paths a snapshot changed against its commit; counted when somebody looks, and kept in the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitckpt.git.repository import Repository
+from gitckpt.store.records.index import Entry, Index
+
+
+def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dict[str, int]:
+    """Returns the number of changed paths by id, for those checkpoints whose files were captured and are still there."""
+    known = {entry.id: entry.changed for entry in entries if entry.changed is not None}
+    pairs: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        if entry.changed is None and entry.tree:
+            files = repository.cat_file.info(f"{entry.tree}:files")
+            base = repository.cat_file.info(f"{entry.git_sha}^{{tree}}") if entry.git_sha else None
+            if files and (base or not entry.git_sha):
+                pairs.setdefault((base[0] if base else "", files[0]), []).append(entry.id)
+    counted = _count_pairs(repository, list(pairs))
+    fresh = [(checkpoint, counted[pair]) for pair, checkpoints in pairs.items() for checkpoint in checkpoints]
+    if fresh:
+        index.remember_changed(fresh)
+    return known | dict(fresh)
+
+
+def _count_pairs(repository: Repository, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Returns the number of paths that differ between the trees of each pair; "" stands for no files at all."""
+    if not pairs:
+        return {}
+    empty = repository.git.run("mktree").out.decode("ascii").strip()
+    lines = "".join(f"{base or empty} {files}\n" for base, files in pairs)
+    out = repository.git.run("diff-tree", "--stdin", "-r", "--raw", "--no-renames", "--no-abbrev", data=lines.encode()).out
+    counts = dict.fromkeys(pairs, 0)
+    current = pairs[0]
+    for line in out.decode("utf-8", "replace").splitlines():
+        if line.startswith(":"):
+            counts[current] += 1
+        elif line:
+            base, _, files = line.partition(" ")
+            current = ("" if base == empty and (base, files) not in counts else base, files)
+    return counts

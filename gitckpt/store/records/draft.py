@@ -1,0 +1,131 @@
+"""From what a caller hands in to the keys of a document, checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.model import codec, times
+from gitckpt.model.checkpoint import MANUAL, Checkpoint
+from gitckpt.model.errors import InvalidCheckpoint, UsageError
+from gitckpt.store.records import layout
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from gitckpt.model.checkpoint import Attempt, Pipeline, Progress, Worktree
+
+    class Details(TypedDict, total=False):
+        """Keys of a checkpoint that a caller may set."""
+
+        id: str
+        """A fresh UUID version 4, where the caller has to know it before."""
+
+        run: str | None
+        """Id of the run that it extends."""
+
+        trigger: str
+        """What caused it: "manual", which is the default, "phase", "step", …"""
+
+        message: str | None
+        """One line for people."""
+
+        agent: str | None
+        """Who did the work."""
+
+        errors: Sequence[str]
+        """What went wrong, in order of occurrence."""
+
+        progress: Progress | None
+        """How far the run has come."""
+
+        pipeline: Pipeline | None
+        """What drives the run; None carries it on."""
+
+        attempt: Attempt | None
+        """The attempt at a phase that it is about; None carries it on."""
+
+        forked_from: str | None
+        """The checkpoint of another run that this one goes on from."""
+
+        rewound_to: str | None
+        """The earlier checkpoint of the run that it went back to."""
+
+
+def draft(
+    phase: str, head: tuple[str, str | None], worktree: Worktree | None, details: Details, *, checkpoint_id: str, instant: int
+) -> Checkpoint:
+    """Returns a checkpoint without its place in a run and without its state.
+
+    Args:
+        phase: its label.
+        head: the commit it is linked to, and the branch.
+        worktree: its files.
+        details: its other keys.
+        checkpoint_id: its id.
+        instant: now, in microseconds since the epoch.
+
+    Raises:
+        UsageError: the phase is empty, or the message has more than one line.
+    """
+    message = details.get("message")
+    if not phase.strip():
+        raise UsageError("the phase is empty", hint="name it: research-complete")
+    if message and message.splitlines() != [message]:
+        raise UsageError("a message is one line", hint="put the rest into the state")
+    return Checkpoint(
+        id=checkpoint_id,
+        phase=phase,
+        timestamp=times.to_text(instant),
+        git_sha=head[0],
+        branch=head[1],
+        trigger=details.get("trigger", MANUAL),
+        message=message or None,
+        agent=details.get("agent"),
+        errors=tuple(details.get("errors", ())),
+        worktree=worktree,
+        progress=details.get("progress"),
+        run=details.get("run"),
+        pipeline=details.get("pipeline"),
+        attempt=details.get("attempt"),
+        forked_from=details.get("forked_from"),
+        rewound_to=details.get("rewound_to"),
+    )
+
+
+def require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Returns the state to write.
+
+    Args:
+        fields: keys of a document.
+        state: what the caller handed in.
+
+    Raises:
+        UsageError: a reader would refuse a document with these keys.
+        StateError: the state is not a map.
+    """
+    if state is not None:
+        codec.require_map(state)
+    pipeline = fields.get("pipeline")
+    known = {} if pipeline is None else {"pipeline": {key: value for key, value in pipeline.items() if key != "completed"}}
+    try:
+        codec.check({**fields, **known, "run": None}, layout.CHECKPOINTS + fields["id"])
+    except InvalidCheckpoint as error:
+        raise UsageError(f"{error.field}: {error.problem}") from None
+    return None if state is None else dict(state)
+
+
+def recorded(checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> Checkpoint:
+    """Returns a checkpoint as it was written.
+
+    Args:
+        checkpoint: as it was drafted.
+        fields: the keys that were written.
+        state: the state that was handed in.
+    """
+    place = {"state": dict(state or {}), "run": fields["run"], "parent": fields.get("parent"), "sequence": fields.get("sequence")}
+    written = codec.tables({key: fields[key] for key in ("pipeline", "attempt") if fields.get(key) and getattr(checkpoint, key) is None})
+    if checkpoint.pipeline is not None:
+        written["pipeline"] = replace(checkpoint.pipeline, completed=fields["pipeline"].get("completed", {}))
+    return replace(checkpoint, **place, **written)

@@ -1,0 +1,115 @@
+"""What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", or a rev."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Sequence
+
+from gitckpt.git.repository import Repository
+from gitckpt.model import ids
+from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Entry, Index, Query
+
+LATEST = "latest"
+_LIST = "see which there are: git ckpt list"
+
+
+def find(text: str, repository: Repository, index: Index, links: Callable[[str], Sequence[Entry]]) -> str:
+    """Returns the id of the checkpoint that `text` means; see `Store.find`."""
+    if not text.strip():
+        raise UsageError("the id is empty", hint=_LIST)
+    if text == LATEST:
+        newest = index.select(Query(limit=1))
+        if not newest:
+            raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
+        return newest[0].id
+    return _by_name(text, repository, index) or _by_rev(text, repository, links) or _nothing(text, index)
+
+
+def _by_name(text: str, repository: Repository, index: Index) -> str | None:
+    """Returns the checkpoint whose id, or whose run's id, is or begins with `text`."""
+    runs = _runs(text, index)
+    if text in runs:
+        return _newest_of(text, index)
+    checkpoints = _checkpoints(text.lower(), repository)
+    found = [*checkpoints, *runs]
+    if len(found) > 1:
+        raise AmbiguousError(f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it")
+    if checkpoints:
+        return checkpoints[0]
+    return _newest_of(runs[0], index) if runs else None
+
+
+def _checkpoints(text: str, repository: Repository) -> list[str]:
+    if not ids.is_id_prefix(text):
+        return []
+    pattern = f"{layout.CHECKPOINTS}{text}*"
+    out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode("utf-8", "backslashreplace")
+    names = [ref.removeprefix(layout.CHECKPOINTS) for ref in out.splitlines()]
+    return [name for name in names if ids.is_id(name)]
+
+
+def _runs(text: str, index: Index) -> list[str]:
+    if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
+        return []
+    return [run for run in index.runs() if run.startswith(text)]
+
+
+def _newest_of(run: str, index: Index) -> str | None:
+    newest = index.select(Query(run=run, limit=1))
+    return newest[0].id if newest else None
+
+
+def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[Entry]]) -> str | None:
+    try:
+        is_argument = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_argument = False
+    if not is_argument:
+        return None
+    name = text if text.startswith(":/") else f"{text}^{{commit}}"  # all that follows `:/` is a pattern
+    done = repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", name, ok=(0, 1, 128))
+    commit = done.out.decode("ascii", "replace").strip()
+    if done.code != 0 or not ids.is_oid(commit):
+        return None
+    linked = links(commit)
+    if not linked:
+        raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
+    return linked[0].id
+
+
+def _nothing(text: str, index: Index) -> str:
+    known = [LATEST, *index.runs(), *(entry.id for entry in index.select(Query(limit=1000)))]
+    close = difflib.get_close_matches(text, [*known, *(name[: len(text)] for name in known)], n=1, cutoff=0.7)
+    if close:
+        meant = next(name for name in known if name.startswith(close[0]))
+        hint = f"did you mean {meant}?"
+    elif len(text) < ids.MIN_PREFIX:
+        hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
+    else:
+        hint = _LIST
+    raise NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)
+
+
+def find_run(text: str, index: Index) -> str:
+    """Returns the id of the run that a person means.
+
+    Args:
+        text: the id, or a prefix of it.
+        index: knows the runs.
+
+    Raises:
+        NotFoundError, AmbiguousError: none goes by it, or several do.
+    """
+    runs = index.runs()
+    if text in runs:
+        return text
+    found = [run for run in runs if text and run.startswith(text)]
+    if len(found) > 1:
+        raise AmbiguousError(f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it")
+    if not found:
+        close = difflib.get_close_matches(text, runs, n=1, cutoff=0.7)
+        raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close[0]}?" if close else "see them: git ckpt runs")
+    return found[0]

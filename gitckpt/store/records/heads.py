@@ -1,0 +1,90 @@
+"""The heads of runs: which checkpoint of a run is its newest, and how a run gets an id that nobody else has."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gitckpt.git.refs import RefMoved, Refs, Update
+from gitckpt.model import ids, times
+from gitckpt.model.errors import BusyError, NotFoundError
+from gitckpt.store.records import layout
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.records.index import Index
+
+_STARTS = 1000
+
+
+class Heads:
+    """The heads of the runs of a repository.
+
+    Args:
+        refs: of the repository.
+        objects: of the repository.
+        index: returns the derived listing of its checkpoints.
+    """
+
+    def __init__(self, refs: Refs, objects: Objects, index: Callable[[], Index]) -> None:
+        self._refs = refs
+        self._objects = objects
+        self._index = index
+        self._moved: set[str] = set()
+
+    def read(self, run: str) -> Checkpoint:
+        """Returns the checkpoint that the head of a run points to.
+
+        Raises:
+            NotFoundError: there is no such run.
+            InvalidCheckpoint: its head does not hold a valid document.
+        """
+        ref = layout.RUNS + ids.require_run_id(run)
+        oid = self._refs.read(ref)
+        if oid is None:
+            raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
+        return layout.run_head(next(self._objects.read([oid])), ref)
+
+    def move_up(self, run: str) -> None:
+        """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
+        from gitckpt.store.records.index import Query
+
+        ref = layout.RUNS + ids.require_run_id(run)
+        newest = self._index().select(Query(run=run, limit=1))
+        old = self._refs.read(ref)
+        if newest and newest[0].oid != old:
+            head = layout.run_head(next(self._objects.read([old])), ref) if old else None
+            if head is None or (head.sequence or 0) < (newest[0].sequence or 0):
+                with contextlib.suppress(RefMoved):  # by another process, which has seen the same
+                    self._refs.update([Update(ref, newest[0].oid, old or "")])
+        self._moved.add(run)
+
+    def move_up_once(self, run: str) -> None:
+        """As `move_up`, but only the first time: from then on this process notices by itself."""
+        if run not in self._moved:
+            self.move_up(run)
+
+    def start(self, record: Callable[[dict[str, Any]], object], fields: dict[str, Any], instant: int, name: str) -> None:
+        """Records the first checkpoint of a run, under an id that no other run has.
+
+        Args:
+            record: writes the checkpoint with these keys; raises `RefMoved` where the run exists by then.
+            fields: its keys; `run` is filled in.
+            instant: now, in microseconds since the epoch.
+            name: what the run is about.
+
+        Raises:
+            BusyError: a thousand runs of that name started in this second.
+        """
+        for attempt in range(1, _STARTS):
+            fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
+            if self._refs.read(layout.RUNS + fields["run"]) is not None:
+                continue
+            try:
+                record(fields)
+            except RefMoved:
+                continue
+            return
+        raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")

@@ -1,0 +1,337 @@
+"""The derived index: the header of every checkpoint in a small SQLite file, keyed by the oid of its blob.
+
+A listing asks git for all refs once, compares a digest of the answer with the digest that the index was made from, and reads only
+blobs it has not seen. Deleting the file changes nothing but the time that the next listing takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gitckpt import __version__
+from gitckpt.git.refs import Refs
+from gitckpt.git.repository import Repository
+from gitckpt.model.codec import decode_summary
+from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.store.records import layout
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+
+FILE = "index.sqlite"
+
+_DROP = "DROP TABLE IF EXISTS meta; DROP TABLE IF EXISTS entry; DROP TABLE IF EXISTS problem;"
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entry (
+    line BLOB PRIMARY KEY, name TEXT NOT NULL, status TEXT NOT NULL,
+    id TEXT NOT NULL, oid TEXT NOT NULL, run TEXT, sequence INTEGER, phase TEXT NOT NULL,
+    timestamp TEXT NOT NULL, time INTEGER NOT NULL, rank INTEGER NOT NULL, git_sha TEXT NOT NULL, branch TEXT, trigger TEXT NOT NULL,
+    message TEXT, agent TEXT, examined INTEGER NOT NULL, tree TEXT, operation TEXT, changed INTEGER
+) WITHOUT ROWID;
+CREATE TABLE problem (ref TEXT PRIMARY KEY, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX entry_by_rank ON entry (rank DESC, sequence DESC, id DESC);
+CREATE INDEX entry_by_run ON entry (run, sequence);
+CREATE INDEX entry_by_commit ON entry (git_sha);
+CREATE INDEX entry_by_id ON entry (id);
+"""
+_COLUMNS = "id, oid, run, sequence, phase, timestamp, time, git_sha, branch, trigger, message, agent, examined, tree, operation, changed"
+_NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
+_RUNS = """
+WITH ends AS (SELECT run, MIN(sequence) AS first, MAX(sequence) AS last FROM entry WHERE run IS NOT NULL GROUP BY run)
+SELECT ends.run, newest.rank, newest.id, newest.branch, newest.phase,
+       (SELECT phase FROM entry WHERE run = ends.run AND trigger = 'phase' ORDER BY sequence DESC LIMIT 1), oldest.time
+FROM ends JOIN entry AS newest ON newest.run = ends.run AND newest.sequence = ends.last
+          JOIN entry AS oldest ON oldest.run = ends.run AND oldest.sequence = ends.first
+GROUP BY ends.run ORDER BY newest.rank DESC, ends.run DESC
+"""
+"""Grouped once more for refs from elsewhere that give a place in a run twice."""
+
+_AT_ONCE = 2000
+_PATIENCE = 5.0
+"""How long a locked file is waited for, in seconds."""
+
+_SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode()) >> 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a listing knows of a checkpoint: its document without state, errors and progress.
+
+    Attributes:
+        oid: the blob of the document.
+        time: its timestamp, in microseconds since the epoch.
+        examined: whether the files were looked at when it was made; if not, the linked commit stands for them.
+        tree: the snapshot, where the files differed from the linked commit.
+        changed: how many paths of the snapshot differ from the linked commit; None while nobody has counted.
+    """
+
+    id: str
+    oid: str
+    run: str | None
+    sequence: int | None
+    phase: str
+    timestamp: str
+    time: int
+    git_sha: str
+    branch: str | None
+    trigger: str
+    message: str | None
+    agent: str | None
+    examined: bool
+    tree: str | None
+    operation: str | None
+    changed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A ref below `refs/checkpoints/` that is no valid checkpoint."""
+
+    ref: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which checkpoints are wanted. None leaves a criterion out.
+
+    Attributes:
+        run: id of their run.
+        git_sha: full oid of the linked commit.
+        runs: ids of runs, one of which is theirs.
+        ids: their ids.
+        phase: the phase without status, or the whole label.
+        status: the status at the end of the phase label.
+        since: the earliest timestamp, in microseconds since the epoch.
+        limit: at most so many, the newest.
+    """
+
+    run: str | None = None
+    git_sha: str | None = None
+    runs: Sequence[str] | None = None
+    ids: Sequence[str] | None = None
+    phase: str | None = None
+    status: str | None = None
+    since: int | None = None
+    limit: int | None = None
+
+
+class Index:
+    """The index of a repository.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        refs: its refs.
+    """
+
+    def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
+        self._repository = repository
+        self._objects = objects
+        self._refs = refs
+        self._path = os.path.join(repository.private_dir, FILE)
+        self._connection: sqlite3.Connection | None = None
+
+    def select(self, query: Query) -> list[Entry]:
+        """Returns the checkpoints that meet every criterion, newest first.
+
+        Within a run the sequence decides; otherwise the timestamp, then the id.
+        """
+        where, values = _conditions(query)
+        limit = f" LIMIT {query.limit:d}" if query.limit is not None else ""
+        rows = self._ask(f"SELECT {_COLUMNS} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only
+        return [_entry(row) for row in rows]
+
+    def problems(self) -> list[Problem]:
+        """Returns the refs that are no valid checkpoints."""
+        return [Problem(*row) for row in self._ask("SELECT ref, sentence FROM problem ORDER BY ref")]
+
+    def runs(self) -> list[str]:
+        """Returns the ids of all runs that checkpoints belong to."""
+        return [row[0] for row in self._ask("SELECT DISTINCT run FROM entry WHERE run IS NOT NULL ORDER BY run")]
+
+    def run_rows(self) -> list[tuple[Any, ...]]:
+        """Returns a row for each run, the one with the newest checkpoint first.
+
+        Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id, branch and label; the label of the newest
+        checkpoint that whoever drove the run recorded, None without any; and the time of the first checkpoint.
+        """
+        return self._ask(_RUNS)
+
+    def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
+        """Keeps the number of changed paths of some checkpoints, each given by id."""
+        with contextlib.suppress(sqlite3.DatabaseError), self._opened() as connection:  # read-only: counted anew each time
+            connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", [(count, id_) for id_, count in counts])
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, question: str, values: Sequence[str | int] = ()) -> list[tuple[Any, ...]]:
+        """Returns the rows of a query on the refs as they are now."""
+        listing = self._refs.list(layout.CHECKPOINTS.rstrip("/"), fields="%(objectname) %(refname)")
+        digest = f"{__version__} {hashlib.blake2b(listing).hexdigest()}"
+        connection = self._opened()
+        try:
+            return self._answer(connection, (listing, digest), question, values)
+        except sqlite3.DatabaseError as error:  # damaged, locked for long, or on a disk that is full or read-only: it is only a cache
+            self.close()
+            if not isinstance(error, sqlite3.OperationalError):
+                self._discard()
+            self._connection = _connect(":memory:")
+            return self._answer(self._connection, (listing, digest), question, values)
+
+    def _answer(
+        self, connection: sqlite3.Connection, refs: tuple[bytes, str], question: str, values: Sequence[str | int]
+    ) -> list[tuple[Any, ...]]:
+        """Brings the index up to the refs, and answers in the same transaction: another process may have seen older refs."""
+        with connection:
+            connection.execute("BEGIN")
+            if _digest(connection) != refs[1]:
+                connection.rollback()
+                connection.execute("BEGIN IMMEDIATE")
+                self._sync(connection, *refs)
+            return connection.execute(question, values).fetchall()
+
+    def _sync(self, connection: sqlite3.Connection, listing: bytes, digest: str) -> None:
+        if _digest(connection).partition(" ")[0] != __version__:
+            connection.execute("DELETE FROM entry")
+        connection.execute("DELETE FROM problem")
+        now = set(listing.splitlines())
+        known = {row[0] for row in connection.execute("SELECT line FROM entry")}
+        runs = _forget(connection, known - now) | self._add(connection, sorted(now - known))
+        _rank(connection, runs)
+        passing = connection.execute("SELECT 1 FROM problem WHERE may_pass LIMIT 1").fetchone()  # then the next query looks again
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('digest', ?)", (f"{__version__} -" if passing else digest,))
+
+    def _add(self, connection: sqlite3.Connection, lines: Sequence[bytes]) -> set[str]:
+        """Adds what refs point to, and returns the runs that it belongs to."""
+        runs: set[str] = set()
+        for start in range(0, len(lines), _AT_ONCE):
+            some = lines[start : start + _AT_ONCE]
+            rows, problems = [], []
+            names = [line.decode("utf-8", "backslashreplace").partition(" ") for line in some]
+            for line, (oid, _, ref), found in zip(some, names, self._objects.read([name[0] for name in names]), strict=True):
+                try:
+                    row = _row(line, oid, ref, found)
+                except InvalidCheckpoint as error:
+                    problems.append((ref, error.message, found is None))
+                else:
+                    rows.append(row)
+                    runs.update([str(row[5])] if row[5] else [])
+            connection.executemany(f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * 20)})", rows)  # noqa: S608
+            connection.executemany("INSERT OR REPLACE INTO problem VALUES (?, ?, ?)", problems)
+        return runs
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            try:
+                os.makedirs(self._repository.private_dir, exist_ok=True)
+                self._connection = _connect(self._path)
+            except (OSError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
+                self._connection = _connect(":memory:")
+            except sqlite3.DatabaseError:  # damaged: the next one that opens it starts anew
+                self._discard()
+                self._connection = _connect(":memory:")
+        return self._connection
+
+    def _discard(self) -> None:
+        for path in (self._path, f"{self._path}-wal", f"{self._path}-shm"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    # A store may be closed by another thread than the one that used it; SQLite itself does not mind.
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:  # new, or made by another gitckpt
+            connection.executescript(f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _digest(connection: sqlite3.Connection) -> str:
+    """Returns what the index was made from: the version of gitckpt, and a digest of the refs."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'digest'").fetchone()
+    return str(found[0]) if found else ""
+
+
+def _forget(connection: sqlite3.Connection, lines: Iterable[bytes]) -> set[str]:
+    """Removes what refs pointed to, and returns the runs that it belonged to."""
+    runs: set[str] = set()
+    for line in lines:
+        runs.update(row[0] for row in connection.execute("SELECT run FROM entry WHERE line = ?", (line,)) if row[0])
+        connection.execute("DELETE FROM entry WHERE line = ?", (line,))
+    return runs
+
+
+def _rank(connection: sqlite3.Connection, runs: Iterable[str]) -> None:
+    """Gives the checkpoints of runs the latest timestamp up to them, so that a clock that jumps cannot reorder a run."""
+    for run in runs:
+        latest = 0
+        ranks = []
+        for line, time in connection.execute("SELECT line, time FROM entry WHERE run = ? ORDER BY sequence", (run,)):
+            latest = max(latest, time)
+            ranks.append((latest, line))
+        connection.executemany("UPDATE entry SET rank = ? WHERE line = ?", ranks)
+
+
+def _row(line: bytes, oid: str, ref: str, found: tuple[str, bytes] | None) -> tuple[bytes | str | int | None, ...]:
+    if found is None:
+        raise InvalidCheckpoint(ref, "", f"its object {oid} is missing")
+    kind, data = found
+    if kind != "blob":
+        raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
+    header = decode_summary(data, ref)
+    files = header.worktree
+    tree, operation = (files.tree, files.operation) if files else (None, None)
+    return (
+        *(line, header.phase_name, header.status),
+        *(header.id, oid, header.run, header.sequence, header.phase, header.timestamp, header.time, header.time),
+        *(header.git_sha, header.branch, header.trigger, header.message, header.agent, files is not None, tree, operation),
+        0 if files is not None and not files.dirty else None,
+    )
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    values = list(row)
+    values[12] = bool(values[12])
+    return Entry(*values)
+
+
+def _conditions(query: Query) -> tuple[str, list[str | int]]:
+    parts = []
+    values: list[str | int] = []
+    for condition, value in (
+        ("run = ?", query.run),
+        ("git_sha = ?", query.git_sha),
+        ("time >= ?", query.since),
+        ("status = ?", query.status),
+    ):
+        if value is not None:
+            parts.append(condition)
+            values.append(value)
+    if query.phase is not None:
+        parts.append("(phase = ? OR name = ?)")
+        values += [query.phase, query.phase]
+    for column, wanted in (("id", query.ids), ("run", query.runs)):
+        if wanted is not None:
+            parts.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608 - one of two names
+            values.append(json.dumps(list(wanted)))
+    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values

@@ -1,0 +1,140 @@
+"""Removes checkpoints: links, run heads and the checkpoints' own refs first, then what those kept alive.
+
+Two transactions, because git deletes packed refs before loose ones: in a single one, a kill could leave a checkpoint without its commit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.notes import Notes
+from gitckpt.git.refs import RefMoved, Refs, Update
+from gitckpt.git.repository import Repository
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Index, Query
+from gitckpt.store.records.recorder import LOCK_FILE
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+
+PATIENCE = 30.0
+"""How long a removal is tried against other writers, in seconds."""
+
+_LIST_ALL_FROM = 20
+_LOCK_PATIENCE = 10.0
+
+
+class Remover:
+    """Removes checkpoints of a repository.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        refs: its refs.
+        notes: the notes that link commits to checkpoints.
+        index: says which run a checkpoint belongs to.
+    """
+
+    def __init__(self, repository: Repository, objects: Objects, refs: Refs, notes: Notes, index: Index) -> None:
+        self._lock = os.path.join(repository.make_private_dir(), LOCK_FILE)
+        self._objects = objects
+        self._refs = refs
+        self._notes = notes
+        self._index = index
+
+    def remove(
+        self,
+        ids: Collection[str],
+        instant: int,
+        *,
+        noted: Mapping[str, Sequence[str]] | None = None,
+        runs: Collection[str] | None = None,
+    ) -> int:
+        """Removes checkpoints.
+
+        Args:
+            ids: the last parts of their refs.
+            instant: now, in microseconds since the epoch.
+            noted: the lines of every note, where the caller has read them already.
+            runs: the runs that the checkpoints belong to, where the caller knows them.
+
+        Returns:
+            How many checkpoint refs are gone.
+
+        Raises:
+            RefMoved: other writers were faster for `PATIENCE` seconds.
+            LockHeld: a lock file stayed in the way.
+            GitError: git refused. Whatever is raised, each checkpoint is whole or gone.
+        """
+        wanted = set(ids)
+        deadline = time.monotonic() + PATIENCE
+        gone = 0
+        while True:
+            there = self._existing(wanted)
+            checkpoints = there[layout.CHECKPOINTS]
+            try:
+                with Lock(self._lock, _LOCK_PATIENCE):
+                    links = self._without_links(set(checkpoints), noted, instant)
+                    heads = self._new_heads(checkpoints, runs)
+                    deletions = [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
+                    if links or heads or deletions:
+                        self._refs.update([*links, *heads, *deletions])
+                gone += len(deletions)
+                held = [Update(space + name, "", oid) for space in reversed(layout.HOLDERS) for name, oid in there[space].items()]
+                if held:
+                    self._refs.update(held)
+            except RefMoved:
+                if time.monotonic() > deadline:
+                    raise
+                noted = None
+                continue
+            return gone
+
+    def _existing(self, wanted: set[str]) -> dict[str, dict[str, str]]:
+        """Returns oid by name for each of the refs that wanted checkpoints have."""
+        spaces = (layout.CHECKPOINTS, *layout.HOLDERS)
+        if len(wanted) < _LIST_ALL_FROM:
+            patterns = [space + name for space in spaces for name in wanted]
+        else:
+            patterns = [space.rstrip("/") for space in spaces]
+        found: dict[str, dict[str, str]] = {space: {} for space in spaces}
+        for line in self._refs.list(*patterns).decode("utf-8", "surrogateescape").splitlines() if wanted else ():
+            oid, _, ref = line.partition(" ")
+            space, _, name = ref.rpartition("/")
+            if name in wanted:
+                found[f"{space}/"][name] = oid
+        return found
+
+    def _without_links(self, gone: set[str], noted: Mapping[str, Sequence[str]] | None, instant: int) -> list[Update]:
+        tip = self._notes.tip()
+        if not tip or not gone:
+            return []
+        everything = noted if noted is not None else self._notes.everything()
+        commits = [commit for commit, lines in everything.items() if any(layout.link_id(line) in gone for line in lines)]
+
+        def remaining(_: str, lines: list[str]) -> list[str]:
+            return [line for line in lines if layout.link_id(line) not in gone]
+
+        new_tip, derived = self._notes.edited(tip, commits, remaining, instant)
+        self._objects.write([], derived)
+        return [Update(layout.NOTES, new_tip, tip)] if new_tip != tip else []
+
+    def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:
+        """Returns the updates that move heads of runs off checkpoints that go."""
+        updates = []
+        if runs is None:
+            runs = {entry.run for entry in self._index.select(Query(ids=list(gone))) if entry.run}
+        newest: dict[str, str] = {}
+        for entry in self._index.select(Query(runs=sorted(runs))) if runs else ():
+            if entry.run and entry.id not in gone:
+                newest.setdefault(entry.run, entry.oid)
+        for run in sorted(runs):
+            ref = layout.RUNS + run
+            old = self._refs.read(ref)
+            if old is not None and old in gone.values():
+                updates.append(Update(ref, newest.get(run, ""), old))
+        return updates

@@ -1,0 +1,261 @@
+"""What a restore would do, path by path, and what stands in its way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gitckpt.git.objects import diff
+from gitckpt.git.objects.diff import Difference
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import ignore
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.snapshot import comparison, index_state
+from gitckpt.store.snapshot.manifest import ASSUMED, INTENT, SKIPPED, Contents
+
+ADD, CHANGE, DELETE, STAGE = "add", "change", "delete", "stage"
+_KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a restore does to one path: its file is added, changed or deleted, or only its entry in the index differs ("stage")."""
+
+    kind: str
+    path: bytes
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a restore does."""
+
+    files: list[Difference] = field(default_factory=list)
+    """Files to be written or deleted."""
+
+    is_whole: bool = True
+    """Whether the files are those of the snapshot afterwards, without exception."""
+
+    is_contradictory: bool = False
+    """Whether a file and a directory of one name are to be written, which only a tree that git did not make can ask for."""
+
+    submodules: list[Difference] = field(default_factory=list)
+    """Submodules that were at another commit; they stay."""
+
+    changes: list[Change] = field(default_factory=list)
+    in_the_way: list[bytes] = field(default_factory=list)
+    """Files where others are to be written, which no capture holds yet."""
+
+    obstacles: list[bytes] = field(default_factory=list)
+    """What is in the way and cannot be captured."""
+
+    index_lines: list[bytes] = field(default_factory=list)
+    """Lines for `PrivateIndex.put` that make the entries of the wanted paths those of the snapshot."""
+
+    skipped: Collection[bytes] = ()
+    """Paths that are marked to be skipped, here or in the snapshot, and that may stay so."""
+
+    flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
+    """By flag, the wanted paths that get it, and those that lose it."""
+
+    def require_no_obstacle(self) -> None:
+        """Raises `WorktreeError` if something is in the way that no checkpoint would hold."""
+        if self.obstacles or self.in_the_way:
+            names = [path.decode("utf-8", "replace") for path in [*self.obstacles, *self.in_the_way]]
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            raise WorktreeError(
+                f"in the way of the files, and in no checkpoint: {', '.join(names[:_SHOWN])}{more}",
+                hint="move it out of the way, then run the command again; nothing was changed",
+            )
+
+
+def make_plan(
+    repository: Repository,
+    found: tuple[Contents, str],
+    wanted: tuple[Contents, str],
+    paths: Sequence[bytes],
+    written: Collection[bytes] = (),
+) -> Plan:
+    """Returns what is to be done to a worktree.
+
+    Args:
+        repository: seen from the worktree.
+        found: what the worktree holds, and what HEAD points to ("" for nothing).
+        wanted: what it shall hold, and the commit that this is linked to.
+        paths: files and directories to which the restore is restricted; none for all.
+        written: files that are only there because of the restore which is taken back.
+    """
+    return _Planner(repository, found, wanted, paths, written).plan
+
+
+class _Planner:
+    def __init__(
+        self,
+        repository: Repository,
+        found: tuple[Contents, str],
+        wanted: tuple[Contents, str],
+        paths: Sequence[bytes],
+        written: Collection[bytes],
+    ) -> None:
+        self._repository = repository
+        self._top = os.fsencode(repository.worktree or "")
+        self._found, head = found
+        self._wanted, commit = wanted
+        self._paths = paths
+        self.plan = Plan()
+        after = comparison.merged_tree(repository, self._wanted, commit)
+        self.plan.skipped = self._skipped(after)
+        differing = diff.differences(repository, self._found.files, self._wanted.files, paths)
+        _require_relative(differing)
+        before = comparison.merged_tree(repository, self._found, head)
+        fileless = self._fileless(after)
+        spared = self._ignored_then(differing, before) - fileless - set(written)
+        for one in differing:
+            if one.is_submodule:
+                self.plan.submodules.append(one)
+            elif one.path not in spared and (one.path not in self.plan.skipped or self._is_there(one.path)):
+                self.plan.files.append(one)
+        self.plan.is_whole = not paths and self.plan.files == differing
+        coming = {one.path for one in self.plan.files if one.status != "D"}
+        self.plan.is_contradictory = any(not coming.isdisjoint(_above(path)) for path in coming)
+        self._look_for_obstacles()
+        self._look_for_ignored(fileless)
+        staged = diff.differences(repository, before, after, paths)
+        self._plan_index(staged)
+        touched = {one.path for one in self.plan.files}
+        self.plan.changes = [Change(_KINDS[one.status], one.path) for one in self.plan.files]
+        self.plan.changes += [Change(STAGE, path) for path in sorted(self._staged - touched)]
+        self.plan.changes.sort(key=lambda change: change.path)
+
+    def _ignored_then(self, differing: list[Difference], before: str) -> set[bytes]:
+        """Returns the untracked files that would be deleted, but that the rules of the snapshot ignore: it says nothing of them."""
+        if not any(os.path.basename(one.path) == ignore.RULES for one in differing):
+            return set()
+        untracked = {one.path for one in diff.differences(self._repository, before, self._found.files) if one.status == "A"}
+        untracked -= self._staged_apart(self._found)
+        written = {one.path for one in differing if one.status != "D"}
+        untracked -= {parent for path in written for parent in _above(path)}  # what is to be written needs their place
+        gone = [one.path for one in differing if one.status == "D" and one.path in untracked and written.isdisjoint(_above(one.path))]
+        rules = {path: oid for path, oid in ignore.rules_in(self._repository, self._found.files).items() if not self._is_wanted(path)}
+        coming = ignore.rules_in(self._repository, self._wanted.files)
+        rules |= {path: oid for path, oid in coming.items() if self._is_wanted(path)}
+        return ignore.ignored_by(self._repository, rules, gone)
+
+    def _fileless(self, after: str) -> set[bytes]:
+        """Returns paths of the wanted index, among them all without a file in the snapshot; `after` is the tree of the wanted entries."""
+        differing = diff.differences(self._repository, after, self._wanted.files, self._paths)
+        return {one.path for one in differing if one.status == "D" and not one.is_submodule} | self._staged_apart(self._wanted)
+
+    def _staged_apart(self, contents: Contents) -> set[bytes]:
+        """Returns the paths of an index that the tree of its entries lacks: those in conflict, and those added in intent only."""
+        return {*self._conflicts(contents), *filter(self._is_wanted, contents.flags.get(INTENT, ()))}
+
+    def _look_for_ignored(self, fileless: Collection[bytes]) -> None:
+        """Notes ignored files that would become tracked: the wanted index has their paths, and the snapshot no file."""
+        planned = {one.path for one in self.plan.files}
+        there = [path for path in sorted(fileless) if path not in planned and self._is_file(path)]
+        if there:
+            known = diff.present(self._repository, self._found.files, there)
+            self.plan.in_the_way += [path for path in there if path not in known]
+
+    def _skipped(self, after: str) -> set[bytes]:
+        """Returns the paths whose files stay away; `after` is the tree of the wanted entries.
+
+        What is skipped here, but was there and differed from its entry, is not among them: the entry does not hold it.
+        """
+        wanted = set(self._wanted.flags.get(SKIPPED, ()))
+        found = set(self._found.flags.get(SKIPPED, ())) - wanted
+        if found:
+            found -= {one.path for one in diff.differences(self._repository, after, self._wanted.files)}
+        return wanted | found
+
+    def _plan_index(self, staged: Iterable[Difference]) -> None:
+        """Plans the entries of the index: those of the merged stage that differ, conflicts on either side, and flags."""
+        before, after = (self._conflicts(contents) for contents in (self._found, self._wanted))
+        unmerged = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+        self._plan_flags()
+        intent = self.plan.flags.get(INTENT, ((), ()))
+        zero = b"0" * (64 if self._repository.object_format == "sha256" else 40)
+        lines = {one.path: one.line for one in staged}
+        self._staged = lines.keys() | unmerged | set(intent[0]) | set(intent[1])
+        for path in sorted(self._staged):
+            self.plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
+            if path in lines:
+                self.plan.index_lines.append(lines[path])
+            self.plan.index_lines += after.get(path, [])
+
+    def _plan_flags(self) -> None:
+        for flag in (INTENT, ASSUMED, SKIPPED):
+            before = {path for path in self._found.flags.get(flag, ()) if self._is_wanted(path)}
+            after = {path for path in self._wanted.flags.get(flag, ()) if self._is_wanted(path)}
+            if flag == SKIPPED and (self._found.sparse is not None or self._wanted.sparse is not None):
+                continue  # what a sparse checkout skips is for its patterns to say
+            if before != after:
+                self.plan.flags[flag] = (sorted(after - before), sorted(before - after))
+
+    def _conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
+        """Returns the lines of the entries in conflict, by path."""
+        found: dict[bytes, list[bytes]] = {}
+        for line in index_state.conflicts(self._repository, contents):
+            path = line.partition(b"\t")[2]
+            if self._is_wanted(path):
+                found.setdefault(path, []).append(line)
+        return found
+
+    def _is_wanted(self, path: bytes) -> bool:
+        return not self._paths or any(path == one or not one or path.startswith(one + b"/") for one in self._paths)
+
+    def _is_there(self, path: bytes) -> bool:
+        return os.path.lexists(os.path.join(self._top, path))
+
+    def _is_file(self, path: bytes) -> bool:
+        """Tells whether there is a file or a symlink, and not by way of another symlink."""
+        whole = os.path.join(self._top, path)
+        is_file = os.path.isfile(whole) or os.path.islink(whole)
+        return is_file and not any(os.path.islink(os.path.join(self._top, parent)) for parent in _above(path))
+
+    def _look_for_obstacles(self) -> None:
+        gone = {one.path for one in self.plan.files if one.status == "D"}
+        for one in self.plan.files:
+            if one.status == "D" or self._is_blocked(one.path, gone):
+                continue
+            path = os.path.join(self._top, one.path)
+            if os.path.isdir(path) and not os.path.islink(path):
+                self.plan.obstacles += [inside for inside in self._files_in(one.path) if inside not in gone]
+            elif one.status == "A" and os.path.lexists(path):
+                self._note(one.path, path)
+        self.plan.obstacles = sorted(set(self.plan.obstacles))
+
+    def _note(self, path: bytes, whole: bytes) -> None:
+        (self.plan.in_the_way if os.path.isfile(whole) or os.path.islink(whole) else self.plan.obstacles).append(path)
+
+    def _is_blocked(self, path: bytes, gone: Collection[bytes]) -> bool:
+        """Tells whether a file or link is where a directory is needed; notes it, unless it is to be deleted."""
+        for parent in _above(path):
+            whole = os.path.join(self._top, parent)
+            if os.path.islink(whole) or (os.path.lexists(whole) and not os.path.isdir(whole)):
+                if parent not in gone:
+                    self._note(parent, whole)
+                return True
+        return False
+
+    def _files_in(self, directory: bytes) -> list[bytes]:
+        found = []
+        for parent, directories, names in os.walk(os.path.join(self._top, directory)):
+            links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
+            found += [os.path.relpath(os.path.join(parent, name), self._top) for name in [*names, *links]]
+        return found
+
+
+def _require_relative(differing: Iterable[Difference]) -> None:
+    """Raises `WorktreeError` if a path leads out of the worktree: trees may have been fetched. What else git refuses is for git to say."""
+    for one in differing:
+        if {b"", b".", b".."} & set(one.path.split(b"/")):
+            raise WorktreeError(f"the files are not to be trusted, as one has the path {one.path!r}", hint="look at it: git fsck")
+
+
+def _above(path: bytes) -> list[bytes]:
+    """Returns the directories above a path, without the top."""
+    parts = path.split(b"/")
+    return [b"/".join(parts[:count]) for count in range(1, len(parts))]

@@ -1,0 +1,308 @@
+"""Restore: puts the files of a checkpoint into the worktree one is in, after a safety checkpoint; and takes that back.
+
+Only paths that differ are touched, by git itself, which refuses where a file changed since it was captured. HEAD never moves.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gitckpt.git.objects import diff, partial
+from gitckpt.git.process import GitError
+from gitckpt.git.worktree import operation
+from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.model import ids
+from gitckpt.model.checkpoint import SAFETY, Checkpoint
+from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
+from gitckpt.store.config import settings
+from gitckpt.store.records import layout
+from gitckpt.store.restore import undo as undoing
+from gitckpt.store.restore.plan import Change, Plan, make_plan
+from gitckpt.store.snapshot import capture, comparison, index_state, manifest
+from gitckpt.store.snapshot.capture import Captured
+from gitckpt.store.snapshot.manifest import SKIPPED, Contents
+from gitckpt.store.store import Store
+
+_NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
+_UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
+"""What a path has that git might refuse, as it may lead out of the worktree or into .git; others need not be put to git."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of a restore.
+
+    Attributes:
+        changes: what was done, or would be, path by path.
+        safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
+        remarks: what else the person should know, a sentence each.
+    """
+
+    changes: Sequence[Change]
+    safety: str | None
+    remarks: Sequence[str]
+
+
+def restore(store: Store, checkpoint: Checkpoint, paths: Sequence[bytes] = (), *, dry_run: bool = False) -> Restored:
+    """Puts the files, the index and the operation in progress of a checkpoint into the worktree.
+
+    Args:
+        store: of the worktree.
+        checkpoint: what it shall hold.
+        paths: files and directories to which this is restricted, relative to the top; none for all, with the operation in progress.
+        dry_run: whether to say only what would be done.
+
+    Raises:
+        WorktreeError: there is no worktree; the checkpoint's files are missing or were not captured; something is in the way that no
+            checkpoint holds; or, after it was done, files and checkpoint differ.
+        BusyError: another process changes the index or the files.
+    """
+    return _Restore(store, checkpoint, paths).run(dry_run=dry_run)
+
+
+def undo(store: Store, *, dry_run: bool = False) -> Restored:
+    """Goes back to the safety checkpoint of the newest restore or undo in this worktree.
+
+    Args and errors: as `restore`.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    safety = undoing.read(store).safety
+    if safety is None:
+        raise NotFoundError("nothing was restored in this worktree", hint="see what there is to go back to: git ckpt list")
+    checkpoint = store.read(safety)
+    return _Restore(store, checkpoint, (), _written_after(store, checkpoint)).run(dry_run=dry_run)
+
+
+def _written_after(store: Store, safety: Checkpoint) -> list[bytes]:
+    """Returns the files that the restore wrote for which a safety checkpoint was recorded, and that were not there before."""
+    try:
+        restored = store.read(str(safety.state.get("before")))
+    except NotFoundError:
+        return []  # it was removed meanwhile: those that are ignored by now stay
+    before, after = (_contents(store, checkpoint).files for checkpoint in (safety, restored))
+    paths = [path if isinstance(path, bytes) else str(path).encode() for path in safety.state.get("paths", [])]
+    return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
+
+
+def _contents(store: Store, checkpoint: Checkpoint) -> Contents:
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
+
+
+class _Restore:
+    """One restore, from plan to comparison."""
+
+    def __init__(self, store: Store, checkpoint: Checkpoint, paths: Sequence[bytes], written: Sequence[bytes] = ()) -> None:
+        self._store = store
+        self._repository = store.repository
+        self._objects = store.objects
+        self._checkpoint = checkpoint
+        self._paths = list(paths)
+        self._written = written
+        self._head = store.objects.head()[0]
+        _require_files(store, checkpoint)
+        self._wanted = _contents(store, checkpoint)
+        self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
+        self._same_head = self._head == checkpoint.git_sha
+
+    def run(self, *, dry_run: bool) -> Restored:
+        with self._store.private_index() as index:
+            captured = self._capture(index, self._written)
+            found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
+            found.files = captured.files
+            self._require_paths(found)
+            plan = self._plan(found)
+            if plan.in_the_way:  # files that the settings leave out: the safety checkpoint shall hold them
+                index.copy_from(os.path.join(self._repository.git_dir, "index"))
+                captured = self._capture(index, [*self._written, *plan.in_the_way])
+                found.files = captured.files
+                plan = self._plan(found)
+            plan.require_no_obstacle()
+            operations = self._brings_operation and found.operation != self._wanted.operation
+            if dry_run or not (plan.changes or plan.flags or operations):
+                return Restored(plan.changes, None, self._remarks(plan, found))
+            expected = self._prepare(index, plan, captured.files)
+            safety = self._record_safety(captured)
+            self._write(index, plan, found, expected)
+        self._verify(plan, expected)
+        undoing.finish(self._repository)
+        return Restored(plan.changes, safety, self._remarks(plan, found))
+
+    def _require_paths(self, found: Contents) -> None:
+        """Raises `NotFoundError` if one of the paths is neither here nor in the checkpoint."""
+        paths = [path for path in self._paths if path]
+        if not paths:
+            return
+        known: set[bytes] = set()
+        for side, commit in ((found, self._head), (self._wanted, self._checkpoint.git_sha)):
+            for tree in (side.files, comparison.merged_tree(self._repository, side, commit)):
+                known |= diff.present(self._repository, tree, paths)
+            known |= {line.partition(b"\t")[2] for line in index_state.conflicts(self._repository, side)}
+        missing = [path for path in paths if not any(one == path or one.startswith(path + b"/") for one in known)]
+        if missing:
+            names = ", ".join(path.decode("utf-8", "replace") for path in missing)
+            raise NotFoundError(
+                f"neither here nor in checkpoint {self._checkpoint.id}: {names}",
+                hint=f"see what it holds: git ls-tree -r --name-only {self._wanted.files[:10]}",
+            )
+
+    @property
+    def _brings_operation(self) -> bool:
+        return self._same_head and not self._paths
+
+    def _capture(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> Captured:
+        return capture.capture_in(index, self._objects, self._head, self._limits, also)
+
+    def _plan(self, found: Contents) -> Plan:
+        return make_plan(self._repository, (found, self._head), (self._wanted, self._checkpoint.git_sha), self._paths, self._written)
+
+    def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
+        """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
+        expected = self._wanted.files
+        if not plan.is_whole or plan.is_contradictory or any(_UNUSUAL.search(one.path) for one in plan.files):
+            try:
+                with PrivateIndex(self._repository) as scratch:
+                    scratch.copy_from(index.path)
+                    scratch.put(one.line for one in plan.files)
+                    expected = scratch.write_tree()
+            except GitError as error:
+                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}") from None
+            planned = {one.path for one in plan.files}
+            left = diff.differences(self._repository, expected, self._wanted.files, self._paths)
+            refused = [str(one) for one in left if one.path in planned]
+            if refused:  # a tree can hold what no index can
+                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {comparison.summary(refused)}")
+        if self._brings_operation:
+            operation.require_objects(self._repository, self._wanted.operation)
+        if partial.promisor(self._repository):
+            partial.fetch_missing(self._repository, expected, before)
+        else:
+            gone = [one.new for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
+            if gone:
+                raise WorktreeError(
+                    f"{len(gone)} files of checkpoint {self._checkpoint.id} are missing: {', '.join(gone[:5])}",
+                    hint="see what is wrong: git fsck",
+                )
+        return expected
+
+    def _record_safety(self, captured: Captured) -> str:
+        """Records what is there now; from here on `undo` can bring it back."""
+        state = {
+            "worktree": undoing.name_of(self._repository),
+            "before": self._checkpoint.id,
+            "paths": [_readable(path) for path in self._paths],
+        }
+        message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
+        made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
+        if not capture.is_whole(self._repository, made):
+            self._store.remove([made.id])
+            raise BusyError("somebody prunes objects as fast as they are written", hint="wait for git gc to end, then run it again")
+        undoing.begin(self._repository, made.id)
+        return made.id
+
+    def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> None:
+        wanted = {one.path for one in plan.files}
+        hidden = [path for path in found.flags.get(SKIPPED, ()) if path in wanted]
+        try:
+            index.update("--no-skip-worktree", hidden)  # git writes no file whose entry is to be skipped
+            self._write_files(index, expected)
+        except GitError as error:
+            if _NOT_UP_TO_DATE.search(error.stderr):
+                raise BusyError(
+                    f"a file changed while it was to be replaced: {error.message}", hint="look at git status, then run the command again"
+                ) from None
+            raise WorktreeError(
+                f"not every file could be written: {error.message}", hint="go back to what was there before: git ckpt undo"
+            ) from None
+        if self._paths:
+            self._write_index_of_paths(plan)
+        else:
+            index_state.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha, expected)
+            index.install()
+        if self._brings_operation and found.operation != self._wanted.operation:
+            operation.clear(self._repository)
+            operation.bring_back(self._repository, self._wanted.operation)
+
+    @staticmethod
+    def _write_files(index: PrivateIndex, expected: str) -> None:
+        """Lets git replace the files; it looks at all of them before it touches the first."""
+        replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+        try:
+            index.git(*replace_them)
+        except GitError as error:
+            if not _NOT_UP_TO_DATE.search(error.stderr):
+                raise
+            index.git("update-index", "-q", "--refresh", ok=(0, 1))  # a file that was only touched is none that changed
+            index.git(*replace_them)
+
+    def _kept_flags(self, plan: Plan, found: Contents) -> Contents:
+        """Returns what is wanted, with every entry marked to be skipped that has no file here because the checkout is sparse."""
+        top = os.fsencode(self._repository.worktree or "")
+        wanted = self._wanted.flags.get(SKIPPED, [])
+        if self._wanted.sparse is not None or found.sparse is not None:
+            wanted = [path for path in sorted(plan.skipped) if not os.path.lexists(os.path.join(top, path))]
+        return replace(self._wanted, flags={**self._wanted.flags, SKIPPED: wanted})
+
+    def _write_index_of_paths(self, plan: Plan) -> None:
+        with PrivateIndex(self._repository) as own:
+            own.put(plan.index_lines)
+            own.git("update-index", "-q", "--refresh", ok=(0, 1))
+            for flag, (gets, loses) in plan.flags.items():
+                index_state.change_flag(own, flag, gets, loses)
+            own.install()
+
+    def _verify(self, plan: Plan, expected: str) -> None:
+        gone = {one.path for one in plan.files if one.status == "D"}
+        if self._paths:
+            with PrivateIndex(self._repository) as index:
+                untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
+                again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
+            differing = comparison.unexpected(self._repository, diff.differences(self._repository, expected, again.files), gone)
+        else:
+            wanted, commit = self._wanted, self._checkpoint.git_sha
+            differing = comparison.compare(
+                self._repository, self._objects, wanted, commit, self._limits, with_operation=self._brings_operation, gone=gone
+            )
+        if differing:
+            raise WorktreeError(
+                f"what came back is not what checkpoint {self._checkpoint.id} captured: {comparison.summary(differing)}",
+                hint="go back to what was there before: git ckpt undo",
+            )
+
+    def _remarks(self, plan: Plan, found: Contents) -> list[str]:
+        remarks = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in plan.submodules]
+        if not self._paths and not self._same_head and (self._wanted.operation or found.operation):
+            remarks.append("the operation in progress belongs to another commit than HEAD, and stays as it is")
+        if self._brings_operation:
+            commands = operation.commands_in(self._wanted.operation)
+            remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
+        return remarks
+
+
+def _readable(path: bytes) -> str | bytes:
+    """Returns a path as text where it is UTF-8: people look at states."""
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return path
+
+
+def _require_files(store: Store, checkpoint: Checkpoint) -> None:
+    files = checkpoint.worktree
+    short = checkpoint.id[: ids.SHORT]
+    if store.repository.worktree is None:
+        raise WorktreeError("there is no worktree here to put files into", hint=f"open one: git ckpt resume {short}")
+    if files is not None and files.degraded and files.tree is None:
+        raise WorktreeError(
+            f"checkpoint {checkpoint.id} has no files: {files.degraded}",
+            hint=f"the files of its commit: git restore --source={checkpoint.git_sha[:10]} --staged --worktree ."
+            if checkpoint.git_sha
+            else "see what else there is: git ckpt list",
+        )
+    if checkpoint.git_sha and store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
+        raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")

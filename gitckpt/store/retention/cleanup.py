@@ -1,0 +1,148 @@
+"""What there was: the run to go on with, the age of a checkpoint, and cleanup by age."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitckpt.model import runstate, times
+from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.policy import DAY, Policy
+from gitckpt.store.records.index import Query
+from gitckpt.store.retention import runs
+from gitckpt.store.runs import summary
+
+if TYPE_CHECKING:
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a cleanup did, as numbers of checkpoints.
+
+    Attributes:
+        deleted: that are gone.
+        failed: that could not be deleted, or not be read: what is no valid checkpoint is never deleted.
+        skipped: that are old enough and belong to a run that somebody drives.
+    """
+
+    deleted: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What became of runs that are complete and old enough.
+
+    Attributes:
+        gone: the ids of those that are gone, with their worktrees.
+        kept: why each of the others stays, by id.
+    """
+
+    gone: tuple[str, ...]
+    kept: Mapping[str, str]
+
+
+def latest_resumable(store: Store) -> Checkpoint | None:
+    """Returns the newest checkpoint of the newest run that is neither complete nor driven by anybody; None where there is none.
+
+    Within a run the sequence decides, between runs the time of the newest checkpoint. What cannot be read is passed over. The `errors` of
+    the checkpoint say why the run stopped.
+
+    Args:
+        store: of the repository.
+    """
+    for run in summary.summaries(store):
+        if run.status in (runstate.COMPLETE, runstate.RUNNING):
+            continue
+        for entry in store.list(Query(run=run.id)):
+            try:
+                return store.read(entry.id)
+            except (InvalidCheckpoint, NotFoundError):
+                continue
+    return None
+
+
+def age_in_days(timestamp: str, now: int) -> int:
+    """Returns how many times 24 hours have passed since a timestamp; 0 where it lies ahead, or is no RFC 3339 timestamp.
+
+    Args:
+        timestamp: with `Z` or an offset.
+        now: the current instant, in microseconds since the epoch.
+    """
+    try:
+        return max(0, (now - times.from_text(timestamp)) // DAY)
+    except ValueError:
+        return 0
+
+
+def cleanup_by_age(store: Store, days: int) -> Cleaned:
+    """Deletes the checkpoints that are so many days old, of whatever kind, except those of runs that somebody drives. Worktrees stay.
+
+    One that cannot be deleted, as when somebody holds a lock, is counted, and the others go.
+
+    Args:
+        store: of the repository.
+        days: the age in days, as `age_in_days` counts it; 0 or less for all.
+    """
+    now = store.clock()
+    found = [entry for entry in store.list() if age_in_days(entry.timestamp, now) >= max(days, 0)]
+    driven = {run.id for run in summary.summaries(store) if run.status == runstate.RUNNING} if found else set()
+    meant = [entry.id for entry in found if entry.run not in driven]
+    deleted = _delete(store, meant)
+    return Cleaned(deleted, len(meant) - deleted + len(store.problems()), len(found) - len(meant))
+
+
+def cleanup_all(store: Store) -> Cleaned:
+    """Deletes all checkpoints, as `cleanup_by_age` does those of any age."""
+    return cleanup_by_age(store, 0)
+
+
+def cleanup_runs(store: Store, *, pipeline: str | None = None, older_than: int) -> Retired:
+    """Removes the runs that are complete and old enough, with their worktrees; see `run_expiry`.
+
+    Args:
+        store: of the repository.
+        pipeline: the one whose runs are meant; None for all runs.
+        older_than: the age of their newest checkpoint, in microseconds.
+
+    Raises:
+        BusyError, GitError: checkpoints could not be removed; what was removed until then stays removed, the rest is whole.
+    """
+    among = None if pipeline is None else _runs_of(store, pipeline)
+    entries = store.list()
+    fates = runs.remove(store, entries, runs.decide(store, entries, Policy(runs_older_than=older_than), among))
+    kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
+    return Retired(tuple(fate.run for fate in fates if fate.expires), kept)
+
+
+def _runs_of(store: Store, pipeline: str) -> set[str]:
+    """Returns the runs of a pipeline that are complete."""
+    found = set()
+    for run in summary.summaries(store):
+        try:
+            said = store.read(run.newest).pipeline if run.status == runstate.COMPLETE else None
+        except (InvalidCheckpoint, NotFoundError):
+            continue
+        if said is not None and said.name == pipeline:
+            found.add(run.id)
+    return found
+
+
+def _delete(store: Store, ids: Collection[str]) -> int:
+    """Deletes checkpoints, at once or, where one of them is in the way, one by one; returns how many are gone."""
+    try:
+        return store.remove(ids) if ids else 0
+    except CkptError:
+        return sum(_is_deleted(store, each) for each in ids)
+
+
+def _is_deleted(store: Store, checkpoint_id: str) -> bool:
+    try:
+        store.remove([checkpoint_id])
+    except CkptError:
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""Expiry: what the policy lets go is removed; the objects are git's to collect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitckpt.model import policy
+from gitckpt.model.policy import Candidate, Decision, Policy
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Entry, Index, Query
+from gitckpt.store.retention import runs as run_expiry
+from gitckpt.store.retention.runs import Fate
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from gitckpt.git.notes import Notes
+    from gitckpt.store.records.remover import Remover
+    from gitckpt.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What became of everything.
+
+    Attributes:
+        checkpoints: every checkpoint with what became of it and why, newest first.
+        runs: the same for every run, the one with the newest checkpoint first.
+        squashed: the ids of checkpoints that go without their run, as they only tell of progress within a phase that is complete.
+    """
+
+    checkpoints: Sequence[tuple[Entry, Decision]]
+    runs: Sequence[Fate]
+    squashed: Collection[str]
+
+
+def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired:
+    """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete.
+
+    A run goes as a whole, with its worktree, its lease and its files, if a checkpoint holds all that is in the worktree; if not, it stays.
+
+    Args:
+        store: of the repository.
+        rules: the policy.
+        dry_run: whether to decide only.
+
+    Raises:
+        BusyError, GitError: as `Store.remove`; what was removed until then stays removed, the rest is whole.
+    """
+    alone = store.expire(rules, dry_run=dry_run)
+    entries = [entry for entry, _ in alone]
+    runs = run_expiry.decide(store, entries, rules)
+    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs)
+    squashed = run_expiry.squashed(store, entries, {fate.run for fate in runs if fate.expires})
+    if not dry_run:
+        if squashed:
+            store.remove(squashed.keys())
+        run_expiry.forget_leases(store)
+    whole = {fate.run: fate for fate in runs}
+    decided = []
+    for entry, decision in alone:
+        fate = whole.get(entry.run or "")
+        if entry.id in squashed:
+            reason = f"phase {squashed[entry.id]} is complete"
+            decided.append((entry, Decision(entry.id, expires=True, reason=reason)))
+        elif fate is not None:
+            decided.append((entry, Decision(entry.id, expires=fate.expires and entry.id not in fate.keeps, reason=fate.reason)))
+        else:
+            decided.append((entry, decision))
+    return Expired(decided, runs, squashed.keys())
+
+
+def expire(index: Index, notes: Notes, remover: Remover, rules: Policy, *, now: int, dry_run: bool = False) -> list[tuple[Entry, Decision]]:
+    """Removes the checkpoints that a policy lets go, except those of runs: `expire_all` looks after these.
+
+    Args:
+        index: knows the checkpoints.
+        notes: their links; a checkpoint that the note of another commit lists belongs to a commit that was rewritten.
+        remover: removes them.
+        rules: the policy.
+        now: the current instant, in microseconds since the epoch.
+        dry_run: whether to decide only.
+
+    Returns:
+        Every checkpoint with what became of it and why, newest first.
+
+    Raises:
+        BusyError, GitError: as `Remover.remove`.
+    """
+    entries = index.select(Query())
+    noted = notes.everything()
+    rewritten = _rewritten(entries, noted)
+    candidates = [Candidate(entry.id, entry.time, entry.trigger, entry.run, entry.id in rewritten) for entry in entries]
+    decisions = policy.apply(candidates, rules, now=now)
+    gone = [decision.id for decision in decisions if decision.expires]
+    if gone and not dry_run:
+        remover.remove(gone, now, noted=noted, runs=())
+    return list(zip(entries, decisions, strict=True))
+
+
+def _rewritten(entries: list[Entry], noted: dict[str, list[str]]) -> set[str]:
+    commits = {entry.id: entry.git_sha for entry in entries}
+    listed = ((layout.link_id(line), commit) for commit, lines in noted.items() for line in lines)
+    return {checkpoint for checkpoint, commit in listed if commits.get(checkpoint, commit) != commit}

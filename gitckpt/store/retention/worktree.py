@@ -1,0 +1,351 @@
+"""Removes the worktree of a run, once a checkpoint holds all that is in it.
+
+What git keeps of the worktree is parked among our private data, then the directory is moved out of sight, then both are deleted. A kill
+leaves a worktree that is whole, or none; what is left to delete, the next removal deletes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.objects import diff
+from gitckpt.git.repository import Repository, main_worktree
+from gitckpt.model.checkpoint import SAFETY, Checkpoint, Omitted
+from gitckpt.model.errors import NotFoundError, WorktreeError
+from gitckpt.store.config import settings
+from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Query
+from gitckpt.store.runs import run_files
+from gitckpt.store.snapshot import capture, comparison, manifest
+from gitckpt.store.worktrees import opener, ownership
+
+if TYPE_CHECKING:
+    from gitckpt.store.snapshot.manifest import Contents
+    from gitckpt.store.store import Store
+
+HOLDER = "git ckpt expire"
+"""What the lease of a run is taken for while it is removed."""
+
+_AWAY = ".making-way-"
+"""Begins the name of a directory that is about to be deleted; it lies beside the worktree that it was."""
+
+_PARKED = "removing."
+"""Begins the name under which what git kept of such a worktree is parked."""
+
+_NOTE = "ckpt-removal"
+_LOCK = "removal.lock"
+_PATIENCE = 10.0
+_SHOWN = 3
+_HOLDING = ("--branches", "--tags", "--remotes", f"--glob={layout.COMMITS}*")
+"""Options of `git rev-list` for the refs that keep a commit."""
+
+
+def remove_worktree(store: Store, run: str) -> str | None:
+    """Removes the worktree of a run, unless there is something in it that no checkpoint holds. Its checkpoints stay as they are.
+
+    Ignored files go, as with `git worktree remove`. Of a worktree whose directory is gone, what was staged is recorded first.
+
+    Args:
+        store: of the repository, as seen from another worktree.
+        run: its id.
+
+    Returns:
+        Why the worktree stays, one clause; None where it is gone, or there was none.
+
+    Raises:
+        NotFoundError: there is no such run.
+        CkptError: the worktree cannot be looked at, or not be removed; then nothing of it has changed, or it is out of sight.
+    """
+    leases = leases_of(store)
+    found = leases.read(run)
+    if found is not None and found[1].is_held(store.clock()) and found[1].is_ours:
+        return _remove(store, run)
+    try:
+        hold = leases.acquire(run, HOLDER)
+    except LeaseHeld as error:
+        return error.message
+    try:
+        return _remove(store, run)
+    finally:
+        try:
+            hold.release()
+        except LeaseLost:
+            pass
+
+
+def reason_to_stay(store: Store, run: str) -> str | None:
+    """Returns why the worktree of a run would not be removed; None where it would, or there is none. Changes nothing.
+
+    Args and errors: as `remove_worktree`.
+    """
+    found = leases_of(store).read(run)
+    if found is not None and found[1].is_held(store.clock()) and not found[1].is_ours:
+        return f"run {run} is driven by {found[1].sentence()}"
+    newest = _newest(store, run)
+    reasons = (_reason(store, newest, git_dir, path) for git_dir, path in _worktrees_of(store.repository, run))
+    return next((reason for reason in reasons if reason), None) or _forgotten(store.repository, run)
+
+
+def is_pushed(store: Store, run: str) -> bool:
+    """Tells whether the commit that a run has come to is in a branch that was pushed, as far as this repository knows.
+
+    Args:
+        store: of the repository.
+        run: its id.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    commit = _newest(store, run).git_sha
+    for _, path in _worktrees_of(store.repository, run):
+        there = ownership.seen_from(store.repository, path)
+        if there is not None:
+            with store.seen_from(there, "plumbing") as seen:
+                commit = seen.objects.head()[0]
+    if not commit:
+        return False
+    words = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={commit}", "refs/remotes")
+    return store.repository.git.run(*words).out != b""
+
+
+def record_leftover(store: Store, git_dir: str, path: str) -> None:
+    """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone.
+
+    Args:
+        store: of the repository.
+        git_dir: what git keeps of the worktree.
+        path: where it was.
+
+    Raises:
+        CkptError: it could not be recorded.
+    """
+    there = Repository(git_dir, None, store.repository.object_format)
+    with store.seen_from(there, "plumbing") as leftover:
+        found = capture.capture_index(there, leftover.objects, leftover.objects.head()[0])
+        reached = there.git.run("rev-list", "--max-count=1", "HEAD", "--not", *_HOLDING, ok=(0, 128)).out == b""
+        if found.dirty or not reached:
+            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=SAFETY, message=f"what was staged in {path}, which is gone")
+
+
+def finish(repository: Repository) -> None:
+    """Deletes what removals that were killed have left to delete; one that had only begun counts as not begun.
+
+    Args:
+        repository: seen from any of its worktrees.
+
+    Raises:
+        WorktreeError: something cannot be deleted.
+    """
+    private = repository.make_private_dir()
+    with Lock(os.path.join(private, _LOCK), 0) as alone:
+        if alone:
+            for name in sorted(os.listdir(private)):
+                if name.startswith(_PARKED):
+                    _finish(os.path.join(private, name))
+
+
+def leases_of(store: Store) -> Leases:
+    """Returns the leases of a store's repository."""
+    return Leases(store.objects, store.refs, store.repository.object_format, store.clock)
+
+
+def delete_directory(path: str) -> None:
+    """Deletes a directory with all that is in it, also where directories in it are read-only.
+
+    Raises:
+        WorktreeError: it cannot be deleted.
+    """
+    try:
+        try:
+            shutil.rmtree(path)
+        except PermissionError:
+            for directory, names, _ in os.walk(path):
+                for name in names:
+                    if not os.path.islink(os.path.join(directory, name)):
+                        os.chmod(os.path.join(directory, name), 0o700)
+            shutil.rmtree(path)
+    except FileNotFoundError:
+        return  # somebody else was faster
+    except OSError as error:
+        raise WorktreeError(f"cannot delete {path}: {error.strerror}", hint=f"delete it by hand: rm -rf '{path}'") from None
+
+
+def _remove(store: Store, run: str) -> str | None:
+    finish(store.repository)
+    newest = _newest(store, run)
+    for git_dir, path in _worktrees_of(store.repository, run):
+        reason = _reason(store, newest, git_dir, path)
+        if reason is not None:
+            return reason
+        if os.path.lexists(path):
+            _take_away(store.repository, git_dir, path)
+        else:
+            record_leftover(store, git_dir, path)
+            store.repository.git.run("worktree", "remove", "--force", "--force", path)
+    return _forgotten(store.repository, run)
+
+
+def _newest(store: Store, run: str) -> Checkpoint:
+    found = store.list(Query(run=run, limit=1))
+    if not found:
+        raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
+    return store.read(found[0].id)
+
+
+def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
+    """Yields what git keeps of each worktree of a run, and where git believes it to be."""
+    for git_dir, path in ownership.registered(repository):
+        owner = ownership.owner_in(git_dir)
+        if owner is not None and owner.run == run:
+            yield git_dir, path
+
+
+def _forgotten(repository: Repository, run: str) -> str | None:
+    """Returns what is to be said of a directory that was the worktree of a run, and that git has forgotten."""
+    top = main_worktree(repository)
+    configured = settings.read(repository).worktree_dir
+    if top is None and configured is None:
+        return None
+    path = os.path.join(opener.default_root(repository, configured), run)
+    named = ownership.named_by(path)
+    if named is None or os.path.isdir(named) or not ownership.is_ours(repository, named):
+        return None
+    return f"git has forgotten its worktree {path}: git ckpt resume {run} takes it back"
+
+
+def _reason(store: Store, newest: Checkpoint, git_dir: str, path: str) -> str | None:
+    """Returns why a worktree stays."""
+    locked = os.path.join(git_dir, "locked")
+    if os.path.isdir(os.path.join(git_dir, "modules")):
+        return f"its worktree {path} has repositories of submodules"
+    if os.path.exists(locked) and not ownership.content(locked).startswith(ownership.LOCK_REASON):
+        return f"its worktree {path} is locked"
+    named = ownership.named_by(path)
+    if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
+        moved = ownership.moved_to(git_dir, _places(store.repository, path))
+        if moved is not None:
+            return f"its worktree was moved to {moved}: git worktree repair '{moved}'"
+        return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
+    if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
+        return f"you are in its worktree {path}"
+    unsaved = _unsaved(store, newest, path)
+    if not unsaved:
+        return None
+    said = ", ".join(unsaved[:_SHOWN]) + (f" and {len(unsaved) - _SHOWN} more" if len(unsaved) > _SHOWN else "")
+    return f"its worktree {path} holds what no checkpoint does: {said}"
+
+
+def _places(repository: Repository, path: str) -> list[str]:
+    """Returns the directories in which a worktree that was moved is looked for."""
+    top = main_worktree(repository)
+    return [os.path.dirname(path), *([top, os.path.dirname(top)] if top is not None else [])]
+
+
+def _is_inside(path: str) -> bool:
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        return False
+    top = os.path.realpath(path)
+    return os.path.commonpath([os.path.realpath(here), top]) == top
+
+
+def _unsaved(store: Store, newest: Checkpoint, path: str) -> list[str]:
+    """Returns what a worktree and the files beside it hold that the newest checkpoint of the run does not, for a person."""
+    there = ownership.seen_from(store.repository, path)
+    if there is None:
+        raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
+    with store.seen_from(there, "plumbing") as seen:
+        commit = seen.objects.head()[0]
+        if commit != newest.git_sha:
+            return [f"commit {commit[:12]}" if commit else "an unborn branch"]
+        limits = replace(settings.read(there).limits, timeout=math.inf)
+        found = seen.capture(limits, run_files.of_run(there, str(newest.run)))
+        tree = newest.worktree.tree if newest.worktree else None
+        before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, found.tree))
+        said = [one.path.decode("utf-8", "replace") for one in diff.differences(there, before.files, after.files)]
+        said += _differing(there, before, after, commit)
+        said += _beside(there, tree, found.tree)
+        said += [one.path for one in found.omitted if _is_work(path, one)]
+        said += there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").splitlines()
+        return list(dict.fromkeys(said))
+
+
+def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:
+    """Returns what differs beside the files, in words."""
+    said = []
+    staged = [{**found.index, 0: comparison.merged_tree(there, found, commit)} for found in (before, after)]
+    if staged[0] != staged[1]:
+        said.append("what is staged")
+    if before.operation != after.operation:
+        said.append("an operation in progress")
+    flags = [{(flag, path) for flag, paths in found.flags.items() for path in paths} for found in (before, after)]
+    if flags[0] != flags[1]:
+        said.append("flags of the index")
+    return said
+
+
+def _beside(there: Repository, before: str | None, after: str | None) -> list[str]:
+    """Returns which files of the run beside the worktree differ from those in the snapshot."""
+    empty = manifest.base_tree(there, "")
+    trees = [there.cat_file.info(f"{tree}:{run_files.ENTRY.decode()}") if tree else None for tree in (before, after)]
+    old, new = (found[0] if found else empty for found in trees)
+    if old == new:
+        return []
+    differing = diff.differences(there, old, new)
+    return [f"{run_files.ENTRY.decode()}/{one.path.decode('utf-8', 'replace')}" for one in differing if one.status != "D"]
+
+
+def _is_work(top: str, omitted: Omitted) -> bool:
+    """Tells whether something that was left out of a capture may be somebody's work; sockets and the like are not."""
+    try:
+        mode = os.lstat(os.path.join(top, omitted.path)).st_mode
+    except OSError:
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _take_away(repository: Repository, git_dir: str, path: str) -> None:
+    """Parks what git keeps of a worktree, moves its directory out of sight, and deletes both."""
+    private, token = repository.make_private_dir(), os.urandom(4).hex()
+    stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
+    parked = os.path.join(private, f"{_PARKED}{token}")
+    with Lock(os.path.join(private, _LOCK), _PATIENCE):
+        try:
+            with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
+                json.dump({"git_dir": git_dir, "path": path, "stage": stage}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(git_dir, parked)
+            os.rename(path, stage)
+        except OSError as error:
+            if os.path.isdir(parked):
+                _finish(parked)
+            raise WorktreeError(f"cannot remove the worktree {path}: {error.strerror}") from None
+        _finish(parked)
+
+
+def _finish(parked: str) -> None:
+    """Ends a removal that has come as far as parking what git kept of the worktree."""
+    try:
+        with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
+            said = json.load(file)
+        git_dir, path, stage = (str(said[key]) for key in ("git_dir", "path", "stage"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return delete_directory(parked)  # a kill while it was deleted: the directory went first
+    if os.path.lexists(stage):
+        delete_directory(stage)
+    elif ownership.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(git_dir):
+        os.unlink(os.path.join(parked, _NOTE))
+        os.rename(parked, git_dir)
+        return None
+    return delete_directory(parked)

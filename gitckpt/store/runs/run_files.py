@@ -1,0 +1,261 @@
+"""Files of a run that lie beside its worktree: what it was started with, and what its phases put out.
+
+A snapshot keeps them below `run/`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.tree import DIRECTORY, FILE, Entries, decode_tree, encode_tree
+from gitckpt.git.repository import Repository, main_worktree
+from gitckpt.model.checkpoint import Omitted, Worktree
+from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.store.snapshot import manifest
+from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.worktrees.opener import PRIVATE, make_private
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+
+ENTRY = b"run"
+"""The entry of a snapshot's tree."""
+
+INPUT, OUTPUT = "input", "output"
+"""The directories of a run: its inputs that are files; and one for each phase that puts something out."""
+
+_EXECUTABLE = b"100755"
+
+
+class RunFiles:
+    """The directory of a run's files.
+
+    Args:
+        path: absolute path of the directory, which need not be there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._seen: dict[str, tuple[tuple[int, int, int, int], str]] = {}
+
+    def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
+        """Returns what a capture found, with these files in its tree.
+
+        Args:
+            repository: where.
+            objects: its objects.
+            found: what was captured.
+            commit: the linked commit; "" for none.
+            limits: what is left out: names that look like secrets, and what is too large. Links are left out, too.
+
+        Raises:
+            CkptError: a file cannot be read.
+        """
+        if found.degraded or not os.path.isdir(self.path):
+            return found
+        omitted: list[Omitted] = []
+        pending: list[tuple[str, bytes]] = []
+        tree = self._tree(repository, "", limits, omitted, pending)
+        if tree is None and not omitted:
+            return found
+        whole: Entries = {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
+        if found.tree is not None:
+            held = next(objects.read([found.tree]))
+            if held is None:
+                raise WorktreeError(f"the snapshot {found.tree} vanished while it was made", hint="run the command again")
+            whole = decode_tree(held[1], repository.object_format)
+        if tree is not None:
+            whole[ENTRY] = (DIRECTORY, tree)
+        data = encode_tree(whole)
+        pending.append(("tree", data))
+        objects.write(pending)
+        return replace(found, tree=object_id("tree", data, repository.object_format), omitted=(*found.omitted, *omitted))
+
+    def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
+        """Writes the files of a snapshot to where they were, those that are not there.
+
+        Args:
+            repository: where.
+            objects: its objects.
+            tree: the snapshot. It may have been fetched: nothing is written outside of the directory.
+
+        Raises:
+            WorktreeError: an object is missing, or a file cannot be written.
+        """
+        found = next(objects.read([tree]))
+        entry = decode_tree(found[1], repository.object_format).get(ENTRY) if found else None
+        if entry is not None and entry[0] == DIRECTORY:
+            make_directory(self.path)
+            self._write(repository, objects, entry[1], self.path, is_top=True)
+
+    def take_back(self, repository: Repository, objects: Objects, now: str, then: str | None) -> None:
+        """Lets the output be what it was. What is in the way of nothing and in no snapshot, as what looks like a secret, stays.
+
+        Args:
+            repository: where.
+            objects: its objects.
+            now: a snapshot that holds what is there.
+            then: the snapshot to go back to; None for one without such files.
+
+        Raises:
+            WorktreeError: an object is missing, or a file cannot be removed or written.
+        """
+        listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", now, f"{ENTRY.decode()}/{OUTPUT}/").out
+        try:
+            for name in listed.split(b"\0")[:-1]:
+                os.unlink(os.path.join(self.path, os.fsdecode(name.partition(b"/")[2])))
+            for top, _, _ in os.walk(os.path.join(self.path, OUTPUT), topdown=False):
+                if not os.listdir(top):
+                    os.rmdir(top)
+        except OSError as error:
+            raise WorktreeError(f"cannot remove {error.filename}: {error.strerror}") from None
+        if then is not None:
+            self.bring_back(repository, objects, then)
+
+    def _tree(
+        self, repository: Repository, below: str, limits: Limits, omitted: list[Omitted], pending: list[tuple[str, bytes]]
+    ) -> str | None:
+        """Returns the tree of a directory, None for an empty one; what is to be written for it joins `pending`."""
+        entries: Entries = {}
+        with os.scandir(os.path.join(self.path, below)) as listing:
+            there = sorted((entry for entry in listing if below or entry.name in (INPUT, OUTPUT)), key=lambda entry: entry.name)
+        for entry in there:
+            inner = f"{below}/{entry.name}" if below else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                tree = self._tree(repository, inner, limits, omitted, pending)
+                if tree is not None:
+                    entries[os.fsencode(entry.name)] = (DIRECTORY, tree)
+                continue
+            status = entry.stat(follow_symlinks=False)
+            reason = limits.reason_to_omit(os.fsencode(entry.path), included=inner.startswith(f"{INPUT}/"))
+            if not stat.S_ISREG(status.st_mode):
+                reason = "not a regular file", None
+            if reason is not None:
+                omitted.append(Omitted(f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason))
+                continue
+            mode = _EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
+            entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, pending))
+        if not entries:
+            return None
+        data = encode_tree(entries)
+        pending.append(("tree", data))
+        return object_id("tree", data, repository.object_format)
+
+    def _blob(self, repository: Repository, inner: str, status: os.stat_result, pending: list[tuple[str, bytes]]) -> str:
+        """Returns the blob of a file; one that was not touched since it was last read is there already."""
+        mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        seen = self._seen.get(inner)
+        if seen is not None and seen[0] == mark and repository.cat_file.info(seen[1]) is not None:
+            return seen[1]
+        try:
+            with open(os.path.join(self.path, inner), "rb") as file:
+                data = file.read()
+        except OSError as error:
+            raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
+        oid = object_id("blob", data, repository.object_format)
+        pending.append(("blob", data))
+        self._seen[inner] = mark, oid
+        return oid
+
+    def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:
+        found = next(objects.read([tree]))
+        if found is None or found[0] != "tree":
+            raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint="see what is wrong: git fsck")
+        for name, (mode, oid) in decode_tree(found[1], repository.object_format).items():
+            path = os.path.join(directory, os.fsdecode(name))
+            if name in (b"", b".", b"..") or b"/" in name or os.path.islink(path) or (is_top and os.fsdecode(name) not in (INPUT, OUTPUT)):
+                raise WorktreeError(f"the snapshot holds a file of the run named {os.fsdecode(name)!r}", hint="it was not made by gitckpt")
+            if mode == DIRECTORY:
+                self._write(repository, objects, oid, path)
+            elif mode in (FILE, _EXECUTABLE) and not os.path.lexists(path):
+                held = next(objects.read([oid]))
+                if held is None or held[0] != "blob":
+                    raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git fsck")
+                _put(path, held[1], 0o777 if mode != FILE else 0o666)
+
+
+def _put(path: str, data: bytes, mode: int) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
+
+
+def with_inputs(repository: Repository, objects: Objects, found: Worktree, commit: str, files: Mapping[str, bytes]) -> Worktree:
+    """Returns a table `[worktree]` with the inputs of a run that starts.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        found: the table without them.
+        commit: the linked commit; "" for none.
+        files: name → content.
+    """
+    pending: list[tuple[str, bytes]] = [("blob", data) for data in files.values()]
+
+    def put(entries: Entries) -> str:
+        data = encode_tree(entries)
+        pending.append(("tree", data))
+        return object_id("tree", data, repository.object_format)
+
+    blobs: Entries = {name.encode(): (FILE, object_id("blob", data, repository.object_format)) for name, data in files.items()}
+    inner = put({INPUT.encode(): (DIRECTORY, put(blobs))})
+    whole = put({b"files": (DIRECTORY, manifest.base_tree(repository, commit)), ENTRY: (DIRECTORY, inner)})
+    objects.write(pending)
+    return replace(found, tree=whole)
+
+
+def of_run(repository: Repository, run: str) -> RunFiles:
+    """Returns the files of a run.
+
+    Args:
+        repository: seen from any of its worktrees.
+        run: its id.
+    """
+    top = main_worktree(repository)
+    return RunFiles(os.path.join(top, PRIVATE, "runs", run) if top is not None else os.path.join(repository.common_dir, "ckpt-runs", run))
+
+
+def output_of(repository: Repository, tree: str | None) -> str | None:
+    """Returns the tree of what the phases of a run put out.
+
+    Args:
+        repository: where.
+        tree: a snapshot; None for one without such files.
+    """
+    found = repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{OUTPUT}") if tree is not None else None
+    return found[0] if found is not None else None
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Writes a file of a run in the place of another one.
+
+    Raises:
+        WorktreeError: it cannot be written.
+    """
+    make_directory(os.path.dirname(path))
+    if os.path.lexists(path):
+        os.unlink(path)
+    _put(path, data, 0o666)
+
+
+def make_directory(path: str) -> None:
+    """Makes a directory of a run.
+
+    Raises:
+        WorktreeError: it cannot be made.
+    """
+    above, _, below = path.partition(f"{os.sep}{PRIVATE}{os.sep}")
+    try:
+        os.makedirs(path, exist_ok=True)
+        if below:
+            make_private(os.path.join(above, PRIVATE))
+    except OSError as error:
+        raise WorktreeError(f"cannot make {path}: {error.strerror}") from None

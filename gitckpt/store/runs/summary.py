@@ -1,0 +1,101 @@
+"""The runs of a repository, and what has become of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitckpt.model import runstate
+from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
+from gitckpt.store.leases import leases
+from gitckpt.store.records import layout
+from gitckpt.store.worktrees import ownership
+
+if TYPE_CHECKING:
+    from gitckpt.store.leases.leases import Lease
+    from gitckpt.store.store import Store
+
+RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
+"""The statuses of runs that somebody began to drive, and that can go on."""
+
+_RELEASED = b"\nreleased = "
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run at a glance.
+
+    Attributes:
+        id: of the run.
+        status: what has become of it, one of `runstate.STATUSES`.
+        label: the phase label that says so.
+        time: of its newest checkpoint, in microseconds since the epoch.
+        started: of its first one.
+        newest: the id of its newest checkpoint.
+        branch: of its newest checkpoint; None where HEAD was detached.
+        path: the top of its worktree; None where there is none.
+        lease: who drives it, or drove it until a crash; None where it was given back.
+    """
+
+    id: str
+    status: str
+    label: str
+    time: int
+    started: int
+    newest: str
+    branch: str | None
+    path: str | None
+    lease: Lease | None
+
+
+def summaries(store: Store) -> list[Summary]:
+    """Returns all runs, the one with the newest checkpoint first."""
+    rows = store.index.run_rows()
+    held = _leases(store)
+    paths = worktrees_of_runs(store)
+    found = []
+    for run, time, newest, branch, label, driven_label, started in rows:
+        lease = held.get(run)
+        driven = lease.is_held(store.clock()) if lease is not None else None
+        status = runstate.status(driven_label, label, driven=driven)
+        shown = driven_label if driven_label and status != runstate.OPEN else label
+        found.append(Summary(run, status, shown, time, started, newest, branch, paths.get(run), lease))
+    return found
+
+
+def summary(store: Store, run: str) -> Summary:
+    """Returns one run.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    for each in summaries(store):
+        if each.id == run:
+            return each
+    raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
+
+
+def worktrees_of_runs(store: Store) -> dict[str, str]:
+    """Returns the path of each run's worktree that is there."""
+    found = {}
+    for git_dir, path in ownership.registered(store.repository):
+        there = ownership.owner_in(git_dir)
+        if there is not None and there.run is not None and ownership.named_by(path) is not None:
+            found[there.run] = path
+    return found
+
+
+def _leases(store: Store) -> dict[str, Lease]:
+    """Returns the leases that were not given back, by run; one that cannot be read is for `verify`."""
+    listing = store.refs.list(layout.LEASES.rstrip("/")).decode("utf-8", "surrogateescape").splitlines()
+    named = [line.partition(" ")[::2] for line in listing]
+    found = {}
+    for (_, ref), content in zip(named, store.objects.read([oid for oid, _ in named]), strict=True):
+        if content is None or _RELEASED in content[1]:
+            continue
+        try:
+            lease = leases.parse(content[1], ref)
+        except InvalidCheckpoint:
+            continue
+        found[lease.run] = lease
+    return found

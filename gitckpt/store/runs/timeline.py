@@ -1,0 +1,121 @@
+"""The life of one run, phase by phase, read from its checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gitckpt.model import codec, phase, runstate
+from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
+from gitckpt.store.records import layout
+from gitckpt.store.records.index import Query
+from gitckpt.store.runs import summary as runs
+from gitckpt.store.runs import unwritten
+
+if TYPE_CHECKING:
+    from gitckpt.store.runs.summary import Summary
+    from gitckpt.store.store import Store
+
+PENDING = "pending"
+"""The status of a phase that has not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What has become of a phase.
+
+    Attributes:
+        phase: its name.
+        status: the status of its newest checkpoint, or `PENDING`; a phase that is under way is started.
+        attempts: how many there were.
+        started: the timestamp at which its last attempt began; None where it did not.
+        ended: … and ended.
+        seconds: how long that took.
+        saves: how many times its files were saved in between.
+        errors: what went wrong in the last attempt.
+        exit_code: of its command.
+        checkpoint: the newest checkpoint of it; None where it did not begin.
+        is_current: whether the run is at it.
+    """
+
+    phase: str
+    status: str
+    attempts: int = 0
+    started: str | None = None
+    ended: str | None = None
+    seconds: float | None = None
+    saves: int = 0
+    errors: tuple[str, ...] = ()
+    exit_code: int | None = None
+    checkpoint: str | None = None
+    is_current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A run with all its phases.
+
+    Attributes:
+        summary: the run at a glance.
+        pipeline: what drives it.
+        events: its phases, in the order of the pipeline or of their beginning.
+        unwritten: checkpoints that could not be written, a sentence each.
+        newest: its newest checkpoint, with the state.
+    """
+
+    summary: Summary
+    pipeline: Pipeline
+    events: list[Event]
+    unwritten: list[str]
+    newest: Checkpoint
+
+
+def read(store: Store, run: str) -> History:
+    """Returns the life of a run.
+
+    Raises:
+        NotFoundError: there is no such run.
+        InvalidCheckpoint: one of its checkpoints is damaged.
+    """
+    summary = runs.summary(store, run)
+    entries = list(reversed(store.list(Query(run=run))))
+    found = store.objects.read([entry.oid for entry in entries])
+    chain = [
+        codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)
+        for entry, content in zip(entries, found, strict=True)
+        if content is not None
+    ]
+    pipeline = next((each.pipeline for each in reversed(chain) if each.pipeline is not None), Pipeline())
+    events: dict[str, Event] = {name: Event(name, PENDING) for name in pipeline.phases}
+    current = ""
+    for checkpoint in chain:
+        name, status = phase.split(checkpoint.phase)
+        if name in phase.NOT_PHASES or checkpoint.trigger != PHASE:
+            continue
+        events[name] = _after(events.get(name, Event(name, PENDING)), checkpoint, status)
+        current = name
+    for name, event in events.items():
+        if event.status in ("complete", "skipped") and pipeline.completed and name not in pipeline.completed:
+            events[name] = replace(event, status=PENDING)  # to be done again, after the run was taken back
+    if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
+        events[current] = replace(events[current], is_current=True)
+    return History(summary, pipeline, list(events.values()), unwritten.read(store.repository, run), store.read(entries[-1].id))
+
+
+def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
+    """Returns what has become of a phase after one more checkpoint of it."""
+    attempt = checkpoint.attempt
+    if status == "started":
+        number = attempt.number if attempt is not None else event.attempts + 1
+        return Event(event.phase, status, number, checkpoint.timestamp, checkpoint=checkpoint.id)
+    if status == "progress":
+        return replace(event, saves=event.saves + 1, checkpoint=checkpoint.id)
+    return replace(
+        event,
+        status=status,
+        ended=checkpoint.timestamp,
+        seconds=attempt.seconds if attempt is not None else None,
+        errors=checkpoint.errors,
+        exit_code=attempt.exit_code if attempt is not None else None,
+        checkpoint=checkpoint.id,
+    )

@@ -1,0 +1,315 @@
+"""Captures the files of a worktree as a tree: what is committed, staged, changed, untracked or half merged.
+
+Files are turned into blobs by git itself (filters, eol and LFS apply), through a private copy of the index: first git says what differs,
+then only that is read. The user's index, HEAD, refs and stash are not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitckpt.git.objects import diff
+from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.process import DeadlinePassed, GitError
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import operation, sparse
+from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
+from gitckpt.model.checkpoint import Omitted, Worktree
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.snapshot import manifest
+from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.snapshot.manifest import Contents
+from gitckpt.store.snapshot.status import Survey, Surveyor, head_of, quoted
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.model.checkpoint import Checkpoint
+
+_REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*?)(?:: clean filter '.*' failed)?$", re.MULTILINE)
+_MISENCODED = re.compile(
+    r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ", re.MULTILINE
+)
+_CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
+_ATTRIBUTES = b".gitattributes"
+_WITHOUT = "leave them out: git ckpt save --no-worktree"
+
+
+class Moved(WorktreeError):
+    """HEAD moved while the worktree was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a capture found."""
+
+    worktree: Worktree
+    """The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet."""
+
+    files: str
+    """The tree of all files."""
+
+
+def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Worktree:
+    """Captures the worktree.
+
+    Args:
+        index: a private copy of its index, which is opened and closed here.
+        objects: its objects.
+        commit: what HEAD points to; "" on an unborn branch.
+        limits: what is left out, and how long it may take.
+
+    Returns:
+        The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet. It is degraded where the
+        time did not suffice.
+
+    Raises:
+        WorktreeError: there is no worktree here, or git cannot read it.
+    """
+    if index.repository.worktree is None:
+        raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
+    index.deadline = limits.deadline()
+    try:
+        with index:
+            return capture_in(index, objects, commit, limits).worktree
+    except DeadlinePassed:
+        return Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds")
+
+
+def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
+    """Captures the worktree in a private index, which afterwards lists every file of the snapshot as it is on disk.
+
+    Args and errors: as `capture`, and:
+        index: is open.
+        also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
+
+    Raises:
+        DeadlinePassed: it took longer than `index` may.
+    """
+    try:
+        return _Capture(index, objects, commit, limits, also).run()
+    except DeadlinePassed:
+        raise
+    except GitError as error:
+        raise WorktreeError(f"cannot capture the files of {index.repository.worktree}: {error.message}", hint=_WITHOUT) from None
+
+
+def capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
+    """Captures what is staged in a worktree whose directory is gone; its files are taken to be those of the index.
+
+    Args:
+        repository: seen from what git keeps of the worktree.
+        objects: its objects.
+        commit: what HEAD points to; "" on an unborn branch.
+
+    Raises:
+        GitError: git cannot read the index.
+    """
+    base = manifest.base_tree(repository, commit)
+    under_way = operation.in_progress(repository)
+    with PrivateIndex(repository) as index:
+        staged: dict[int, list[bytes]] = {}
+        for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]:
+            fields, _, path = entry.partition(b"\t")
+            mode, oid, stage = fields.split(b" ")
+            staged.setdefault(int(stage), []).append(b"%s %s 0\t%s" % (mode, oid, path))
+        trees = {}
+        for number, lines in sorted(staged.items()):
+            index.git("read-tree", "--empty")
+            index.put(lines)
+            trees[number] = index.write_tree()
+        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
+        index.put(staged.get(0, ()))
+        files = index.write_tree()
+    if (not trees or trees == {0: base}) and not under_way:
+        return Worktree(dirty=False)
+    found = Contents(files, trees, operation=operation.collect(repository) if under_way else {})
+    needed = operation.commit_of(repository, found.operation, commit)
+    return Worktree(dirty=True, tree=manifest.write(repository, objects, found), operation=under_way, operation_commit=needed)
+
+
+class _Capture:
+    """One capture, from survey to tree."""
+
+    def __init__(self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes]) -> None:
+        self._index = index
+        self._repository = index.repository
+        self._top = os.fsencode(index.repository.worktree or "")
+        self._objects = objects
+        self._commit = commit
+        self._limits = limits
+        self._also = set(also)
+        self._omitted: list[Omitted] = []
+        self._converted: list[str] = []
+
+    def run(self) -> Captured:
+        seen, settings = self._survey()
+        under_way = operation.in_progress(self._repository)
+        base = manifest.base_tree(self._repository, self._commit)
+        stages = self._index_trees(seen) if seen.is_staged else {}
+        files = self._files_tree(seen, base)
+        self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
+        by_path = {entry.path: entry for entry in self._omitted}  # what came last says it best
+        omitted = tuple(entry for _, entry in sorted(by_path.items()))
+        is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
+        dirty = bool(stages or is_flagged or under_way or files != base)
+        if not dirty and settings is None:
+            return Captured(Worktree(dirty=False, omitted=omitted), files)
+        content = Contents(files, stages, seen.flags, sparse=settings)
+        needed = None
+        if under_way:
+            content.operation = operation.collect(self._repository)
+            needed = operation.commit_of(self._repository, content.operation, self._commit)
+        tree = manifest.write(self._repository, self._objects, content)
+        converted = tuple(sorted(self._converted))
+        found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)
+        return Captured(found, files)
+
+    def _survey(self) -> tuple[Survey, bytes | None]:
+        """Returns what is to be seen, and the settings of a sparse checkout."""
+        try:
+            seen, settings = self._look()
+        except GitError as error:
+            if isinstance(error, DeadlinePassed) or not is_corrupt(error):
+                raise
+            self._index.rebuild(self._commit)
+            self._omitted.append(Omitted(".git/index", "git cannot read it, so what was staged is not known"))
+            seen, settings = self._look()
+        if seen.commit != self._commit:
+            raise Moved("HEAD moved while the files were looked at", hint="run the command again")
+        return seen, settings
+
+    def _look(self) -> tuple[Survey, bytes | None]:
+        surveyor = Surveyor(self._index)
+        try:
+            surveyor.begin()
+            settings = sparse.read(self._repository)  # while git looks at the files
+            return surveyor.finish(is_sparse=settings is not None), settings
+        finally:
+            surveyor.stop()
+
+    def _index_trees(self, seen: Survey) -> Mapping[int, str]:
+        """Returns a tree for each stage of the index that has entries. Changes the private index only where that is done again later."""
+        if not seen.conflicts:
+            return {0: self._index.write_tree()}
+        zero = b"0" * len(object_id("blob", b"", self._repository.object_format))
+        with PrivateIndex(self._repository, self._index.deadline) as scratch:
+            scratch.copy_from(self._index.path)
+            scratch.put(b"0 %s 0\t%s" % (zero, path) for path in seen.unmerged)
+            trees = {0: scratch.write_tree()}
+            for stage, entries in seen.conflicts.items():
+                scratch.git("read-tree", "--empty")
+                scratch.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
+                trees[stage] = scratch.write_tree()
+        return trees
+
+    def _files_tree(self, seen: Survey, base: str) -> str:
+        """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
+        wanted = [*seen.changed, *self._accepted(seen.untracked)]
+        if not wanted:
+            return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
+        gone = set(seen.deleted)
+        rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
+        # git would not look at these any more, or not drop their stages.
+        apart = {path for path in gone - rules if self._is_behind_link(path) or self._is_directory(path)}
+        self._index.update("--force-remove", sorted(apart))
+        self._add([*sorted(gone - rules - apart), *(path for path in wanted if path not in gone)])
+        # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
+        self._index.update("--force-remove", sorted(rules))
+        return self._index.write_tree()
+
+    def _accepted(self, untracked: list[bytes]) -> list[bytes]:
+        """Returns the untracked paths that are captured, with ignored ones that the settings include."""
+        included = {path for path in self._also if not self._is_directory(path) and not self._is_behind_link(path)}
+        if self._limits.include:
+            patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
+            listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(b"\0")[:-1]
+            included |= {path for path in listed if not path.endswith(b"/")}
+        accepted = []
+        for path in dict.fromkeys([*untracked, *sorted(included)]):
+            whole = os.path.join(self._top, path)
+            reason = None if path in self._also else self._limits.reason_to_omit(whole, included=path in included)
+            if reason is None:
+                accepted.append(path)
+            else:
+                self._omitted.append(Omitted(quoted(path), reason[0], reason[1]))
+        return accepted
+
+    def _is_directory(self, path: bytes) -> bool:
+        whole = os.path.join(self._top, path)
+        return os.path.isdir(whole) and not os.path.islink(whole)
+
+    def _is_behind_link(self, path: bytes) -> bool:
+        parent = os.path.dirname(path)
+        while parent:
+            if os.path.islink(os.path.join(self._top, parent)):
+                return True
+            parent = os.path.dirname(parent)
+        return False
+
+    def _add(self, paths: list[bytes]) -> None:
+        """Reads files into the private index; what git cannot read stays as the index has it, and is listed as omitted."""
+        paths = [path for path in paths if self._is_readable(path)]
+        options = ("--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
+        while True:
+            try:
+                # Whatever the user says of line ends that change: what is to be saved is to be saved.
+                said = self._index.run("-c", "core.safecrlf=warn", "update-index", *options, data=b"".join(path + b"\0" for path in paths))
+            except GitError as error:
+                refused = _refused_path(error, paths)
+                if refused is None:
+                    raise
+                self._omit(refused, f"git cannot store it: {_cause(error)}")
+                paths = [path for path in paths if path != refused]
+            else:
+                warned = set(_CONVERTED.findall(said.complaint))
+                self._converted += [quoted(path) for path in paths if path.decode("utf-8", "replace") in warned]
+                return
+
+    def _is_readable(self, path: bytes) -> bool:
+        whole = os.path.join(self._top, path)
+        if os.path.islink(whole) or not os.path.isfile(whole) or os.access(whole, os.R_OK):
+            return True
+        self._omit(path, "cannot be read: permission denied")
+        return False
+
+    def _omit(self, path: bytes, reason: str) -> None:
+        self._omitted.append(Omitted(quoted(path), reason))
+
+    def _nested(self, seen: Survey) -> list[Omitted]:
+        reason = "a repository of its own: its files stay in it"
+        return [Omitted(quoted(path), reason, oid=head_of(os.path.join(self._top, path))) for path in seen.nested]
+
+
+def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
+    """Tells whether the objects of a checkpoint's snapshot are there: until its ref is written, a `gc --prune=now` can take them.
+
+    Only what the linked commit does not hold is looked at.
+    """
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    if tree is None:
+        return True
+    base = manifest.base_tree(repository, checkpoint.git_sha)
+    wanted = {tree}
+    for part in ("files", *(f"index/{stage}" for stage in range(4)), "operation", "run"):
+        found = repository.cat_file.info(f"{tree}:{part}")
+        try:
+            differing = diff.differences(repository, base, found[0], with_trees=True) if found else []
+        except GitError:
+            return False
+        wanted |= {one.new for one in differing if one.status != "D" and not one.is_submodule}
+    return all(repository.cat_file.info(oid) for oid in wanted)
+
+
+def _refused_path(error: GitError, paths: list[bytes]) -> bytes | None:
+    """Returns the path that git gave up at; None where it failed for another reason."""
+    said = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
+    return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
+
+
+def _cause(error: GitError) -> str:
+    lines = [line.strip() for line in error.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
+    return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"

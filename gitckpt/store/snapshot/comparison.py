@@ -1,0 +1,107 @@
+"""Compares a worktree with a snapshot that was brought back into it, by capturing it anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gitckpt.git.objects import diff
+from gitckpt.git.objects.diff import Difference
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.store.snapshot import capture, manifest
+from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+
+_SHOWN = 5
+
+
+def compare(
+    repository: Repository,
+    objects: Objects,
+    wanted: Contents,
+    commit: str,
+    limits: Limits,
+    *,
+    with_operation: bool = True,
+    gone: Collection[bytes] | None = None,
+) -> list[str]:
+    """Returns how a worktree differs from a snapshot, for a person; nothing where it is the same.
+
+    Submodules are left out, their content is their own; and so is what a sparse checkout skips, as its patterns may differ.
+
+    Args:
+        repository: seen from the worktree.
+        objects: its objects.
+        wanted: of the snapshot.
+        commit: the one the snapshot is linked to; "" for none.
+        limits: what is left out.
+        with_operation: whether the operation in progress was brought back as well.
+        gone: the paths that were deleted, where the worktree was not empty before: other files may have been ignored until now, and stay.
+
+    Raises:
+        WorktreeError: git cannot read the worktree.
+    """
+    head = objects.head()[0]
+    merged = merged_tree(repository, wanted, commit)
+    untracked = [one.path for one in diff.differences(repository, merged, wanted.files) if one.status == "A"]
+    with PrivateIndex(repository) as index:
+        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
+    found = manifest.read(repository, objects, captured.worktree.tree, head)
+    said = unexpected(repository, diff.differences(repository, wanted.files, captured.files), gone)
+    if merged != merged_tree(repository, found, head):
+        said.append("what is staged")
+    said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
+    if _flags(wanted) != _flags(found):
+        said.append("flags of the index")
+    if with_operation and wanted.operation != found.operation:
+        names = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
+        said.append(f"the operation in progress ({', '.join(names)})")
+    return said
+
+
+def unexpected(repository: Repository, differing: Iterable[Difference], gone: Collection[bytes] | None) -> list[str]:
+    """Returns what of the differences between the wanted and the found files should not be, for a person.
+
+    Args:
+        repository: seen from the worktree.
+        differing: from the wanted files to those found.
+        gone: as for `compare`.
+    """
+    wrong = [one for one in differing if not one.is_submodule and (one.status != "A" or gone is None or one.path in gone)]
+    return [str(one) for one in wrong if not _is_as_git_writes_it(repository, one)]
+
+
+def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
+    """Tells whether a file is what git makes of the wanted blob, though git would store it otherwise: attributes came after the file."""
+    if one.status != "M" or one.old_mode != one.new_mode:
+        return False
+    with open(os.path.join(os.fsencode(repository.worktree or ""), one.path), "rb") as file:
+        found = file.read()
+    written = repository.git.run("cat-file", "--filters", f"--path={os.fsdecode(one.path)}", one.old, ok=(0, 128))
+    return written.code == 0 and written.out == found
+
+
+def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
+    """Returns the tree of the entries of a snapshot's index that are not in conflict.
+
+    Args:
+        repository: where.
+        found: of the snapshot.
+        commit: the one the snapshot is linked to; "" for none.
+    """
+    return found.index.get(0) or manifest.base_tree(repository, commit)
+
+
+def summary(differing: list[str]) -> str:
+    """Returns the first few of what `compare` returned, on one line."""
+    return ", ".join(differing[:_SHOWN]) + (f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else "")
+
+
+def _flags(found: Contents) -> dict[str, set[bytes]]:
+    return {flag: set(paths) for flag, paths in found.flags.items() if flag not in (SKIPPED, ABSENT)}

@@ -1,0 +1,72 @@
+"""Turns a private index that lists the files of a worktree into the index of a snapshot: what was staged, in conflict, and flagged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gitckpt.git.objects import diff
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.store.snapshot.manifest import ASSUMED, INTENT, SKIPPED, Contents, base_tree
+
+
+def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
+    """Turns an index into that of a snapshot; what git knows of files that stay as they are is kept, so that it need not read them again.
+
+    Args:
+        index: lists the files of the worktree.
+        contents: of the snapshot.
+        commit: the one it is linked to; "" for none.
+        listed: the tree of the entries that the index has now, if it is known.
+
+    Raises:
+        GitError: git refuses a path, or an object is missing.
+    """
+    files = set(index.git("ls-files", "-z").split(b"\0")) if INTENT in contents.flags else set()
+    merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
+    if listed is None or merged is None:
+        index.git("read-tree", *(["--reset", merged] if merged else ["--empty"]))
+    else:  # takes half the time, as few entries differ
+        differing = diff.differences(index.repository, listed, merged)
+        index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))
+    index.put(conflicts(index.repository, contents))
+    change_flag(index, INTENT, sorted(files.intersection(contents.flags.get(INTENT, ()))), ())
+    for flag in (ASSUMED, SKIPPED):
+        change_flag(index, flag, contents.flags.get(flag, ()), ())
+
+
+def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
+    """Returns the entries of a snapshot that are in conflict, as lines for `PrivateIndex.put`.
+
+    Args:
+        repository: where.
+        contents: of the snapshot.
+    """
+    lines = []
+    for stage in (1, 2, 3):
+        tree = contents.index.get(stage)
+        for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1] if tree else ():
+            fields, _, path = entry.partition(b"\t")
+            mode, _, oid = fields.split(b" ")
+            lines.append(b"%s %s %d\t%s" % (mode, oid, stage, path))
+    return lines
+
+
+def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
+    """Gives a flag to entries and takes it from others; those that the index lacks, or has in conflict, are passed over.
+
+    Args:
+        index: where.
+        flag: "intent-to-add" (which makes entries), "assume-unchanged" or "skip-worktree".
+        gets: paths that get it.
+        loses: paths that lose it; entries added in intent only are not for this, they are to be removed.
+    """
+    if flag == INTENT:
+        if gets:
+            add = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
+            index.git("--literal-pathspecs", *add, data=b"\0".join(gets))
+        return
+    entries = index.git("ls-files", "-v", "-z").split(b"\0") if gets or loses else ()
+    listed = {entry[2:] for entry in entries if entry[:1] not in (b"M", b"")}
+    for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
+        index.update(option, sorted(set(paths).intersection(listed)))

@@ -1,0 +1,147 @@
+"""What a snapshot holds, written as the tree of `docs/format.md` and read from it. What is read may have been fetched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.tree import DIRECTORY, FILE, Entries, decode_tree, encode_tree
+from gitckpt.git.repository import Repository
+from gitckpt.model.errors import WorktreeError
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+
+INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
+_FSCK = "see what is wrong: git fsck"
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a snapshot holds."""
+
+    files: str
+    """The tree of the whole worktree."""
+
+    index: Mapping[int, str] = field(default_factory=dict)
+    """A tree for each stage of the index that has entries; without any, the index equals the linked commit."""
+
+    flags: Mapping[str, list[bytes]] = field(default_factory=dict)
+    """Paths by flag: those of the index, and `ABSENT` for entries to skip whose file is not there."""
+
+    operation: Mapping[str, bytes] = field(default_factory=dict)
+    """What `operation.collect` returns."""
+
+    sparse: bytes | None = None
+    """What `sparse.read` returns."""
+
+
+def base_tree(repository: Repository, commit: str) -> str:
+    """Returns the tree of a commit; the empty tree for ""."""
+    found = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
+    return found[0] if found else object_id("tree", b"", repository.object_format)
+
+
+def write(repository: Repository, objects: Objects, content: Contents) -> str:
+    """Writes the tree of a snapshot and returns its oid; the trees that it refers to are there."""
+    pending: list[tuple[str, bytes]] = []
+
+    def put(kind: str, data: bytes) -> str:
+        pending.append((kind, data))
+        return object_id(kind, data, repository.object_format)
+
+    def put_directory(files: Mapping[str, bytes]) -> str:
+        entries: Entries = {}
+        below: dict[str, dict[str, bytes]] = {}
+        for name, data in files.items():
+            first, slash, rest = name.partition("/")
+            if slash:
+                below.setdefault(first, {})[rest] = data
+            else:
+                entries[os.fsencode(name)] = (FILE, put("blob", data))
+        for name, inner in below.items():
+            entries[os.fsencode(name)] = (DIRECTORY, put_directory(inner))
+        return put("tree", encode_tree(entries))
+
+    whole: Entries = {b"files": (DIRECTORY, content.files)}
+    if content.index:
+        stages: Entries = {str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()}
+        whole[b"index"] = (DIRECTORY, put("tree", encode_tree(stages)))
+    if content.flags:
+        records = (b"%s %s\0" % (flag.encode(), path) for flag, paths in content.flags.items() for path in paths)
+        whole[b"flags"] = (FILE, put("blob", b"".join(records)))
+    if content.operation:
+        whole[b"operation"] = (DIRECTORY, put_directory(content.operation))
+        merged = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
+        if merged:
+            whole[b"auto-merge"] = (DIRECTORY, merged)  # git itself lets a gc take it
+    if content.sparse is not None:
+        whole[b"sparse"] = (FILE, put("blob", content.sparse))
+    tree = put("tree", encode_tree(whole))
+    objects.write(pending)
+    return tree
+
+
+def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
+    """Returns what a snapshot holds.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        tree: the snapshot; None where the linked commit stands for it.
+        commit: the linked commit; "" for none.
+
+    Raises:
+        WorktreeError: an object is missing, or the tree is not a snapshot.
+    """
+    if tree is None:
+        return Contents(base_tree(repository, commit))
+    reader = _Reader(repository, objects)
+    parts = reader.entries(tree)
+    if b"files" not in parts:
+        raise WorktreeError(f"{tree} is not the tree of a snapshot", hint=_FSCK)
+    stages = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
+    flags: dict[str, list[bytes]] = {}
+    for record in reader.blob(parts[b"flags"][1]).split(b"\0")[:-1] if b"flags" in parts else ():
+        flag, _, path = record.partition(b" ")
+        flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
+    return Contents(
+        files=parts[b"files"][1],
+        index={int(stage): oid for stage, (_, oid) in stages.items() if stage in (b"0", b"1", b"2", b"3")},
+        flags=flags,
+        operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
+        sparse=reader.blob(parts[b"sparse"][1]) if b"sparse" in parts else None,
+    )
+
+
+class _Reader:
+    """Reads objects that must be there."""
+
+    def __init__(self, repository: Repository, objects: Objects) -> None:
+        self._repository = repository
+        self._objects = objects
+
+    def entries(self, tree: str) -> Entries:
+        found = next(self._objects.read([tree]))
+        if found is None or found[0] != "tree":
+            raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=_FSCK)
+        return decode_tree(found[1], self._repository.object_format)
+
+    def blob(self, oid: str) -> bytes:
+        found = next(self._objects.read([oid]))
+        if found is None or found[0] != "blob":
+            raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=_FSCK)
+        return found[1]
+
+    def files_below(self, tree: str, prefix: str = "") -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for name, (mode, oid) in self.entries(tree).items():
+            path = prefix + os.fsdecode(name)
+            if mode == DIRECTORY:
+                found |= self.files_below(oid, f"{path}/")
+            else:
+                found[path] = self.blob(oid)
+        return found

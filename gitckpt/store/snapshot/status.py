@@ -1,0 +1,242 @@
+"""What is to be seen in a worktree: what `git status` says, the flags of the index, and what git passes over without a word."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from gitckpt.git.process import Child, GitError, environment, git_executable, run
+from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.checkpoint import Omitted
+from gitckpt.store.snapshot import seen
+from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED
+from gitckpt.store.snapshot.special import Scan
+
+_FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
+_FAILING = re.compile(r"clean filter '(.*)' failed")
+_GONE = b"000000"
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is to be seen in a worktree. Paths are relative to its top, directories end in a slash."""
+
+    commit: str = ""
+    """What HEAD pointed to; "" on an unborn branch."""
+
+    is_staged: bool = False
+    """Whether the index differs from the commit."""
+
+    conflicts: dict[int, list[bytes]] = field(default_factory=dict)
+    """Entries in conflict by stage, each mode, space, oid, tab and path."""
+
+    unmerged: list[bytes] = field(default_factory=list)
+    changed: list[bytes] = field(default_factory=list)
+    """Tracked paths whose file differs from the index, or that are in conflict."""
+
+    deleted: list[bytes] = field(default_factory=list)
+    """Those of them that have no file."""
+
+    untracked: list[bytes] = field(default_factory=list)
+    nested: list[bytes] = field(default_factory=list)
+    """Directories of other repositories."""
+
+    submodules: dict[bytes, Omitted] = field(default_factory=dict)
+    flags: dict[str, list[bytes]] = field(default_factory=dict)
+    """Paths by flag (`Contents.flags`)."""
+
+    passed_over: list[Omitted] = field(default_factory=list)
+    """Sockets and the like, and directories that cannot be read."""
+
+
+class Surveyor:
+    """Looks at a worktree, from now on.
+
+    Args:
+        index: a private copy of its index; entries marked as assumed to be unchanged, and files that are there although they are marked
+            to be skipped, are looked at as well, for which it is changed.
+    """
+
+    def __init__(self, index: PrivateIndex) -> None:
+        self._index = index
+        self._status = index.look()
+        self._listing: Child | None = None
+        self._known = seen.load(index)
+
+    def begin(self) -> None:
+        """Has the flags of the index looked at, where they are not known.
+
+        Raises:
+            GitError: the index is damaged.
+        """
+        if self._known.is_known:
+            return
+        if not self._index.is_whole():
+            raise GitError(["ls-files"], 128, "index file corrupt")
+        self._listing = self._index.start("ls-files", "-v", "-z")
+
+    def stop(self) -> None:
+        """Ends what it has started, as nobody waits for it any more."""
+        for child in (self._listing, self._status):
+            if child is not None and not child.has_ended:
+                child.kill_group()
+
+    def finish(self, *, is_sparse: bool) -> Survey:
+        """Returns what is to be seen.
+
+        Args:
+            is_sparse: whether the checkout is sparse: git itself marks entries then.
+
+        Raises:
+            GitError: git cannot read index or worktree.
+            DeadlinePassed: it took too long.
+        """
+        found = Survey()
+        tracked = self._tracked(found, is_sparse=is_sparse)
+        scan = Scan(self._index, self._known.directories)
+        scan.look(tracked)  # while git looks at the files
+        _read_status(self._status_out(), found)
+        scan.look(_parents(found.untracked))
+        scan.look_elsewhere()
+        found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
+        _read_submodules(self._index, found)
+        if scan.news or not self._known.is_known:
+            seen.save(self._index, "" if found.flags else self._known.checksum, tracked, scan.seen)
+        return found
+
+    def _status_out(self) -> bytes:
+        """Returns what `git status` says. Where a filter that is required fails, the files that need it count as changed."""
+        try:
+            return self._index.finish(self._status)
+        except GitError as error:
+            failing = set(_FAILING.findall(error.stderr))
+            if not failing:
+                raise
+        without = [f"filter.{name}.{key}" for name in sorted(failing) for key in ("clean=", "process=", "required=false")]
+        self._status = self._index.look(*(word for setting in without for word in ("-c", setting)))
+        return self._index.finish(self._status)
+
+    def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
+        """Returns the directories that lead to tracked files; notes the flags of the index, and has flagged files looked at."""
+        if self._listing is None:
+            return self._known.tracked
+        paths = _read_flags(self._index.finish(self._listing), found)
+        if _look_again(self._index, found, is_sparse=is_sparse):
+            status, self._status = self._status, self._index.look()
+            status.kill_group()
+        return _parents(paths)
+
+
+def head_of(path: bytes) -> str | None:
+    """Returns the commit that is checked out in another repository; None where there is none."""
+    done = run([git_executable(), "-C", os.fsdecode(path), "rev-parse", "--quiet", "--verify", "HEAD^{commit}"], env=environment())
+    return done.out.decode("ascii").strip() or None if done.code == 0 else None
+
+
+def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
+    """Returns the tracked paths, and notes those that are flagged."""
+    entries = listing.split(b"\0")[:-1]
+    if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
+        for entry in entries:
+            for flag in _FLAGS.get(entry[:1], ()):
+                found.flags.setdefault(flag, []).append(entry[2:])
+    return [entry[2:] for entry in entries]
+
+
+def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
+    """Takes flags off entries of the private index so that git looks at their files; returns whether there were any."""
+    assumed, skipped = found.flags.get(ASSUMED, []), found.flags.get(SKIPPED, [])
+    if is_sparse:
+        skipped = []  # git takes the flag off by itself where there is a file
+    elif skipped:
+        top = os.fsencode(index.repository.worktree or "")
+        absent = [path for path in skipped if not os.path.lexists(os.path.join(top, path))]
+        if absent:
+            found.flags[ABSENT] = absent
+            skipped = sorted(set(skipped) - set(absent))
+    index.update("--no-assume-unchanged", assumed)
+    index.update("--no-skip-worktree", skipped)
+    return bool(assumed or skipped)
+
+
+def _parents(paths: Iterable[bytes]) -> set[bytes]:
+    """Returns the directories that lead to paths; the top is the empty one."""
+    found = {path.rpartition(b"/")[0] for path in paths}
+    found.add(b"")
+    for directory in list(found):
+        above = directory
+        while b"/" in above:
+            above = above.rpartition(b"/")[0]
+            if above in found:
+                break
+            found.add(above)
+    return found
+
+
+def _read_status(out: bytes, found: Survey) -> None:
+    """Reads what `git status --porcelain=v2 -z` printed (git-status(1), "Porcelain Format Version 2")."""
+    for record in out.split(b"\0"):
+        kind = record[:1]
+        if kind == b"1":
+            _, xy, submodule, *modes, _, _, path = record.split(b" ", 8)
+            _read_changed(found, xy, submodule, modes[2], path)
+        elif kind == b"?":
+            path = record[2:]
+            (found.nested if path.endswith(b"/") else found.untracked).append(path)
+        elif kind == b"u":
+            *fields, path = record.split(b" ", 10)
+            found.is_staged = True
+            found.unmerged.append(path)
+            found.changed.append(path)
+            if fields[6] == _GONE:
+                found.deleted.append(path)
+            for stage in (1, 2, 3):
+                if fields[2 + stage] != _GONE:
+                    found.conflicts.setdefault(stage, []).append(b"%s %s\t%s" % (fields[2 + stage], fields[6 + stage], path))
+        elif record.startswith(b"# branch.oid ") and record[13:] != b"(initial)":
+            found.commit = record[13:].decode("ascii")
+
+
+def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
+    if xy[1:] == b"A":
+        found.flags.setdefault(INTENT, []).append(path)
+    if xy[:1] != b".":
+        found.is_staged = True
+    if xy[1:] == b".":
+        return
+    if submodule[:1] == b"S" and mode != _GONE:
+        found.submodules[path] = Omitted("", "", dirty=submodule[2:] != b"..")
+        if submodule[1:2] != b"C":
+            return
+    found.changed.append(path)
+    if mode == _GONE:
+        found.deleted.append(path)
+
+
+def _read_submodules(index: PrivateIndex, found: Survey) -> None:
+    """Notes every submodule that is checked out, with its commit."""
+    top = os.fsencode(index.repository.worktree or "")
+    changed = found.submodules
+    found.submodules = {}
+    if not changed and not os.path.exists(os.path.join(top, b".gitmodules")):
+        return
+    for entry in index.git("ls-files", "--stage", "-z").split(b"\0"):
+        if not entry.startswith(b"160000 "):
+            continue
+        fields, _, path = entry.partition(b"\t")
+        if not os.path.lexists(os.path.join(top, path, b".git")):
+            continue
+        dirty = path in changed and bool(changed[path].dirty)
+        oid = head_of(os.path.join(top, path)) if path in changed else fields.split(b" ")[1].decode("ascii")
+        reason = "a submodule with uncommitted changes: its files stay in it" if dirty else "a submodule: its files stay in it"
+        found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
+
+
+def quoted(path: bytes) -> str:
+    """Returns a path as text, C-quoted as git does it where it is not UTF-8."""
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path) + '"'

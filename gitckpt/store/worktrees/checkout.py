@@ -1,0 +1,63 @@
+"""Fills a worktree that was made for a snapshot: sparse settings, files, index with its stages and flags, the operation in progress."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.objects import partial
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import operation, sparse
+from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.snapshot import index_state
+from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
+
+
+def fill(made: Repository, contents: Contents, commit: str) -> None:
+    """Fills an empty worktree with a snapshot.
+
+    Args:
+        made: seen from the worktree, which has neither files nor an index yet.
+        contents: of the snapshot.
+        commit: what HEAD points to; "" on an unborn branch.
+
+    Raises:
+        WorktreeError: git refuses a path in it, or an object is missing.
+    """
+    try:
+        _share_keys(made)
+        sparse.bring_back(made, contents.sparse)
+        with PrivateIndex(made) as index:
+            index.git(*PARALLEL, "read-tree", "--reset", "-u", contents.files)
+            if contents.sparse is not None:
+                _write_beyond_patterns(index, set(contents.flags.get(SKIPPED, ())))
+            if ABSENT in contents.flags:
+                written = set(index.git("ls-files", "-z").split(b"\0"))  # by git, just now: no other path is to be trusted
+                for path in written.intersection(contents.flags[ABSENT]):
+                    os.unlink(os.path.join(os.fsencode(made.worktree or ""), path))
+            index_state.turn_into(index, contents, commit, contents.files)
+            index.install()
+        operation.bring_back(made, contents.operation)
+    except GitError as error:
+        missing = partial.missing(made, contents.files, None)
+        if missing:
+            raise partial.unreachable(missing) from None
+        raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}") from None
+
+
+def _share_keys(made: Repository) -> None:
+    """Lets git-crypt find its keys: it looks for them in the administrative directory of each worktree, and puts them into the first."""
+    keys, here = (os.path.join(place, "git-crypt") for place in (made.common_dir, made.git_dir))
+    if os.path.isdir(keys) and not os.path.lexists(here):
+        os.symlink(keys, here)
+
+
+def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes]) -> None:
+    """Writes the files that were there although the patterns of the sparse checkout leave them out."""
+    listing = index.git("ls-files", "-v", "-z").split(b"\0")
+    there = [entry[2:] for entry in listing if entry[:1] == b"S" and entry[2:] not in skipped]
+    if there:
+        wanted = b"".join(path + b"\0" for path in there)
+        index.update("--no-skip-worktree", there)
+        index.git(*PARALLEL, "checkout-index", "--force", "--index", "-z", "--stdin", data=wanted)

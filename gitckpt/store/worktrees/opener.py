@@ -1,0 +1,387 @@
+"""Worktrees made from checkpoints: where they live, and how one is opened, whatever became of it meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository, main_worktree
+from gitckpt.git.worktree import operation
+from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.model import ids
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.snapshot import comparison, index_state, manifest
+from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.worktrees import checkout, ownership
+from gitckpt.store.worktrees.ownership import Owner
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+
+PRIVATE = ".ckpt"
+"""The directory at the top of the main worktree that holds the worktrees; it ignores itself."""
+
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "worktree.useRelativePaths=false")
+_STAGE = ".making-"
+"""Begins the name of a directory in which a worktree is made, out of everybody's sight until it is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A worktree that is ready to be worked in.
+
+    Attributes:
+        path: its top.
+        made: whether it was made just now; if not, it is as it was left.
+        remarks: what else the person should know, a sentence each.
+    """
+
+    path: str
+    made: bool
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What `open_worktree` shall open.
+
+    Attributes:
+        checkpoint: what the worktree holds when it is made.
+        path: absolute path of its top.
+        in_run: whether it is the worktree of the checkpoint's run, rather than of this one checkpoint.
+        branch: the branch that it shall be on; None for a detached HEAD.
+        limits: what a capture leaves out, for the comparison at the end.
+        rescue: called with a worktree whose directory is gone, before git forgets it: records what is in no checkpoint.
+    """
+
+    checkpoint: Checkpoint
+    path: str
+    in_run: bool
+    branch: str | None
+    limits: Limits
+    rescue: Callable[[Repository], None]
+
+    @property
+    def owner(self) -> Owner:
+        """Whose the worktree is."""
+        return Owner(self.checkpoint.id, self.checkpoint.run if self.in_run else None)
+
+
+def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opened:
+    """Returns the worktree of a checkpoint; makes it if there is none.
+
+    Args:
+        repository: seen from any of its worktrees.
+        objects: its objects.
+        wish: which worktree.
+
+    Raises:
+        WorktreeError: the directory there is not ours; the commit or the files are missing; or what was brought back is not what was
+            captured. Nothing that was there before is changed.
+    """
+    root, name = os.path.split(wish.path)
+    _sweep(repository, root)
+    if os.path.lexists(wish.path):
+        return _existing(repository, objects, wish)
+    forgotten = ownership.registration_of(repository, wish.path)
+    if forgotten is not None:
+        moved = ownership.moved_to(forgotten, [root, *_near(repository)])
+        if moved is not None:
+            repository.git.run("worktree", "repair", moved)
+            return Opened(moved, made=False, remarks=(f"it was moved there from {wish.path}",))
+        _rescue(repository, forgotten, wish)
+    _require_objects(repository, wish.checkpoint)
+    _make_root(root)
+    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
+    with Lock(f"{stage}.lock", 0):
+        try:
+            staged = os.path.join(stage, name)
+            _add(repository, staged, wish.checkpoint)
+            remarks = _fill(repository, staged, objects, wish)
+            moved_in = _move(repository, staged, wish.path)
+        finally:
+            _discard(repository, stage)
+    return Opened(wish.path, made=True, remarks=remarks) if moved_in else _existing(repository, objects, wish)
+
+
+def default_root(repository: Repository, configured: str | None) -> str:
+    """Returns the directory in which worktrees are made.
+
+    Args:
+        repository: seen from any of its worktrees.
+        configured: what `ckpt.worktreeDir` says; relative to the top of the main worktree.
+
+    Raises:
+        WorktreeError: the repository has no main worktree to put them into, and none is configured.
+    """
+    top = main_worktree(repository)
+    if configured:
+        return os.path.normpath(os.path.join(top or repository.common_dir, os.path.expanduser(configured)))
+    if top is None:
+        raise WorktreeError(
+            f"{repository.common_dir} is bare: there is no worktree to put another one beside",
+            hint="name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR",
+        )
+    return os.path.join(top, PRIVATE, "worktrees")
+
+
+def _near(repository: Repository) -> list[str]:
+    """Returns the directories in which a worktree that was moved is looked for."""
+    top = main_worktree(repository)
+    return [] if top is None else [top, os.path.dirname(top)]
+
+
+def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
+    """Returns the worktree at a path as it stands, if it is the one that is wanted; repairs what git keeps of it."""
+    path, wanted = wish.path, wish.owner
+    git_dir = ownership.named_by(path)
+    if git_dir is not None and not os.path.isdir(git_dir):
+        again = os.path.join(ownership.administration(repository), os.path.basename(git_dir))
+        if os.path.isdir(again):  # the repository was moved
+            repository.git.run("worktree", "repair", path)
+        elif ownership.is_ours(repository, git_dir) and os.path.basename(path) == (wanted.run or wanted.checkpoint):
+            return _adopt(repository, objects, wish)
+    found = ownership.owner_at(repository, path)
+    if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
+        repository.git.run("worktree", "repair", path)  # a kill may have kept the one that made it from doing so
+        return Opened(path, made=False)
+    if found is None and ownership.registration_of(repository, path):
+        raise WorktreeError(
+            f"{path} is a worktree of gitckpt that does not say what it was made for",
+            hint=f"save what you need of it, then: git worktree remove --force --force '{path}'",
+        )
+    raise WorktreeError(
+        f"{path} exists and is not the worktree of {wanted.run or wanted.checkpoint}",
+        hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
+    )
+
+
+def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
+    """Makes a directory a worktree again after git forgot it: the files stay as they are, the index is that of the checkpoint."""
+    root, name = os.path.split(wish.path)
+    _require_objects(repository, wish.checkpoint)
+    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
+    with Lock(f"{stage}.lock", 0):
+        try:
+            staged = os.path.join(stage, name)
+            _add(repository, staged, wish.checkpoint)
+            made = _require_seen(repository, staged)
+            _start_head(made, wish)
+            whole = _contents(repository, objects, wish.checkpoint)
+            with PrivateIndex(made) as index:
+                index_state.turn_into(index, whole, wish.checkpoint.git_sha)
+                index.install()
+            operation.bring_back(made, whole.operation)
+            ownership.write_owner(made, wish.owner)
+            made.close()
+            os.replace(os.path.join(staged, ".git"), os.path.join(wish.path, ".git"))
+            repository.git.run("worktree", "repair", wish.path)
+        except GitError as error:
+            raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
+        finally:
+            _discard(repository, stage)
+    said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
+    return Opened(wish.path, made=False, remarks=(said,))
+
+
+def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
+    """Lets git forget a worktree whose directory was deleted by hand; what was staged there is recorded before."""
+    if os.path.isdir(os.path.join(git_dir, "modules")):
+        raise WorktreeError(
+            f"the directory {wish.path} is gone, and {git_dir} still holds repositories of its submodules",
+            hint=f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f '{wish.path}'",
+        )
+    there = Repository(git_dir, None, repository.object_format)
+    try:
+        wish.rescue(there)
+    finally:
+        there.close()
+    repository.git.run("worktree", "remove", "--force", "--force", wish.path)
+
+
+def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> tuple[str, ...]:
+    """Brings the checkpoint back into a worktree that was just made, and returns what the person should know of it."""
+    made = _require_seen(repository, staged)
+    checkpoint = wish.checkpoint
+    try:
+        _start_head(made, wish)
+        whole = None
+        if _has_files(checkpoint):
+            whole = _contents(made, objects, checkpoint)
+            checkout.fill(made, whole, checkpoint.git_sha)
+            differing = comparison.compare(made, _objects_of(made), whole, checkpoint.git_sha, wish.limits)
+            if differing:
+                raise WorktreeError(
+                    f"what came back is not what checkpoint {checkpoint.id} captured: {comparison.summary(differing)}",
+                    hint=f"look at both: git ckpt show {checkpoint.id[: ids.SHORT]}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}",
+                )
+        ownership.write_owner(made, wish.owner)
+    finally:
+        made.close()
+    return tuple(_remarks(checkpoint, whole))
+
+
+def _has_files(checkpoint: Checkpoint) -> bool:
+    """Tells whether a checkpoint knows its files, be it that they are those of its commit."""
+    files = checkpoint.worktree
+    return files is not None and bool(files.tree or not files.degraded)
+
+
+def _remarks(checkpoint: Checkpoint, whole: manifest.Contents | None) -> list[str]:
+    remarks = []
+    files = checkpoint.worktree
+    if files is not None and files.degraded:
+        remarks.append(f"it has the files of the commit only: {files.degraded}")
+    commands = operation.commands_in(whole.operation) if whole else ()
+    remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
+    left_out = [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
+    if left_out:  # a submodule without changes is where its commit says
+        count = f"{len(left_out)} paths were" if len(left_out) > 1 else "1 path was"
+        remarks.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
+    return remarks
+
+
+def _move(repository: Repository, staged: str, path: str) -> bool:
+    """Moves a worktree that is whole to where it belongs; returns False if somebody else made one there meanwhile."""
+    try:
+        os.rename(staged, path)  # not `git worktree move`, which refuses submodules
+    except OSError as error:
+        if os.path.lexists(path):
+            return False
+        raise WorktreeError(f"cannot make the worktree {path}: {error.strerror}") from None
+    repository.git.run("worktree", "repair", path)
+    return True
+
+
+def _sweep(repository: Repository, root: str) -> None:
+    """Removes what killed processes left half made; whoever still works on one holds its lock."""
+    there = os.listdir(root) if os.path.isdir(root) else []
+    for name in {name.removesuffix(".lock") for name in there if name.startswith(_STAGE)}:
+        stage = os.path.join(root, name)
+        with Lock(f"{stage}.lock", 0) as is_left:
+            if is_left:
+                _discard(repository, stage)
+
+
+def _discard(repository: Repository, stage: str) -> None:
+    """Removes a stage, its lock, and what git keeps of the worktree that was made there. Nobody but its maker has ever known of it."""
+    real = os.path.realpath(stage) + os.sep
+    for git_dir, place in ownership.registered(repository):
+        if not os.path.realpath(place).startswith(real):
+            continue
+        final = os.path.join(os.path.dirname(stage), os.path.basename(place))
+        there = ownership.named_by(final)
+        if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
+            # A kill came between its move and what follows it.
+            repository.git.run("worktree", "repair", final)
+        else:
+            shutil.rmtree(git_dir, ignore_errors=True)
+    shutil.rmtree(stage, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{stage}.lock")
+
+
+def _require_seen(repository: Repository, path: str) -> Repository:
+    made = ownership.seen_from(repository, path)
+    if made is None:
+        raise WorktreeError(f"git made no worktree at {path}", hint="look at the repository: git ckpt doctor")
+    return made
+
+
+def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
+    commit = checkpoint.git_sha
+    if commit and repository.cat_file.info(f"{commit}^{{commit}}") is None:
+        raise WorktreeError(
+            f"commit {commit} of checkpoint {checkpoint.id} is missing",
+            hint="fetch it from where it still is, or see what is wrong: git fsck",
+        )
+    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    if tree and repository.cat_file.info(f"{tree}:files") is None:
+        raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git fsck")
+
+
+def make_private(directory: str) -> None:
+    """Lets the directory of our own at the top of a worktree ignore itself.
+
+    Raises:
+        OSError: its `.gitignore` cannot be written.
+    """
+    ignore = os.path.join(directory, ".gitignore")
+    if not os.path.exists(ignore) or not os.path.getsize(ignore):  # empty: a disk was full
+        with open(ignore, "w", encoding="utf-8") as file:
+            file.write("*\n")
+
+
+def _make_root(root: str) -> None:
+    parent, name = os.path.split(root)
+    try:
+        os.makedirs(root, exist_ok=True)
+        if name == "worktrees" and os.path.basename(parent) == PRIVATE:
+            make_private(parent)
+    except OSError as error:
+        raise WorktreeError(f"cannot make {root}: {error.strerror}", hint="choose another place: git ckpt resume --into DIR") from None
+
+
+def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
+    """Lets git make a worktree; with its files only where nothing is known of them but the commit."""
+    options = ["--detach", "--lock", "--reason", f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}"]
+    if _has_files(checkpoint) or not checkpoint.git_sha:
+        options.append("--no-checkout")
+    commit = checkpoint.git_sha or _empty_commit(repository)
+    try:
+        repository.git.run(*PARALLEL, *_NO_HOOKS, "worktree", "add", *options, path, commit)
+    except GitError as error:
+        raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
+
+
+def _empty_commit(repository: Repository) -> str:
+    """Returns a commit without files, which a checkpoint of an unborn branch is opened on for want of another."""
+    tree = repository.git.run("mktree").out.decode("ascii").strip()
+    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "gitckpt"), ("EMAIL", "gitckpt"))}
+    done = repository.git.run("commit-tree", tree, "-m", "empty", env=who)
+    return done.out.decode("ascii").strip()
+
+
+def _start_head(made: Repository, wish: Wish) -> None:
+    """Lets HEAD point to the branch that is wanted."""
+    if wish.branch is not None:
+        made.git.run("symbolic-ref", "HEAD", f"refs/heads/{wish.branch}")
+    elif not wish.checkpoint.git_sha:
+        branch = f"refs/heads/{wish.checkpoint.branch or 'main'}"
+        free = is_free(made, branch) and made.cat_file.info(branch) is None
+        made.git.run("symbolic-ref", "HEAD", branch if free else f"refs/heads/ckpt/{wish.checkpoint.id[: ids.SHORT]}")
+    else:
+        _note_checkout(made, wish.checkpoint)
+
+
+def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
+    """Has the reflog of a detached HEAD say where it was detached, for `git status` to know: only a HEAD that changes is logged."""
+    commit = checkpoint.git_sha
+    said = f"checkout: moving from {checkpoint.branch or commit} to {commit}"
+    made.git.run(*_NO_HOOKS, "symbolic-ref", "HEAD", f"refs/heads/ckpt/{checkpoint.id}")
+    made.git.run(*_NO_HOOKS, "update-ref", "--no-deref", "-m", said, "HEAD", commit)
+
+
+def is_free(repository: Repository, ref: str) -> bool:
+    """Tells whether a ref may be a branch, and is checked out, or about to be started, in no worktree."""
+    if repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
+        return False
+    listing = repository.git.run("worktree", "list", "--porcelain", "-z").out
+    return b"branch " + os.fsencode(ref) not in listing.split(b"\0")
+
+
+def _contents(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> manifest.Contents:
+    return manifest.read(repository, objects, checkpoint.worktree.tree if checkpoint.worktree else None, checkpoint.git_sha)
+
+
+def _objects_of(made: Repository) -> Objects:
+    from gitckpt.git.objects.port import open_objects
+
+    return open_objects(made, "plumbing")

@@ -1,0 +1,60 @@
+"""Resume: from a checkpoint to the worktree that goes on with it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from gitckpt.git.repository import Repository
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.config import settings
+from gitckpt.store.records.index import Query
+from gitckpt.store.retention import worktree
+from gitckpt.store.store import Store
+from gitckpt.store.worktrees import opener
+from gitckpt.store.worktrees.opener import Opened, Wish
+
+
+def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -> Opened:
+    """Returns the worktree of a checkpoint, made if it is not there.
+
+    The newest checkpoint of a run opens the run's worktree, in which every commit and `save` extends the run; any other one of its own.
+    HEAD is detached at the linked commit, or on the run's branch: one that the run was not started on, where it is free and has not moved.
+
+    Args:
+        store: of its repository.
+        checkpoint: what the worktree shall hold.
+        directory: the worktree's path; by default a directory named after run or checkpoint, where the settings say.
+
+    Raises:
+        WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
+    """
+    repository = store.repository
+    said = settings.read(repository)
+    in_run = bool(checkpoint.run) and checkpoint.id in [entry.id for entry in store.list(Query(run=checkpoint.run, limit=1))]
+    name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
+    path = directory if directory is not None else os.path.join(opener.default_root(repository, said.worktree_dir), name)
+    branch, remark = _branch(store, checkpoint) if in_run else (None, None)
+
+    def rescue(there: Repository) -> None:
+        worktree.record_leftover(store, there.git_dir, path)
+
+    wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
+    opened = opener.open_worktree(repository, store.objects, wish)
+    return replace(opened, remarks=(*opened.remarks, remark)) if remark and opened.made else opened
+
+
+def _branch(store: Store, checkpoint: Checkpoint) -> tuple[str | None, str | None]:
+    """Returns the branch that a run's worktree shall be on; and, where there is one but it cannot, why not."""
+    if checkpoint.branch is None or not checkpoint.git_sha:
+        return None, None
+    first = store.list(Query(run=checkpoint.run))[-1]
+    if first.branch == checkpoint.branch:
+        return None, None
+    ref = f"refs/heads/{checkpoint.branch}"
+    found = store.repository.cat_file.info(ref)
+    if found is None or found[0] != checkpoint.git_sha:
+        return None, f"HEAD is detached: the branch {checkpoint.branch} is {'gone' if found is None else 'elsewhere by now'}"
+    if not opener.is_free(store.repository, ref):
+        return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in another worktree"
+    return checkpoint.branch, None
