@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Progress as Progress
     from gitckpt.model.checkpoint import Worktree as Worktree
     from gitckpt.model.errors import CkptError as CkptError
-    from gitckpt.store.records.index import Entry as Entry
-    from gitckpt.store.records.index import Query as Query
+    from gitckpt.store.records.entry import Entry as Entry
+    from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.store import Store as Store
 
 _HOMES = {

@@ -80,9 +80,7 @@ def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
 
 def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
     """Tells whether this event ends something: inside a rebase, `am` or bisect nothing is recorded until its end."""
-    from gitckpt.git.worktree import operation
-
-    under_way = operation.in_progress(repository)
+    under_way = repository.operation()
     if event == "post-rewrite":
         return list(args[:1]) == ["rebase"]
     if event == "post-applypatch":
@@ -118,9 +116,7 @@ def _here() -> Repository:
 
 def _branch(repository: Repository, event: str) -> str | None:
     """Returns the branch that HEAD points to; None when detached."""
-    from gitckpt.git import head
-
-    target = head.target(repository)
+    target = repository.head_ref()
     if event == "post-rewrite" and not target:
         target = _rebased_branch(repository.git_dir)
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None

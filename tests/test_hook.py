@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from gitckpt import hook
-from gitckpt.git.repository import discover, require_git
+from gitckpt.git.command import require_git
+from gitckpt.git.repository import discover
 from gitckpt.model import times
 from gitckpt.store.hooks import installation
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Entry
+from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 

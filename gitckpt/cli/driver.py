@@ -18,7 +18,7 @@ from gitckpt.durable.pipeline.file import read
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
 from gitckpt.durable.run.run import Run
-from gitckpt.git.repository import main_worktree
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.store.config import settings
 from gitckpt.store.runs import unwritten

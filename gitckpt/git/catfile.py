@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import NoReturn
 
+    from gitckpt.git.command import Git
     from gitckpt.git.process import Child
-    from gitckpt.git.repository import Git
 
 _AT_ONCE = 4096  # bytes of requests; any pipe holds as much, so that neither side waits for the other
 

@@ -7,15 +7,14 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.objects.hashing import object_id
-from gitckpt.git.objects.tree import DIRECTORY, FILE, decode_tree, encode_tree
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, decode_tree, encode_tree, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gitckpt.git.objects.encoding import Entries
     from gitckpt.git.objects.port import Objects
-    from gitckpt.git.objects.tree import Entries
     from gitckpt.git.repository import Repository
 
     Change = Callable[[str, list[str]], list[str]]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.command import DURABLE, Git
 from gitckpt.git.process import GitError
-from gitckpt.git.repository import DURABLE, Git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

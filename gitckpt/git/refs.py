@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.command import DURABLE
 from gitckpt.git.process import GitError, Standby
-from gitckpt.git.repository import DURABLE
 from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False

@@ -5,93 +5,16 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.catfile import CatFile
-from gitckpt.git.process import Child, Completed, GitError, environment, git_executable, run
+from gitckpt.git.command import Git, ask_version, require_git
+from gitckpt.git.process import environment, git_executable, run
 from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    pass
 
-MINIMUM = (2, 39)
-"""The oldest git that is supported."""
-
-DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
-"""Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
-
-
-_versions: dict[tuple[str, str], tuple[int, ...]] = {}
-_asked: dict[tuple[str, str], Child] = {}
-
-
-class Git:
-    """Calls git in one repository, whatever the caller's environment says.
-
-    Args:
-        git_dir: absolute path of the repository or of a linked worktree's administrative directory.
-        worktree: absolute path of the top of the worktree; None where there is none.
-    """
-
-    def __init__(self, git_dir: str, worktree: str | None) -> None:
-        # A file system monitor is a program of the user's that git starts, and that may stay.
-        self._prefix = [git_executable(), "-c", "core.fsmonitor=false", f"--git-dir={git_dir}", "-C", worktree or git_dir]
-        if worktree is not None:
-            self._prefix.append(f"--work-tree={worktree}")
-
-    def run(
-        self,
-        *args: str,
-        data: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        ok: Sequence[int] = (0,),
-        locks: bool = False,
-        deadline: float | None = None,
-    ) -> Completed:
-        """Runs one git command.
-
-        Args:
-            args: options and command.
-            data: its standard input.
-            env: variables to set beside those of `environment()`.
-            ok: the exit codes that are no failure.
-            locks: whether it may take optional locks, that is, refresh the index on disk.
-            deadline: when to end it, on the clock of `time.monotonic`.
-
-        Raises:
-            GitError: another exit code.
-            DeadlinePassed: it took longer.
-        """
-        child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
-        return self.finish(child, args, data=data, ok=ok, deadline=deadline)
-
-    @staticmethod
-    def finish(
-        child: Child, args: Sequence[str], *, data: bytes = b"", ok: Sequence[int] = (0,), deadline: float | None = None
-    ) -> Completed:
-        """Waits for a command that was started, and returns what it said. Args and errors: as `run`."""
-        done = child.communicate(data, deadline)
-        if done.code not in ok:
-            raise GitError(args, done.code, done.complaint)
-        return done
-
-    def text(self, *args: str) -> str:
-        """Runs one git command and returns its output without the final newline; bytes that are not UTF-8 become surrogates."""
-        return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
-
-    def start(self, *args: str, env: Mapping[str, str] | None = None) -> Child:
-        """Starts a git command, in a process group of its own.
-
-        Args:
-            args: options and command.
-            env: variables to set beside those of `environment()`.
-        """
-        return Child([*self._prefix, *args], self._environment(env, locks=False), own_group=True)
-
-    @staticmethod
-    def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:
-        whole = environment(env)
-        if not locks:
-            whole["GIT_OPTIONAL_LOCKS"] = "0"
-        return whole
+PSEUDO_REFS = ("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "BISECT_EXPECTED_REV")
+"""What stands beside HEAD as a ref, in files or in a reftable."""
 
 
 class Repository:
@@ -147,6 +70,51 @@ class Repository:
             ) from None
         return self.private_dir
 
+    def head_ref(self) -> str:
+        """Returns the full name of the ref that HEAD stands for, without a process where its file says so; "" when detached."""
+        path = os.path.join(self.git_dir, "HEAD")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            said = file.read().removesuffix("\n")
+        ref = said.removeprefix("ref: ").strip()
+        if ref == "refs/heads/.invalid" or os.path.islink(path):  # kept in a reftable, or as git did it long ago
+            done = self.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+            return done.out.decode("utf-8", "replace").removesuffix("\n")
+        return ref if said.startswith("ref:") else ""
+
+    def pseudo_ref(self, name: str) -> str | None:
+        """Returns what a ref beside HEAD points to; None where it is not there, or its object is gone, as that of an old ORIG_HEAD may be.
+
+        Args:
+            name: such as "MERGE_HEAD".
+        """
+        is_there = self.has_reftable or os.path.isfile(os.path.join(self.git_dir, name))
+        found = self.cat_file.info(name) if is_there else None
+        return found[0] if found else None
+
+    def operation(self) -> str | None:
+        """Returns the operation in progress: "rebase", "am", "bisect", "merge", "cherry-pick" or "revert"; None where there is none."""
+
+        def there(name: str) -> bool:
+            if os.path.exists(os.path.join(self.git_dir, name)):
+                return True
+            return name in PSEUDO_REFS and self.has_reftable and self.pseudo_ref(name) is not None
+
+        if there("rebase-apply"):
+            return "am" if there("rebase-apply/applying") else "rebase"
+        for name, operation in (
+            ("rebase-merge", "rebase"),
+            ("MERGE_HEAD", "merge"),
+            ("CHERRY_PICK_HEAD", "cherry-pick"),
+            ("REVERT_HEAD", "revert"),
+        ):
+            if there(name):
+                return operation
+        todo = os.path.join(self.git_dir, "sequencer", "todo")
+        if os.path.exists(todo):  # of several, the one that had stopped was committed or reset
+            with open(todo, "rb") as file:
+                return "revert" if file.read().split(None, 1)[:1] in ([b"revert"], [b"r"]) else "cherry-pick"
+        return "bisect" if there("BISECT_LOG") else None
+
     def close(self) -> None:
         """Ends the long-lived process."""
         self.cat_file.close()
@@ -158,11 +126,11 @@ def open_repository(path: str = ".") -> Repository:
     Raises:
         RepositoryError: there is none, git refuses it, or git is too old.
     """
-    ask_version()
+    asked = ask_version()
     try:
         return discover(path)
     finally:
-        require_git()  # if it is too old, that is why
+        require_git(asked)  # if it is too old, that is why
 
 
 def discover(path: str = ".") -> Repository:
@@ -200,21 +168,6 @@ def _two_paths(lines: str) -> tuple[str, str]:
     return lines[:at], lines[at + 1 :]
 
 
-def main_worktree(repository: Repository) -> str | None:
-    """Returns the top of the repository's main worktree; None where it has none, or git does not know where it is."""
-    from gitckpt.git import config
-
-    settings = config.read(repository, r"^core\.(bare|worktree)$")
-    if "core.worktree" in settings:
-        return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
-    if settings.get("core.bare", ["false"])[-1] == "true":
-        return None
-    if not repository.is_linked and repository.worktree is not None:
-        return repository.worktree
-    parent, name = os.path.split(repository.common_dir)
-    return parent if name == ".git" else None
-
-
 def common_dir(git_dir: str) -> str:
     """Returns the directory that all worktrees of a repository share (gitrepository-layout(5), `commondir`)."""
     try:
@@ -223,48 +176,6 @@ def common_dir(git_dir: str) -> str:
     except FileNotFoundError:
         return git_dir
     return os.path.normpath(os.path.join(git_dir, relative))
-
-
-def ask_version() -> None:
-    """Asks git for its version, for `require_git` to find it out without waiting as long.
-
-    Raises:
-        CkptError: there is no git.
-    """
-    executable = _executable()
-    if executable not in _versions and executable not in _asked:
-        _asked[executable] = Child([executable[0], "version"], environment())
-
-
-def require_git() -> tuple[int, ...]:
-    """Returns the version of git.
-
-    It is asked once for each executable.
-
-    Raises:
-        RepositoryError: it is older than `MINIMUM`.
-        CkptError: there is no git.
-    """
-    executable = _executable()
-    if executable in _versions:
-        return _versions[executable]
-    ask_version()
-    said = _asked.pop(executable).communicate().out.decode("utf-8", "replace").strip()
-    numbers = []
-    for part in said.removeprefix("git version ").split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    version = tuple(numbers)
-    if version < MINIMUM:
-        wanted = ".".join(map(str, MINIMUM))
-        raise RepositoryError(f"{said} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
-    _versions[executable] = version
-    return version
-
-
-def _executable() -> tuple[str, str]:
-    return git_executable(), os.environ.get("PATH", "")
 
 
 def _refused(path: str, said: str) -> RepositoryError:

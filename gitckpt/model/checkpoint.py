@@ -208,6 +208,11 @@ class Checkpoint:
         return times.from_text(self.timestamp)
 
     @property
+    def tree(self) -> str | None:
+        """The snapshot; None where the linked commit stands for the files."""
+        return self.worktree.tree if self.worktree is not None else None
+
+    @property
     def phase_name(self) -> str:
         """The phase without its status."""
         return phases.split(self.phase)[0]

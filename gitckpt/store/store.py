@@ -10,13 +10,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.git import packing
-from gitckpt.git.objects.port import open_objects
+from gitckpt.git.command import require_git
+from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
-from gitckpt.git.repository import Repository, open_repository, require_git
+from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.model.policy import Decision, Policy
     from gitckpt.store.records.draft import Details
-    from gitckpt.store.records.index import Entry, Index, Problem, Query
+    from gitckpt.store.records.entry import Entry, Problem, Query
+    from gitckpt.store.records.index import Index
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
-    from gitckpt.store.runs.run_files import RunFiles
     from gitckpt.store.snapshot.limits import Limits
+    from gitckpt.store.snapshot.manifest import Beside
 
 _CAPTURES = 3
 _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
@@ -127,7 +129,7 @@ class Store:
         ahead, self._ahead = self._ahead, None
         return ahead or PrivateIndex(self.repository)
 
-    def capture(self, limits: Limits | None = None, beside: RunFiles | None = None) -> Worktree:
+    def capture(self, limits: Limits | None = None, beside: Beside | None = None) -> Worktree:
         """Captures the files of the worktree for `record`.
 
         Args:
@@ -147,6 +149,18 @@ class Store:
         commit = self.objects.head()[0]
         found = snapshot.capture(self.private_index(), self.objects, commit, limits)
         return beside.added(self.repository, self.objects, found, commit, limits) if beside is not None else found
+
+    def current_files(self) -> str:
+        """Returns the tree of the files as they are in this worktree now.
+
+        Raises:
+            WorktreeError: there is no worktree here, or git cannot read it.
+        """
+        if self.repository.worktree is None:
+            raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
+        from gitckpt.store.snapshot import manifest
+
+        return manifest.tree_of_files(self.repository, self.capture().tree, self.objects.head()[0])
 
     def record(
         self,
@@ -218,7 +232,7 @@ class Store:
         state: Mapping[str, Any] | None = None,
         *,
         limits: Limits | None = None,
-        beside: RunFiles | None = None,
+        beside: Beside | None = None,
         start: str | None = None,
         guard: Guard | None = None,
         change: Change | None = None,
@@ -295,7 +309,7 @@ class Store:
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
         """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
-        from gitckpt.store.records.index import Query
+        from gitckpt.store.records.entry import Query
 
         return self.index.select(query or Query())
 
@@ -309,7 +323,7 @@ class Store:
         Args:
             commit: full oid.
         """
-        from gitckpt.store.records.index import Query
+        from gitckpt.store.records.entry import Query
 
         with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
             self._recorder.write_links(self.clock())
@@ -319,7 +333,7 @@ class Store:
 
     def relink(self, run: str) -> None:
         """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
-        from gitckpt.store.records.index import Query
+        from gitckpt.store.records.entry import Query
 
         own = self.index.select(Query(run=run))
         since = self.index.select(Query(since=own[-1].time)) if own else []

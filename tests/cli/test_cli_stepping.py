@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gitckpt.durable.run.run import Run
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal
 from tests.cli.test_cli_terminal import on_terminal

@@ -17,7 +17,7 @@ from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.store.leases.leases import Leases
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 

@@ -11,7 +11,7 @@ from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE, POST_COMMIT, Checkpoint
 from gitckpt.model.phase import split
 from gitckpt.store.leases.leases import Leases
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.summary import summaries
 from gitckpt.store.store import Store
 from tests.conftest import Checkout

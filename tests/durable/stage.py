@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.timeline import Event
 from gitckpt.store.store import Store
@@ -161,7 +161,7 @@ class Stage:
 
     def files(self, checkpoint: Checkpoint) -> list[str]:
         """Returns the names of the files that a checkpoint holds."""
-        tree = checkpoint.worktree.tree if checkpoint.worktree else None
+        tree = checkpoint.tree
         where = f"{tree}:files" if tree else checkpoint.git_sha
         return self.checkout.git("ls-tree", "-r", "--name-only", where).splitlines()
 

@@ -11,7 +11,7 @@ import pytest
 from gitckpt.durable.driver import registry
 from gitckpt.durable.pipeline import launch, presets
 from gitckpt.model import ids
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 from tests.durable.commanding import comes, ends

@@ -16,7 +16,7 @@ from gitckpt.durable.run.run import Run
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.summary import summary
 from gitckpt.store.store import Store

@@ -17,7 +17,7 @@ from gitckpt.durable.run.rewind import fork
 from gitckpt.durable.run.run import Run
 from gitckpt.git.process import git_executable
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs

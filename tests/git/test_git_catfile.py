@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gitckpt.git.catfile import CatFile
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from tests.conftest import Checkout

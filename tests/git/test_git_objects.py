@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.objects.libgit2 import Libgit2
 from gitckpt.git.objects.plumbing import Plumbing
-from gitckpt.git.objects.port import open_objects
 from gitckpt.git.process import GitError, git_executable
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError

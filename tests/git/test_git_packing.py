@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.command import require_git
 from gitckpt.git.packing import count_loose, pack
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import Repository, discover, require_git
+from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
 
 OURS = ("refs/checkpoints", "refs/ckpt")

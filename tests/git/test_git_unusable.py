@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.repository import discover, require_git
+from gitckpt.git.command import require_git
+from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError, RepositoryError
 from tests.conftest import Checkout
 from tests.git.whereabouts import Open, main_of, whereabouts

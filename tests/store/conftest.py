@@ -16,7 +16,7 @@ from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.hook_standin import StandIn
@@ -135,7 +135,7 @@ def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
         if ref.startswith("refs/checkpoints/"):
             found[ref.rpartition("/")[2]] = codec.decode(blob(checkout, oid), ref)
     for name, checkpoint in found.items():
-        tree = checkpoint.worktree.tree if checkpoint.worktree else None
+        tree = checkpoint.tree
         kept = (refs.get(f"refs/ckpt/commits/{name}", ""), refs.get(f"refs/ckpt/trees/{name}"))
         assert kept == (checkpoint.git_sha, tree), f"{name} is not whole"
     said = checkout.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs")

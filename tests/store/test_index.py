@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.store.records import index as index_module
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, listed, nth

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model import times
-from gitckpt.store.records.index import Entry, Problem, Query
+from gitckpt.store.records.entry import Entry, Problem, Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.conftest import MakeStore, listed, nth
@@ -97,7 +97,7 @@ class TestFilters:
             operation=None,
             changed=0,
         )
-        assert (newest.tree, newest.examined, newest.changed) == (made.worktree.tree if made.worktree else "", True, None)
+        assert (newest.tree, newest.examined, newest.changed) == (made.tree or "", True, None)
 
 
 class TestOrder:

@@ -41,7 +41,7 @@ class TestRepositories:
         made = self.check(
             make_store(checkout, adapter), checkout, branch="main", adapter={"libgit2": Libgit2, "plumbing": Plumbing}[adapter]
         )
-        tree = made.worktree.tree if made.worktree else ""
+        tree = made.tree or ""
         assert checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{ONE}") == "files/draft"
         assert checkout.refs() == {
             f"refs/checkpoints/{ONE}": checkout.git("rev-parse", f"refs/checkpoints/{ONE}"),

@@ -245,7 +245,7 @@ class TestWhatIsMissing:
     def test_the_snapshot(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write("new", "x")
         made = plain.save("a-complete", {})
-        tree = made.worktree.tree if made.worktree else ""
+        tree = made.tree or ""
         assert tree
         (main_checkout.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
         error = refused(plain, made)

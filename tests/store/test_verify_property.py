@@ -10,7 +10,7 @@ import pytest
 from gitckpt.model import phase as phases
 from gitckpt.model.policy import Policy
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Entry
+from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore

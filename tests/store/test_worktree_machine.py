@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from gitckpt.git.repository import discover
-from gitckpt.git.worktree import operation
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.restore import restorer
@@ -142,7 +141,7 @@ class WorktreeMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["--abort", "--continue"]))
     def end(self, how: str) -> None:
-        under_way = operation.in_progress(self.store.repository)
+        under_way = self.store.repository.operation()
         if under_way in ("merge", "cherry-pick", "revert", "rebase"):
             if how == "--continue":
                 self.here.git("add", "--all", ok=())

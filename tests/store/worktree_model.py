@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitckpt.git.process import git_executable
+from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.git.worktree import operation
 
 CONVERTED = b"t.txt"
@@ -230,7 +231,7 @@ class Place:
         git_dir = os.fsdecode(self.git_dir)
         if not any(os.path.exists(os.path.join(git_dir, name)) for name in _MARKS):
             return {}
-        names = [*operation.FILES, *(name for name in operation.PSEUDO_REFS if name not in _PASSING)]
+        names = [*operation.FILES, *(name for name in PSEUDO_REFS if name not in _PASSING)]
         for directory in operation.DIRECTORIES:
             for parent, _, inside in os.walk(os.path.join(git_dir, directory)):
                 names += [os.path.relpath(os.path.join(parent, name), git_dir) for name in inside]

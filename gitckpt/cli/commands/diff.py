@@ -35,7 +35,7 @@ def diff(
     state: Annotated[bool, typer.Option("--state", help="Only the states.")] = False,
 ) -> None:
     """Show what changed between two checkpoints, or since one: git's own diff of the files, then a diff of the states."""
-    from gitckpt.store import comparing
+    from gitckpt.store.snapshot.manifest import files_of
 
     paths: list[str] = context.obj or []
     if len(ids) > 2:
@@ -48,8 +48,8 @@ def diff(
         old, *rest = (store.read(_find(store, text)) for text in ids)
         new = rest[0] if rest else None
         if not state:
-            before = comparing.files_of(store, old)
-            after = comparing.files_of(store, new) if new else comparing.files_here(store)
+            before = files_of(store.repository, old)
+            after = files_of(store.repository, new) if new else store.current_files()
             colour = f"--color={'always' if terminal.has_colour() else 'never'}"
             options = [colour, *(["--stat"] if stat else [])]
             here = ["-C", os.getcwd()] if store.repository.worktree else []  # paths count from where the person is

@@ -7,7 +7,7 @@ import json
 from gitckpt import __version__
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.git.repository import require_git
+from gitckpt.git.command import require_git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

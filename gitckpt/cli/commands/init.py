@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from gitckpt.cli.screen import terminal
-from gitckpt.git.repository import discover, require_git
+from gitckpt.git.command import require_git
+from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.store.records.index import Entry
+    from gitckpt.store.records.entry import Entry
     from gitckpt.store.store import Store
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
@@ -40,7 +40,7 @@ def list_(
     """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
     from gitckpt.store.records import changed as changes
     from gitckpt.store.records import finder
-    from gitckpt.store.records.index import Query
+    from gitckpt.store.records.entry import Query
 
     if status is not None and status not in phases.STATUSES:
         raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")

@@ -105,7 +105,7 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
 
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
-    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    tree = checkpoint.tree
     if tree is not None and store.repository.cat_file.info(f"{tree}:run") is not None:
         names = store.repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "replace")
         for name in names.split("\0")[:-1]:
@@ -134,7 +134,7 @@ def _progress(checkpoint: Checkpoint) -> str | None:
 
 
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
-    from gitckpt.store import comparing
+    from gitckpt.store.snapshot.manifest import files_of, tree_of_files
 
     files = checkpoint.worktree
     if files is None:
@@ -146,8 +146,8 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
         try:
-            base = comparing.commit_tree(store.repository, checkpoint.git_sha)
-            here = comparing.files_of(store, checkpoint)
+            base = tree_of_files(store.repository, None, checkpoint.git_sha)
+            here = files_of(store.repository, checkpoint)
         except WorktreeError as error:
             terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
             return

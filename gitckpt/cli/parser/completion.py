@@ -89,7 +89,7 @@ def _candidates(commands: dict[str, Any], name: str | None, last: str) -> list[s
 def _ids() -> list[str]:
     """Returns what may be given as an id; nothing where there is no repository."""
     from gitckpt.cli.opening import open_store
-    from gitckpt.store.records.index import Query
+    from gitckpt.store.records.entry import Query
 
     try:
         with open_store() as store:

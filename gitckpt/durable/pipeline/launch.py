@@ -13,7 +13,7 @@ from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.errors import Changed
 from gitckpt.durable.run.opener import begin
 from gitckpt.durable.run.run import Run
-from gitckpt.git.repository import main_worktree
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError

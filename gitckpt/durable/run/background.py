@@ -177,7 +177,7 @@ Held = tuple[str, str | None]
 
 def held(checkpoint: Checkpoint) -> Held:
     """Returns what a checkpoint holds."""
-    return checkpoint.git_sha, checkpoint.worktree.tree if checkpoint.worktree else None
+    return checkpoint.git_sha, checkpoint.tree
 
 
 def _log(repository: Repository, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable.command import shell
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
 from gitckpt.store.config import settings
@@ -16,7 +17,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.store import Store
-from gitckpt.store.worktrees import opener, ownership, resumption
+from gitckpt.store.worktrees import opener, resumption
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
@@ -146,11 +147,11 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
         if crashed:
             shell.outlast({RUN_VARIABLE: run, FENCE_VARIABLE: str(hold.lease.token - 1)}, _PATIENCE)
         opened = resumption.resume(store, newest, how.get("directory"))
-        there = ownership.seen_from(store.repository, opened.path)
+        there = administration.seen_from(store.repository, opened.path)
         if there is None:
             raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
         files = run_files.of_run(store.repository, run)
-        tree = newest.worktree.tree if newest.worktree else None
+        tree = newest.tree
         if tree is not None:
             files.bring_back(store.repository, store.objects, tree)
     except BaseException:

@@ -7,7 +7,6 @@ import os
 import time
 
 from gitckpt.durable.command import shell
-from gitckpt.git import head
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
@@ -63,7 +62,7 @@ def take_output_back(store: Store, files: RunFiles, checkpoint: Checkpoint) -> N
         WorktreeError: it cannot be brought back.
     """
     now = store.capture(beside=files)
-    then = checkpoint.worktree.tree if checkpoint.worktree else None
+    then = checkpoint.tree
     if now.tree is None or run_files.output_of(store.repository, now.tree) == run_files.output_of(store.repository, then):
         return
     message = f"before going back to {checkpoint.id[: ids.SHORT]}"
@@ -88,7 +87,7 @@ def is_held(store: Store, safety: Checkpoint, recorded: Checkpoint, wanted: Chec
 
 
 def _contents(store: Store, checkpoint: Checkpoint) -> manifest.Contents:
-    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    tree = checkpoint.tree
     return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
 
 
@@ -102,7 +101,7 @@ def remove_locks(repository: Repository, run: str) -> None:
         repository: seen from the run's worktree; its lease is ours, and no command of it runs.
         run: its id.
     """
-    branch = head.target(repository)
+    branch = repository.head_ref()
     refs = [layout.RUNS + run, layout.LEASES + run, *([branch] if branch else [])]
     places = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
     if repository.is_linked:
@@ -154,7 +153,7 @@ def _move_head(store: Store, checkpoint: Checkpoint, commit: str) -> None:
     wanted = f"{_BRANCH}{checkpoint.branch}" if checkpoint.branch is not None else ""
     reason = ("-m", f"git ckpt: back to {checkpoint.id[: ids.SHORT]}")
     try:
-        if wanted and wanted == head.target(store.repository):
+        if wanted and wanted == store.repository.head_ref():
             git.run("update-ref", *reason, wanted, checkpoint.git_sha, commit)
             return
         git.run("update-ref", *reason, "--no-deref", "HEAD", checkpoint.git_sha)

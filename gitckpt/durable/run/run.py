@@ -32,7 +32,7 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import split
 from gitckpt.store.leases.leases import RENEWAL, LeaseLost
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import trust
 from gitckpt.store.store import Store
 

@@ -14,7 +14,7 @@ from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageErro
 from gitckpt.store import log
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import Hold, LeaseLost
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import unwritten
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
@@ -206,7 +206,7 @@ class Writer:
         if commit != then.git_sha:
             return True
         found = self._store.capture()
-        tree = then.worktree.tree if then.worktree else None
+        tree = then.tree
         trees = [manifest.read(self._store.repository, self._store.objects, oid, commit).files for oid in (found.tree, tree)]
         return trees[0] != trees[1]
 

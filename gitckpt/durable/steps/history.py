@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model import codec, phase
 from gitckpt.model.checkpoint import STEP
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Progress

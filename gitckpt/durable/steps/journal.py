@@ -12,7 +12,8 @@ from gitckpt.durable.steps import report as record
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.durable.steps.report import FAIL, RESET, START, Report
 from gitckpt.git.lock import Lock
-from gitckpt.git.repository import main_worktree
+from gitckpt.git.worktree import administration
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.errors import NotFoundError, UsageError
@@ -187,7 +188,7 @@ def _extend(store: Store, run: str, track: str | None, said: Report, graph: str 
     newest = store.run_head(run)
     steps = graph_of(store, newest.state, graph)
     path = summary.worktrees_of_runs(store).get(run)
-    there = ownership.seen_from(store.repository, path) if path is not None else None
+    there = administration.seen_from(store.repository, path) if path is not None else None
     if there is None and newest.pipeline is not None:
         # Its worktree is gone, and will be made again from its newest checkpoint: the commit must be that of the run, not of this place.
         if files:

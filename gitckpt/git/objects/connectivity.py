@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from gitckpt.git.objects import partial
-from gitckpt.git.objects.tree import DIRECTORY, GITLINK, decode_tree
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.git.repository import Repository
-from gitckpt.store.store import Store
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
 
 SHOWN = 3
 """So many missing objects are named for each root."""
@@ -21,11 +24,12 @@ SHOWN = 3
 _NO_FETCH = {"GIT_NO_LAZY_FETCH": "1"}
 
 
-def lacking(store: Store, roots: Collection[str]) -> tuple[dict[str, list[str]], str]:
+def lacking(repository: Repository, objects: Objects, roots: Collection[str]) -> tuple[dict[str, list[str]], str]:
     """Returns what is missing or damaged beneath commits and trees. The contents of blobs are not read.
 
     Args:
-        store: of the repository.
+        repository: where.
+        objects: its objects.
         roots: oids of commits and trees that are there.
 
     Returns:
@@ -34,15 +38,15 @@ def lacking(store: Store, roots: Collection[str]) -> tuple[dict[str, list[str]],
     """
     if not roots:
         return {}, ""
-    promised = partial.promisor(store.repository) is not None
+    promised = partial.promisor(repository) is not None
     # Without the commit-graph, by which git takes commits to be there that are not.
     words = ["-c", "core.commitGraph=false", "rev-list", "--objects", "--quiet", "--stdin"]
     words.append("--exclude-promisor-objects" if promised else "--missing=print")
     data = "".join(f"{oid}\n" for oid in sorted(roots)).encode("ascii")
-    done = store.repository.git.run(*words, data=data, env=_NO_FETCH, ok=(0, 128))
+    done = repository.git.run(*words, data=data, env=_NO_FETCH, ok=(0, 128))
     if done.code == 0 and not done.out:
         return {}, ""
-    walk = _Walk(store, roots, _promised(store) if promised else frozenset())
+    walk = _Walk(repository, objects, roots, _promised(repository, objects) if promised else frozenset())
     return walk.found(), "" if walk.missing else done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
 
 
@@ -53,12 +57,13 @@ class _Walk:
         missing: what is missing or damaged.
     """
 
-    def __init__(self, store: Store, roots: Collection[str], promised: Collection[str]) -> None:
-        self._store = store
+    def __init__(self, repository: Repository, objects: Objects, roots: Collection[str], promised: Collection[str]) -> None:
+        self._objects = objects
+        self._format = repository.object_format
         self._roots = roots
         self._promised = promised
-        self._present = _present(store.repository)
-        self._cut = _cut(store.repository)
+        self._present = _present(repository)
+        self._cut = _cut(repository)
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
         level = list(roots)
@@ -85,12 +90,12 @@ class _Walk:
         """Yields the commits and trees that those of a level lead to."""
         there = [oid for oid in level if oid in self._present]
         self._lack(oid for oid in level if oid not in self._present)
-        for oid, found in zip(there, self._store.objects.read(there), strict=True):
+        for oid, found in zip(there, self._objects.read(there), strict=True):
             if found is None:
                 self.missing.add(oid)
                 continue
             try:
-                references = list(_references(found, self._store.repository.object_format, is_cut=oid in self._cut))
+                references = list(_references(found, self._format, is_cut=oid in self._cut))
             except ValueError:  # it has the right oid, and was never whole
                 self.missing.add(oid)
                 continue
@@ -136,9 +141,8 @@ def _cut(repository: Repository) -> set[str]:
     return set()
 
 
-def _promised(store: Store) -> set[str]:
+def _promised(repository: Repository, objects: Objects) -> set[str]:
     """Returns what the remote of a partial clone has promised: all that it sent, and all that this leads to."""
-    repository = store.repository
     place = os.path.join(repository.common_dir, "objects", "pack")
     sent: list[str] = []
     for name in sorted(os.listdir(place)):
@@ -147,7 +151,7 @@ def _promised(store: Store) -> set[str]:
                 out = repository.git.run("show-index", f"--object-format={repository.object_format}", data=file.read()).out
             sent += [line.split(b" ")[1].decode("ascii") for line in out.splitlines()]
     promised = set(sent)
-    for found in store.objects.read(sent):
+    for found in objects.read(sent):
         if found is not None and found[0] != "blob":
             promised.update(oid for oid, _ in _references(found, repository.object_format, is_cut=False))
     return promised

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gitckpt.git.objects.tree import GITLINK
+from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.repository import Repository
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import zlib
 
-from gitckpt.git import head
-from gitckpt.git.objects.hashing import object_hash
+from gitckpt.git.command import DURABLE
+from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import GitError, Standby
-from gitckpt.git.repository import DURABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Plumbing:
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
-        branch = head.target(self._repository).removeprefix("refs/heads/") or None
+        branch = self._repository.head_ref().removeprefix("refs/heads/") or None
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Protocol
 
-    from gitckpt.git.repository import Repository
-
     Item = tuple[str, bytes]
 
     class Objects(Protocol):
@@ -37,28 +35,3 @@ if TYPE_CHECKING:
 
         def close(self) -> None:
             """Lets go of processes and files."""
-
-
-def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Returns the objects of a repository.
-
-    Args:
-        repository: where.
-        adapter: "libgit2", "plumbing", or "auto": libgit2 where it opens the repository, plumbing elsewhere.
-
-    Raises:
-        RepositoryError: libgit2 was asked for and cannot open the repository.
-    """
-    from gitckpt.git.objects.plumbing import Plumbing
-
-    if adapter == "plumbing":
-        return Plumbing(repository)
-    from gitckpt.git.objects import libgit2
-    from gitckpt.model.errors import RepositoryError
-
-    try:
-        return libgit2.Libgit2(repository)
-    except RepositoryError:
-        if adapter == "libgit2":
-            raise
-        return Plumbing(repository)

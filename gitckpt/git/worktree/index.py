@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.objects.hashing import object_hash
+from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import WorktreeError

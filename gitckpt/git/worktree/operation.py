@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.repository import DURABLE
+from gitckpt.git.command import DURABLE
+from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-PSEUDO_REFS = ("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "BISECT_EXPECTED_REV")
 FILES = (
     *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG"),
     *("BISECT_ANCESTORS_OK", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
@@ -27,34 +27,6 @@ REFS = ("refs/bisect", "refs/rewritten")
 """Refs that each worktree has of its own."""
 
 _TODO = "git-rebase-todo"
-
-
-def in_progress(repository: Repository) -> str | None:
-    """Returns the operation in progress: "rebase", "am", "bisect", "merge", "cherry-pick" or "revert"; None where there is none.
-
-    Args:
-        repository: seen from the worktree.
-    """
-
-    def there(name: str) -> bool:
-        if os.path.exists(os.path.join(repository.git_dir, name)):
-            return True
-        return name in PSEUDO_REFS and repository.has_reftable and _pseudo_ref(repository, name) is not None
-
-    if there("rebase-apply"):
-        return "am" if there("rebase-apply/applying") else "rebase"
-    for name, operation in (
-        ("rebase-merge", "rebase"),
-        ("MERGE_HEAD", "merge"),
-        ("CHERRY_PICK_HEAD", "cherry-pick"),
-        ("REVERT_HEAD", "revert"),
-    ):
-        if there(name):
-            return operation
-    todo = os.path.join(repository.git_dir, "sequencer", "todo")
-    if os.path.exists(todo):  # of several, the one that had stopped was committed or reset
-        return "revert" if _content(todo).split(None, 1)[:1] in ([b"revert"], [b"r"]) else "cherry-pick"
-    return "bisect" if there("BISECT_LOG") else None
 
 
 def collect(repository: Repository) -> dict[str, bytes]:
@@ -69,7 +41,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
         if os.path.isfile(path):
             found[name] = _content(path)
     for name in PSEUDO_REFS:
-        value = _pseudo_ref(repository, name)
+        value = repository.pseudo_ref(name)
         if value is not None:
             found[name] = value.encode("ascii") + b"\n"
     for directory in DIRECTORIES:
@@ -171,13 +143,6 @@ def commands_in(files: Mapping[str, bytes]) -> list[str]:
             lines = content.decode("utf-8", "replace").splitlines()
             found += [line.split(None, 1)[1] for line in lines if line.split(None, 1)[:1] in (["exec"], ["x"]) and len(line.split()) > 1]
     return found
-
-
-def _pseudo_ref(repository: Repository, name: str) -> str | None:
-    """Returns what a ref beside HEAD points to; None where it is not there, or its object is gone, as that of an old ORIG_HEAD may be."""
-    is_there = repository.has_reftable or os.path.isfile(os.path.join(repository.git_dir, name))
-    found = repository.cat_file.info(name) if is_there else None
-    return found[0] if found else None
 
 
 def _own_refs(repository: Repository) -> dict[str, str]:

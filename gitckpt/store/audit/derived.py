@@ -57,7 +57,7 @@ def _line(evidence: Evidence, commit: str, name: str, line: str) -> Iterator[Fla
 def listing(store: Store, evidence: Evidence) -> list[Flaw]:
     """Returns whether the index lists something else than there is."""
     found = {entry.id: replace(entry, changed=None) for entry in store.list()}
-    wanted = {record.entry.id: record.entry for record in evidence.records.values()}
+    wanted = {record.entry.id: replace(record.entry, changed=None) for record in evidence.records.values()}
     # Of a document whose state cannot be read, the index knows the header.
     differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name) and name not in evidence.unjudged)
     if not differing:

@@ -12,7 +12,7 @@ from gitckpt.model.finding import Finding
 from gitckpt.store.config import settings
 from gitckpt.store.hooks import installation
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Problem, Query
+from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.store import Store
 
 STALE_AFTER = 600

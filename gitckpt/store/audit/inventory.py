@@ -15,7 +15,7 @@ from gitckpt.model.codec import decode
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Entry
+from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store
 
 _BROKEN = "ignoring broken ref "
@@ -128,30 +128,7 @@ def _record(ref: str, oid: str, found: tuple[str, bytes] | None) -> Record:
     files = checkpoint.worktree
     tree, operation_commit = (files.tree, files.operation_commit) if files else (None, None)
     kept = zip(layout.HOLDERS, (tree, operation_commit, checkpoint.git_sha), strict=True)
-    return Record(_entry(checkpoint, oid), checkpoint.parent, {space: held for space, held in kept if held}, _names(checkpoint))
-
-
-def _entry(checkpoint: Checkpoint, oid: str) -> Entry:
-    """Returns what the index should hold of a checkpoint."""
-    files = checkpoint.worktree
-    return Entry(
-        id=checkpoint.id,
-        oid=oid,
-        run=checkpoint.run,
-        sequence=checkpoint.sequence,
-        phase=checkpoint.phase,
-        timestamp=checkpoint.timestamp,
-        time=checkpoint.time,
-        git_sha=checkpoint.git_sha,
-        branch=checkpoint.branch,
-        trigger=checkpoint.trigger,
-        message=checkpoint.message,
-        agent=checkpoint.agent,
-        examined=files is not None,
-        tree=files.tree if files else None,
-        operation=files.operation if files else None,
-        changed=None,
-    )
+    return Record(Entry.of(checkpoint, oid), checkpoint.parent, {space: held for space, held in kept if held}, _names(checkpoint))
 
 
 def _names(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,7 @@ from gitckpt.store.store import Store
 def audit(store: Store, evidence: Evidence) -> list[Flaw]:
     """Returns the checkpoints that lack objects."""
     roots = {record.entry.id: _roots(record, evidence) for record in evidence.records.values()}
-    lacking, complaint = connectivity.lacking(store, {oid for held in roots.values() for oid in held})
+    lacking, complaint = connectivity.lacking(store.repository, store.objects, {oid for held in roots.values() for oid in held})
     flaws = [lasting("objects-unreadable", layout.OWN[1], complaint, "see what is wrong: git fsck")] if complaint else []
     for record in evidence.records.values():
         gone = [

@@ -6,7 +6,9 @@ import os
 import shlex
 from collections.abc import Iterator
 
-from gitckpt.git.repository import Repository, main_worktree
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting
@@ -21,7 +23,7 @@ _STAGE = ".making-"
 def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Returns what is wrong with worktrees, and how many there are of ours."""
     root = _root(repository)
-    ours = [(git_dir, path) for git_dir, path in ownership.registered(repository) if _is_ours(git_dir) and _STAGE not in path]
+    ours = [(git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and _STAGE not in path]
     flaws = [flaw for git_dir, path in ours for flaw in _of_one(repository, git_dir, path, evidence, root)]
     for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
         path = os.path.join(root or "", name)
@@ -44,20 +46,20 @@ def _root(repository: Repository) -> str | None:
 
 
 def _is_ours(git_dir: str) -> bool:
-    locked = ownership.content(os.path.join(git_dir, "locked"))
+    locked = administration.content(os.path.join(git_dir, "locked"))
     return locked.startswith(ownership.LOCK_REASON) or os.path.exists(os.path.join(git_dir, layout.RUN_FILE))
 
 
 def _is_registered(repository: Repository, path: str) -> bool:
-    named = ownership.named_by(path)
-    return named is not None and ownership.is_ours(repository, named) and os.path.isdir(named)
+    named = administration.named_by(path)
+    return named is not None and administration.is_ours(repository, named) and os.path.isdir(named)
 
 
 def _of_one(repository: Repository, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Iterator[Flaw]:
     """Yields what is wrong with the worktree that an administrative directory is kept for."""
     owner = ownership.owner_in(git_dir)
     remove = f"save what you need of it, then: git worktree remove --force --force {shlex.quote(path)}"
-    named = ownership.named_by(path)
+    named = administration.named_by(path)
     if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
         yield _not_there(repository, git_dir, path, owner, root)
     if owner is None:
@@ -76,7 +78,7 @@ def _not_there(repository: Repository, git_dir: str, path: str, owner: Owner | N
     """Returns the flaw of a worktree that is not where git believes it to be."""
     top = main_worktree(repository)
     places = [*([root] if root else []), os.path.dirname(path), *([top, os.path.dirname(top)] if top else [])]
-    moved = ownership.moved_to(git_dir, places)
+    moved = administration.moved_to(git_dir, places)
     if moved is not None:
         return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shlex.quote(moved)}")
     if os.path.lexists(path):

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 
 from gitckpt.git import config
-from gitckpt.git.repository import Repository, main_worktree
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times, toml
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import Policy

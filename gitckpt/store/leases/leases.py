@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.git import host
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times, toml
 from gitckpt.model.errors import BusyError, InvalidCheckpoint

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.repository import Repository
-from gitckpt.store.records.index import Entry, Index
+from gitckpt.store.records.entry import Entry
+from gitckpt.store.records.index import Index
 
 
 def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dict[str, int]:
@@ -29,7 +31,7 @@ def _count_pairs(repository: Repository, pairs: Sequence[tuple[str, str]]) -> di
     """Returns the number of paths that differ between the trees of each pair; "" stands for no files at all."""
     if not pairs:
         return {}
-    empty = repository.git.run("mktree").out.decode("ascii").strip()
+    empty = empty_tree(repository.object_format)
     lines = "".join(f"{base or empty} {files}\n" for base, files in pairs)
     out = repository.git.run("diff-tree", "--stdin", "-r", "--raw", "--no-renames", "--no-abbrev", data=lines.encode()).out
     counts = dict.fromkeys(pairs, 0)

@@ -10,7 +10,8 @@ from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Entry, Index, Query
+from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.records.index import Index
 
 LATEST = "latest"
 _LIST = "see which there are: git ckpt list"

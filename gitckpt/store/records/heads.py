@@ -49,7 +49,7 @@ class Heads:
 
     def move_up(self, run: str) -> None:
         """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
-        from gitckpt.store.records.index import Query
+        from gitckpt.store.records.entry import Query
 
         ref = layout.RUNS + ids.require_run_id(run)
         newest = self._index().select(Query(run=run, limit=1))

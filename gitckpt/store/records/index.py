@@ -13,7 +13,6 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gitckpt import __version__
@@ -22,6 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.records import layout
+from gitckpt.store.records.entry import Entry, Problem, Query
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 FILE = "index.sqlite"
 
 _DROP = "DROP TABLE IF EXISTS meta; DROP TABLE IF EXISTS entry; DROP TABLE IF EXISTS problem;"
-_SCHEMA = """
+_FIELDS = tuple(Entry.__slots__)
+_EXAMINED = _FIELDS.index("examined")
+_SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entry (
-    line BLOB PRIMARY KEY, name TEXT NOT NULL, status TEXT NOT NULL,
-    id TEXT NOT NULL, oid TEXT NOT NULL, run TEXT, sequence INTEGER, phase TEXT NOT NULL,
-    timestamp TEXT NOT NULL, time INTEGER NOT NULL, rank INTEGER NOT NULL, git_sha TEXT NOT NULL, branch TEXT, trigger TEXT NOT NULL,
-    message TEXT, agent TEXT, examined INTEGER NOT NULL, tree TEXT, operation TEXT, changed INTEGER
+    line BLOB PRIMARY KEY, name TEXT NOT NULL, status TEXT NOT NULL, rank INTEGER NOT NULL,
+    {", ".join(_FIELDS)}
 ) WITHOUT ROWID;
 CREATE TABLE problem (ref TEXT PRIMARY KEY, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX entry_by_rank ON entry (rank DESC, sequence DESC, id DESC);
@@ -43,7 +43,6 @@ CREATE INDEX entry_by_run ON entry (run, sequence);
 CREATE INDEX entry_by_commit ON entry (git_sha);
 CREATE INDEX entry_by_id ON entry (id);
 """
-_COLUMNS = "id, oid, run, sequence, phase, timestamp, time, git_sha, branch, trigger, message, agent, examined, tree, operation, changed"
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 _RUNS = """
 WITH ends AS (SELECT run, MIN(sequence) AS first, MAX(sequence) AS last FROM entry WHERE run IS NOT NULL GROUP BY run)
@@ -60,69 +59,6 @@ _PATIENCE = 5.0
 """How long a locked file is waited for, in seconds."""
 
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode()) >> 1
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a listing knows of a checkpoint: its document without state, errors and progress.
-
-    Attributes:
-        oid: the blob of the document.
-        time: its timestamp, in microseconds since the epoch.
-        examined: whether the files were looked at when it was made; if not, the linked commit stands for them.
-        tree: the snapshot, where the files differed from the linked commit.
-        changed: how many paths of the snapshot differ from the linked commit; None while nobody has counted.
-    """
-
-    id: str
-    oid: str
-    run: str | None
-    sequence: int | None
-    phase: str
-    timestamp: str
-    time: int
-    git_sha: str
-    branch: str | None
-    trigger: str
-    message: str | None
-    agent: str | None
-    examined: bool
-    tree: str | None
-    operation: str | None
-    changed: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A ref below `refs/checkpoints/` that is no valid checkpoint."""
-
-    ref: str
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Which checkpoints are wanted. None leaves a criterion out.
-
-    Attributes:
-        run: id of their run.
-        git_sha: full oid of the linked commit.
-        runs: ids of runs, one of which is theirs.
-        ids: their ids.
-        phase: the phase without status, or the whole label.
-        status: the status at the end of the phase label.
-        since: the earliest timestamp, in microseconds since the epoch.
-        limit: at most so many, the newest.
-    """
-
-    run: str | None = None
-    git_sha: str | None = None
-    runs: Sequence[str] | None = None
-    ids: Sequence[str] | None = None
-    phase: str | None = None
-    status: str | None = None
-    since: int | None = None
-    limit: int | None = None
 
 
 class Index:
@@ -148,7 +84,7 @@ class Index:
         """
         where, values = _conditions(query)
         limit = f" LIMIT {query.limit:d}" if query.limit is not None else ""
-        rows = self._ask(f"SELECT {_COLUMNS} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only
+        rows = self._ask(f"SELECT {', '.join(_FIELDS)} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only
         return [_entry(row) for row in rows]
 
     def problems(self) -> list[Problem]:
@@ -229,8 +165,8 @@ class Index:
                     problems.append((ref, error.message, found is None))
                 else:
                     rows.append(row)
-                    runs.update([str(row[5])] if row[5] else [])
-            connection.executemany(f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * 20)})", rows)  # noqa: S608
+                    runs.update([str(row[6])] if row[6] else [])
+            connection.executemany(f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * (4 + len(_FIELDS)))})", rows)  # noqa: S608
             connection.executemany("INSERT OR REPLACE INTO problem VALUES (?, ?, ?)", problems)
         return runs
 
@@ -299,19 +235,13 @@ def _row(line: bytes, oid: str, ref: str, found: tuple[str, bytes] | None) -> tu
     if kind != "blob":
         raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
     header = decode_summary(data, ref)
-    files = header.worktree
-    tree, operation = (files.tree, files.operation) if files else (None, None)
-    return (
-        *(line, header.phase_name, header.status),
-        *(header.id, oid, header.run, header.sequence, header.phase, header.timestamp, header.time, header.time),
-        *(header.git_sha, header.branch, header.trigger, header.message, header.agent, files is not None, tree, operation),
-        0 if files is not None and not files.dirty else None,
-    )
+    entry = Entry.of(header, oid)
+    return (line, header.phase_name, header.status, entry.time, *(getattr(entry, name) for name in _FIELDS))
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     values = list(row)
-    values[12] = bool(values[12])
+    values[_EXAMINED] = bool(values[_EXAMINED])
     return Entry(*values)
 
 

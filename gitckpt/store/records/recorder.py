@@ -11,7 +11,7 @@ import time
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document

@@ -15,7 +15,8 @@ from gitckpt.git.notes import Notes
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Index, Query
+from gitckpt.store.records.entry import Query
+from gitckpt.store.records.index import Index
 from gitckpt.store.records.recorder import LOCK_FILE
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ def _written_after(store: Store, safety: Checkpoint) -> list[bytes]:
 
 
 def _contents(store: Store, checkpoint: Checkpoint) -> Contents:
-    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    tree = checkpoint.tree
     return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import runs
 from gitckpt.store.runs import summary
 

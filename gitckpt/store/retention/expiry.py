@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from gitckpt.model import policy
 from gitckpt.model.policy import Candidate, Decision, Policy
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Entry, Index, Query
+from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.records.index import Index
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention.runs import Fate
 

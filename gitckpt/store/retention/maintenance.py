@@ -6,7 +6,8 @@ Uses no package but Python's own, as the hook starts it without any.
 from __future__ import annotations
 
 from gitckpt.git import packing
-from gitckpt.git.repository import Repository, require_git
+from gitckpt.git.command import require_git
+from gitckpt.git.repository import Repository
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, sweep, worktree

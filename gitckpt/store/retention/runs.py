@@ -19,13 +19,13 @@ from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Policy, RunCandidate
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
 if TYPE_CHECKING:
     from gitckpt.store.leases.leases import Hold
-    from gitckpt.store.records.index import Entry
+    from gitckpt.store.records.entry import Entry
     from gitckpt.store.store import Store
 
 

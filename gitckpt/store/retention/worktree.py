@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
-from gitckpt.git.repository import Repository, main_worktree
-from gitckpt.model.checkpoint import SAFETY, Checkpoint, Omitted
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
+from gitckpt.git.worktree.administration import main_worktree
+from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
-from gitckpt.store.records import layout
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import run_files
-from gitckpt.store.snapshot import capture, comparison, manifest
+from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener, ownership
+from gitckpt.store.worktrees.leftover import record_leftover
 
 if TYPE_CHECKING:
     from gitckpt.store.snapshot.manifest import Contents
@@ -45,8 +47,6 @@ _NOTE = "ckpt-removal"
 _LOCK = "removal.lock"
 _PATIENCE = 10.0
 _SHOWN = 3
-_HOLDING = ("--branches", "--tags", "--remotes", f"--glob={layout.COMMITS}*")
-"""Options of `git rev-list` for the refs that keep a commit."""
 
 
 def remove_worktree(store: Store, run: str) -> str | None:
@@ -107,7 +107,7 @@ def is_pushed(store: Store, run: str) -> bool:
     """
     commit = _newest(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
-        there = ownership.seen_from(store.repository, path)
+        there = administration.seen_from(store.repository, path)
         if there is not None:
             with store.seen_from(there, "plumbing") as seen:
                 commit = seen.objects.head()[0]
@@ -115,25 +115,6 @@ def is_pushed(store: Store, run: str) -> bool:
         return False
     words = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={commit}", "refs/remotes")
     return store.repository.git.run(*words).out != b""
-
-
-def record_leftover(store: Store, git_dir: str, path: str) -> None:
-    """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone.
-
-    Args:
-        store: of the repository.
-        git_dir: what git keeps of the worktree.
-        path: where it was.
-
-    Raises:
-        CkptError: it could not be recorded.
-    """
-    there = Repository(git_dir, None, store.repository.object_format)
-    with store.seen_from(there, "plumbing") as leftover:
-        found = capture.capture_index(there, leftover.objects, leftover.objects.head()[0])
-        reached = there.git.run("rev-list", "--max-count=1", "HEAD", "--not", *_HOLDING, ok=(0, 128)).out == b""
-        if found.dirty or not reached:
-            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=SAFETY, message=f"what was staged in {path}, which is gone")
 
 
 def finish(repository: Repository) -> None:
@@ -203,7 +184,7 @@ def _newest(store: Store, run: str) -> Checkpoint:
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
     """Yields what git keeps of each worktree of a run, and where git believes it to be."""
-    for git_dir, path in ownership.registered(repository):
+    for git_dir, path in administration.registered(repository):
         owner = ownership.owner_in(git_dir)
         if owner is not None and owner.run == run:
             yield git_dir, path
@@ -216,8 +197,8 @@ def _forgotten(repository: Repository, run: str) -> str | None:
     if top is None and configured is None:
         return None
     path = os.path.join(opener.default_root(repository, configured), run)
-    named = ownership.named_by(path)
-    if named is None or os.path.isdir(named) or not ownership.is_ours(repository, named):
+    named = administration.named_by(path)
+    if named is None or os.path.isdir(named) or not administration.is_ours(repository, named):
         return None
     return f"git has forgotten its worktree {path}: git ckpt resume {run} takes it back"
 
@@ -227,11 +208,11 @@ def _reason(store: Store, newest: Checkpoint, git_dir: str, path: str) -> str | 
     locked = os.path.join(git_dir, "locked")
     if os.path.isdir(os.path.join(git_dir, "modules")):
         return f"its worktree {path} has repositories of submodules"
-    if os.path.exists(locked) and not ownership.content(locked).startswith(ownership.LOCK_REASON):
+    if os.path.exists(locked) and not administration.content(locked).startswith(ownership.LOCK_REASON):
         return f"its worktree {path} is locked"
-    named = ownership.named_by(path)
+    named = administration.named_by(path)
     if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
-        moved = ownership.moved_to(git_dir, _places(store.repository, path))
+        moved = administration.moved_to(git_dir, _places(store.repository, path))
         if moved is not None:
             return f"its worktree was moved to {moved}: git worktree repair '{moved}'"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
@@ -261,7 +242,7 @@ def _is_inside(path: str) -> bool:
 
 def _unsaved(store: Store, newest: Checkpoint, path: str) -> list[str]:
     """Returns what a worktree and the files beside it hold that the newest checkpoint of the run does not, for a person."""
-    there = ownership.seen_from(store.repository, path)
+    there = administration.seen_from(store.repository, path)
     if there is None:
         raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
     with store.seen_from(there, "plumbing") as seen:
@@ -270,7 +251,7 @@ def _unsaved(store: Store, newest: Checkpoint, path: str) -> list[str]:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
         limits = replace(settings.read(there).limits, timeout=math.inf)
         found = seen.capture(limits, run_files.of_run(there, str(newest.run)))
-        tree = newest.worktree.tree if newest.worktree else None
+        tree = newest.tree
         before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, found.tree))
         said = [one.path.decode("utf-8", "replace") for one in diff.differences(there, before.files, after.files)]
         said += _differing(there, before, after, commit)
@@ -344,7 +325,7 @@ def _finish(parked: str) -> None:
         return delete_directory(parked)  # a kill while it was deleted: the directory went first
     if os.path.lexists(stage):
         delete_directory(stage)
-    elif ownership.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(git_dir):
+    elif administration.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(git_dir):
         os.unlink(os.path.join(parked, _NOTE))
         os.rename(parked, git_dir)
         return None

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gitckpt.git.objects.hashing import object_id
-from gitckpt.git.objects.tree import DIRECTORY, FILE, Entries, decode_tree, encode_tree
-from gitckpt.git.repository import Repository, main_worktree
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, decode_tree, encode_tree, object_id
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.snapshot import manifest

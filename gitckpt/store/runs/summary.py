@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git.worktree import administration
 from gitckpt.model import runstate
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.store.leases import leases
@@ -78,9 +79,9 @@ def summary(store: Store, run: str) -> Summary:
 def worktrees_of_runs(store: Store) -> dict[str, str]:
     """Returns the path of each run's worktree that is there."""
     found = {}
-    for git_dir, path in ownership.registered(store.repository):
+    for git_dir, path in administration.registered(store.repository):
         there = ownership.owner_in(git_dir)
-        if there is not None and there.run is not None and ownership.named_by(path) is not None:
+        if there is not None and there.run is not None and administration.named_by(path) is not None:
             found[there.run] = path
     return found
 

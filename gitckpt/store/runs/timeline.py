@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model import codec, phase, runstate
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.store.records import layout
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import summary as runs
 from gitckpt.store.runs import unwritten
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
@@ -109,7 +109,7 @@ def capture_index(repository: Repository, objects: Objects, commit: str) -> Work
         GitError: git cannot read the index.
     """
     base = manifest.base_tree(repository, commit)
-    under_way = operation.in_progress(repository)
+    under_way = repository.operation()
     with PrivateIndex(repository) as index:
         staged: dict[int, list[bytes]] = {}
         for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]:
@@ -147,7 +147,7 @@ class _Capture:
 
     def run(self) -> Captured:
         seen, settings = self._survey()
-        under_way = operation.in_progress(self._repository)
+        under_way = self._repository.operation()
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
         files = self._files_tree(seen, base)
@@ -289,7 +289,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
 
     Only what the linked commit does not hold is looked at.
     """
-    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    tree = checkpoint.tree
     if tree is None:
         return True
     base = manifest.base_tree(repository, checkpoint.git_sha)

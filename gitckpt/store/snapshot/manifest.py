@@ -7,13 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gitckpt.git.objects.hashing import object_id
-from gitckpt.git.objects.tree import DIRECTORY, FILE, Entries, decode_tree, encode_tree
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from gitckpt.git.objects.port import Objects
+    from gitckpt.model.checkpoint import Checkpoint, Worktree
+    from gitckpt.store.snapshot.limits import Limits
+
+    class Beside(Protocol):
+        """Files that lie outside of the worktree, and that a snapshot keeps as well."""
+
+        def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
+            """Returns what a capture found, with these files in its tree."""
+
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
 _FSCK = "see what is wrong: git fsck"
@@ -39,10 +49,39 @@ class Contents:
     """What `sparse.read` returns."""
 
 
+def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
+    """Returns the tree of a checkpoint's files: its snapshot, or that of the linked commit.
+
+    Raises:
+        WorktreeError: it is missing.
+    """
+    return tree_of_files(repository, checkpoint.tree, checkpoint.git_sha)
+
+
+def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
+    """Returns the tree of the files of a snapshot, or of a commit.
+
+    Args:
+        repository: where.
+        snapshot: oid of its tree; None where the commit stands for the files.
+        commit: full oid; "" for no files at all.
+
+    Raises:
+        WorktreeError: it is missing.
+    """
+    if snapshot is None and not commit:
+        return empty_tree(repository.object_format)
+    name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
+    found = repository.cat_file.info(name)
+    if found is None:
+        raise WorktreeError(f"{name} is missing", hint=_FSCK)
+    return found[0]
+
+
 def base_tree(repository: Repository, commit: str) -> str:
     """Returns the tree of a commit; the empty tree for ""."""
     found = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
-    return found[0] if found else object_id("tree", b"", repository.object_format)
+    return found[0] if found else empty_tree(repository.object_format)
 
 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:

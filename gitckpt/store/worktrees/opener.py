@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import GitError
-from gitckpt.git.repository import Repository, main_worktree
-from gitckpt.git.worktree import operation
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration, operation
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
@@ -92,7 +93,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
         return _existing(repository, objects, wish)
     forgotten = ownership.registration_of(repository, wish.path)
     if forgotten is not None:
-        moved = ownership.moved_to(forgotten, [root, *_near(repository)])
+        moved = administration.moved_to(forgotten, [root, *_near(repository)])
         if moved is not None:
             repository.git.run("worktree", "repair", moved)
             return Opened(moved, made=False, remarks=(f"it was moved there from {wish.path}",))
@@ -141,12 +142,12 @@ def _near(repository: Repository) -> list[str]:
 def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     """Returns the worktree at a path as it stands, if it is the one that is wanted; repairs what git keeps of it."""
     path, wanted = wish.path, wish.owner
-    git_dir = ownership.named_by(path)
+    git_dir = administration.named_by(path)
     if git_dir is not None and not os.path.isdir(git_dir):
-        again = os.path.join(ownership.administration(repository), os.path.basename(git_dir))
+        again = os.path.join(administration.administration(repository), os.path.basename(git_dir))
         if os.path.isdir(again):  # the repository was moved
             repository.git.run("worktree", "repair", path)
-        elif ownership.is_ours(repository, git_dir) and os.path.basename(path) == (wanted.run or wanted.checkpoint):
+        elif administration.is_ours(repository, git_dir) and os.path.basename(path) == (wanted.run or wanted.checkpoint):
             return _adopt(repository, objects, wish)
     found = ownership.owner_at(repository, path)
     if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
@@ -273,11 +274,11 @@ def _sweep(repository: Repository, root: str) -> None:
 def _discard(repository: Repository, stage: str) -> None:
     """Removes a stage, its lock, and what git keeps of the worktree that was made there. Nobody but its maker has ever known of it."""
     real = os.path.realpath(stage) + os.sep
-    for git_dir, place in ownership.registered(repository):
+    for git_dir, place in administration.registered(repository):
         if not os.path.realpath(place).startswith(real):
             continue
         final = os.path.join(os.path.dirname(stage), os.path.basename(place))
-        there = ownership.named_by(final)
+        there = administration.named_by(final)
         if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
             # A kill came between its move and what follows it.
             repository.git.run("worktree", "repair", final)
@@ -289,7 +290,7 @@ def _discard(repository: Repository, stage: str) -> None:
 
 
 def _require_seen(repository: Repository, path: str) -> Repository:
-    made = ownership.seen_from(repository, path)
+    made = administration.seen_from(repository, path)
     if made is None:
         raise WorktreeError(f"git made no worktree at {path}", hint="look at the repository: git ckpt doctor")
     return made
@@ -302,7 +303,7 @@ def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
             f"commit {commit} of checkpoint {checkpoint.id} is missing",
             hint="fetch it from where it still is, or see what is wrong: git fsck",
         )
-    tree = checkpoint.worktree.tree if checkpoint.worktree else None
+    tree = checkpoint.tree
     if tree and repository.cat_file.info(f"{tree}:files") is None:
         raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git fsck")
 
@@ -378,10 +379,10 @@ def is_free(repository: Repository, ref: str) -> bool:
 
 
 def _contents(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> manifest.Contents:
-    return manifest.read(repository, objects, checkpoint.worktree.tree if checkpoint.worktree else None, checkpoint.git_sha)
+    return manifest.read(repository, objects, checkpoint.tree, checkpoint.git_sha)
 
 
 def _objects_of(made: Repository) -> Objects:
-    from gitckpt.git.objects.port import open_objects
+    from gitckpt.git.objects.adapters import open_objects
 
     return open_objects(made, "plumbing")

@@ -8,10 +8,9 @@ from dataclasses import replace
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.config import settings
-from gitckpt.store.records.index import Query
-from gitckpt.store.retention import worktree
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
-from gitckpt.store.worktrees import opener
+from gitckpt.store.worktrees import leftover, opener
 from gitckpt.store.worktrees.opener import Opened, Wish
 
 
@@ -37,7 +36,7 @@ def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
 
     def rescue(there: Repository) -> None:
-        worktree.record_leftover(store, there.git_dir, path)
+        leftover.record_leftover(store, there.git_dir, path)
 
     wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
     opened = opener.open_worktree(repository, store.objects, wish)

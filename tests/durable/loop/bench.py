@@ -21,7 +21,7 @@ from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import LOOP, Checkpoint
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, Sleeper, attempt_of, crash, go_on

@@ -17,7 +17,7 @@ from gitckpt.durable.pipeline import presets
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.model.phase import split
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable import killing

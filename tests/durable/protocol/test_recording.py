@@ -19,7 +19,7 @@ from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
 from gitckpt.model.checkpoint import Pipeline, Progress
 from gitckpt.model.errors import AmbiguousError, NotFoundError, StateError, UsageError
 from gitckpt.store.leases.leases import LeaseLost
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout

@@ -89,7 +89,7 @@ class Track:
         found = require_whole(self.checkout)
         (chain,) = require_runs(self.checkout, found).values()
         reports = [(found[name].phase, found[name].agent, found[name].message, found[name].progress) for name in chain]
-        files = [found[name].worktree.tree if found[name].worktree else None for name in chain]  # type: ignore[union-attr]
+        files = [found[name].tree for name in chain]
         assert len(found) == len(chain)
         return {"state": timeless(found[chain[-1]].state), "reports": reports, "files": files}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from gitckpt.durable.phases.review.errors import CommitRefused
 from gitckpt.durable.phases.review.text import first_line
 from gitckpt.git import process
+from gitckpt.git.command import DURABLE
 from gitckpt.git.process import Completed, GitError
-from gitckpt.git.repository import DURABLE
 from gitckpt.model import ids
 
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"

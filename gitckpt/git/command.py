@@ -1,0 +1,138 @@
+"""Calls git in one repository, and knows which version it is."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.process import Child, Completed, GitError, environment, git_executable
+from gitckpt.model.errors import RepositoryError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+MINIMUM = (2, 39)
+"""The oldest git that is supported."""
+
+
+DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
+"""Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
+
+
+_versions: dict[tuple[str, str], tuple[int, ...]] = {}
+
+
+class Git:
+    """Calls git in one repository, whatever the caller's environment says.
+
+    Args:
+        git_dir: absolute path of the repository or of a linked worktree's administrative directory.
+        worktree: absolute path of the top of the worktree; None where there is none.
+    """
+
+    def __init__(self, git_dir: str, worktree: str | None) -> None:
+        # A file system monitor is a program of the user's that git starts, and that may stay.
+        self._prefix = [git_executable(), "-c", "core.fsmonitor=false", f"--git-dir={git_dir}", "-C", worktree or git_dir]
+        if worktree is not None:
+            self._prefix.append(f"--work-tree={worktree}")
+
+    def run(
+        self,
+        *args: str,
+        data: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        ok: Sequence[int] = (0,),
+        locks: bool = False,
+        deadline: float | None = None,
+    ) -> Completed:
+        """Runs one git command.
+
+        Args:
+            args: options and command.
+            data: its standard input.
+            env: variables to set beside those of `environment()`.
+            ok: the exit codes that are no failure.
+            locks: whether it may take optional locks, that is, refresh the index on disk.
+            deadline: when to end it, on the clock of `time.monotonic`.
+
+        Raises:
+            GitError: another exit code.
+            DeadlinePassed: it took longer.
+        """
+        child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
+        return self.finish(child, args, data=data, ok=ok, deadline=deadline)
+
+    @staticmethod
+    def finish(
+        child: Child, args: Sequence[str], *, data: bytes = b"", ok: Sequence[int] = (0,), deadline: float | None = None
+    ) -> Completed:
+        """Waits for a command that was started, and returns what it said. Args and errors: as `run`."""
+        done = child.communicate(data, deadline)
+        if done.code not in ok:
+            raise GitError(args, done.code, done.complaint)
+        return done
+
+    def text(self, *args: str) -> str:
+        """Runs one git command and returns its output without the final newline; bytes that are not UTF-8 become surrogates."""
+        return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
+
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> Child:
+        """Starts a git command, in a process group of its own.
+
+        Args:
+            args: options and command.
+            env: variables to set beside those of `environment()`.
+        """
+        return Child([*self._prefix, *args], self._environment(env, locks=False), own_group=True)
+
+    @staticmethod
+    def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:
+        whole = environment(env)
+        if not locks:
+            whole["GIT_OPTIONAL_LOCKS"] = "0"
+        return whole
+
+
+def ask_version() -> Child | None:
+    """Returns git as it is being asked for its version, for `require_git`; None where the answer is known.
+
+    Raises:
+        CkptError: there is no git.
+    """
+    executable = _executable()
+    return None if executable in _versions else Child([executable[0], "version"], environment())
+
+
+def require_git(asked: Child | None = None) -> tuple[int, ...]:
+    """Returns the version of git.
+
+    It is asked once for each executable.
+
+    Args:
+        asked: what `ask_version` returned, so that nobody waits longer than for what git did meanwhile.
+
+    Raises:
+        RepositoryError: it is older than `MINIMUM`.
+        CkptError: there is no git.
+    """
+    executable = _executable()
+    if asked is None and executable in _versions:
+        return _versions[executable]
+    asked = asked or Child([executable[0], "version"], environment())
+    said = asked.communicate().out.decode("utf-8", "replace").strip()
+    numbers = []
+    for part in said.removeprefix("git version ").split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    version = tuple(numbers)
+    if version < MINIMUM:
+        wanted = ".".join(map(str, MINIMUM))
+        raise RepositoryError(f"{said} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
+    _versions[executable] = version
+    return version
+
+
+def _executable() -> tuple[str, str]:
+    return git_executable(), os.environ.get("PATH", "")

@@ -1,0 +1,79 @@
+"""Objects as bytes: their ids, and the content of trees (mode, space, name, NUL, raw oid; sorted as if directories ended in a slash)."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Hash(Protocol):
+        """A digest in the making."""
+
+        def digest(self) -> bytes:
+            """Returns the digest."""
+
+        def hexdigest(self) -> str:
+            """Returns the digest in hexadecimal digits."""
+
+
+def object_id(kind: str, data: bytes, object_format: str) -> str:
+    """Returns the oid of an object: the hash of `<kind> <size>NUL<content>` in the repository's format."""
+    return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()
+
+
+def object_hash(object_format: str, data: bytes) -> Hash:
+    """Returns the hash that a repository of this format ("sha1" or "sha256") uses."""
+    # The C modules behind hashlib: importing hashlib itself loads OpenSSL, 3 ms that the hook does not have.
+    try:
+        if object_format == "sha1":
+            from _sha1 import sha1 as digest
+        elif sys.version_info >= (3, 12):
+            from _sha2 import sha256 as digest
+        else:
+            from _sha256 import sha256 as digest
+    except ImportError:
+        import hashlib
+
+        digest = getattr(hashlib, object_format)
+    made: Hash = digest(data)
+    return made
+
+
+Entries = dict[bytes, tuple[bytes, str]]
+"""Of a tree: mode and oid by name."""
+
+
+DIRECTORY = b"40000"
+FILE = b"100644"
+GITLINK = b"160000"
+
+
+def encode_tree(entries: Entries) -> bytes:
+    """Returns the content of a tree object."""
+    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0])
+    return b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for name, (mode, oid) in ordered)
+
+
+def decode_tree(data: bytes, object_format: str) -> Entries:
+    """Returns the entries of a tree object.
+
+    Args:
+        data: its content.
+        object_format: "sha1" or "sha256", which says how long an oid is.
+    """
+    size = 32 if object_format == "sha256" else 20
+    entries: Entries = {}
+    at = 0
+    while at < len(data):
+        space = data.index(b" ", at)
+        end = data.index(b"\0", space)
+        entries[data[space + 1 : end]] = (data[at:space], data[end + 1 : end + 1 + size].hex())
+        at = end + 1 + size
+    return entries
+
+
+def empty_tree(object_format: str) -> str:
+    """Returns the oid of the tree without entries, which git knows in every repository."""
+    return object_id("tree", b"", object_format)

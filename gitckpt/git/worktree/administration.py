@@ -1,0 +1,80 @@
+"""What git keeps of linked worktrees (gitrepository-layout(5), `worktrees`), and where the main one is.
+
+Directories of worktrees get moved or deleted by hand, and what git keeps of them gets pruned. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git import config
+from gitckpt.git.repository import Repository
+
+
+def main_worktree(repository: Repository) -> str | None:
+    """Returns the top of the repository's main worktree; None where it has none, or git does not know where it is."""
+    settings = config.read(repository, r"^core\.(bare|worktree)$")
+    if "core.worktree" in settings:
+        return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
+    if settings.get("core.bare", ["false"])[-1] == "true":
+        return None
+    if not repository.is_linked and repository.worktree is not None:
+        return repository.worktree
+    parent, name = os.path.split(repository.common_dir)
+    return parent if name == ".git" else None
+
+
+def seen_from(repository: Repository, path: str) -> Repository | None:
+    """Returns the repository as seen from one of its linked worktrees, whatever `GIT_DIR` says; None where there is none at the path."""
+    git_dir = named_by(path)
+    if git_dir is None or not is_ours(repository, git_dir) or not os.path.isdir(git_dir):
+        return None
+    return Repository(git_dir, path, repository.object_format)
+
+
+def named_by(path: str) -> str | None:
+    """Returns the administrative directory that a worktree's `.git` file names, whether it is there or not; None without such a file."""
+    named = content(os.path.join(path, ".git")).removeprefix("gitdir: ")
+    return os.path.normpath(os.path.join(path, named)) if named else None
+
+
+def is_ours(repository: Repository, git_dir: str) -> bool:
+    """Tells whether an administrative directory is, or would be, one of this repository."""
+    return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(administration(repository))
+
+
+def administration(repository: Repository) -> str:
+    """Returns the directory that holds the administrative directories of the linked worktrees."""
+    return os.path.join(repository.common_dir, "worktrees")
+
+
+def registered(repository: Repository) -> list[tuple[str, str]]:
+    """Returns the administrative directory of every linked worktree, with the path at which git believes the worktree to be."""
+    place = administration(repository)
+    names = sorted(os.listdir(place)) if os.path.isdir(place) else []
+    found = []
+    for name in names:
+        git_dir = os.path.join(place, name)
+        dot_git = content(os.path.join(git_dir, "gitdir"))
+        found.append((git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git)))))
+    return found
+
+
+def moved_to(git_dir: str, places: list[str]) -> str | None:
+    """Returns where a worktree was moved by hand: the directory, of those in some places, whose `.git` file names what git keeps of it."""
+    for place in places:
+        for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+            path = os.path.join(place, name)
+            named = named_by(path)
+            if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
+                return path
+    return None
+
+
+def content(path: str) -> str:
+    """Returns the one line that a small file of git holds; "" where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read().removesuffix(b"\n"))
+    except OSError:
+        return ""
