@@ -20,8 +20,8 @@ _PATIENCE = 60.0
 SERVER = """
 import ctypes, json, os, select, signal, sys, time
 import gitckpt.__main__
-import gitckpt.cli.app, gitckpt.cli.main, gitckpt.cli.resuming, gitckpt.cli.running, gitckpt.cli.runs_listing, gitckpt.cli.verifying
-import gitckpt.cli.driver, gitckpt.durable.shortcuts, gitckpt.store.verification
+import gitckpt.cli.parser.app, gitckpt.cli.main, gitckpt.cli.commands.resume, gitckpt.cli.commands.run, gitckpt.cli.commands.runs
+import gitckpt.cli.commands.verify, gitckpt.cli.driver, gitckpt.durable.driver.skip, gitckpt.store.audit.verification
 import tomllib, typer
 
 PR_SET_CHILD_SUBREAPER = 36

@@ -373,7 +373,7 @@ for fd in (0, 1, 2):
     os.close(fd)
 from pathlib import Path
 from tests.durable.commanding import Runner
-from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.command.watchdog import Watchdog
 with Watchdog() as watchdog:
     outcome = Runner(Path({str(tmp_path)!r}), watchdog)("echo out; echo err >&2; cat; exit 3")
 Path({str(tmp_path / "said")!r}).write_text(repr((outcome.code, outcome.tail)))

@@ -23,7 +23,7 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from tests.durable.commanding import Runner
-from gitckpt.durable.watchdog import Watchdog
+from gitckpt.durable.command.watchdog import Watchdog
 directory, command, rounds = sys.argv[1:]
 run = Runner(Path(directory), Watchdog())
 run("true")

@@ -252,7 +252,7 @@ class TestWrite:
     def test_libgit2_flushes_only_durable_objects(self, main_checkout: Checkout, tmp_path: Path) -> None:
         script = (
             "import sys\n"
-            "from gitckpt.git.objects.port import open_objects\n"
+            "from gitckpt.git.objects.adapters import open_objects\n"
             "from gitckpt.git.repository import discover\n"
             "objects = open_objects(discover(sys.argv[1]), 'libgit2')\n"
             "objects.write([('blob', b'durable')], [('blob', b'derived')])\n"

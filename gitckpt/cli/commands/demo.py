@@ -52,7 +52,7 @@ _STATE = {"findings": "findings.md", "parts_done": 1}
 _UNFINISHED_FILE = "part_2.py"
 _FINISHED = "import part_1\nimport part_2\nimport part_3\n"
 _ENDED_BY_SIGKILL = -9
-_PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
 def run_demo(directory: str | None = None) -> bool:

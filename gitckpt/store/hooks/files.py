@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
 """The hooks that gitckpt listens to."""
 
-PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 """The directory that holds the package `gitckpt`."""
 
 NEW_FILE = b"#!/bin/sh\n"
