@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +18,56 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FLOORS = {
-    "gitckpt.model": 0,
-    "gitckpt.git": 1,
-    "gitckpt.store": 2,
-    "gitckpt.durable": 3,
-    "gitckpt.cli": 4,
-    "gitckpt.hook": 4,
-    "gitckpt.__main__": 4,
+LAYERS = tuple(
+    words(line)
+    for line in """
+    model
+    git
+    store.records store.log
+    store.snapshot store.leases store.hooks
+    store.config
+    store.checkpoints
+    store.restore store.worktrees
+    store.runs
+    store.retention
+    store.audit
+    store.store
+    durable.command durable.agent
+    durable.run
+    durable.pipeline
+    durable.phases durable.steps durable.progress
+    durable.driver
+    cli.screen
+    cli.parser cli.opening
+    cli.driver
+    cli.commands
+    cli.main hook
+    __main__
+    """.strip().splitlines()
+)
+"""The rooms, from the lowest layer to the highest, without `gitckpt.`: a room imports those of lower layers and nothing beside or above."""
+
+RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
+
+
+def _doors(room: str) -> frozenset[str] | None:
+    """Returns the modules by which others come into a room, as the paragraph "Doors:" in its first lines names them; None for all."""
+    text = SOURCES.get(f"gitckpt/{room.replace('.', '/')}/__init__.py", "").partition("Doors: ")[2]
+    return None if text.startswith("all") else frozenset(re.findall(r"`([\w.]+)` \(", text))
+
+
+DOORS = {room: doors for room in RANK if (doors := _doors(room)) is not None and f"gitckpt/{room.replace('.', '/')}/__init__.py" in SOURCES}
+"""The modules of each room that others may import. A room that is one module is its own door."""
+
+WIDEST = 12
+WIDE = {
+    "gitckpt/model": "the values of a checkpoint, which import each other in one direction and nothing else",
+    "gitckpt/cli/commands": "alike things: one file a command",
 }
+"""Folders that may hold more modules than `WIDEST`, and why."""
+
+NOUNS = words("encoding packing finding opening")
+"""Names that end in "ing" and are nouns of the field all the same."""
 
 BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py")
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
@@ -63,9 +106,6 @@ STARTING = words(
 STARTING_MODULES = words("subprocess _posixsubprocess multiprocessing pty pexpect")
 VAGUE_NAMES = words("util utils helper helpers common misc shared tools")
 MAX_LINES = 400
-
-LAZY_CYCLES: set[frozenset[str]] = set()
-"""Cycles that exist only because of an import inside a function, and are known; there are none."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +165,10 @@ def _called(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def floor_of(module: str) -> int | None:
-    """Returns the floor of a module or of a name in one; None where it is on no floor."""
-    parts = module.split(".")
-    return FLOORS.get(".".join(parts[:2]))
+def room_of(module: str) -> str | None:
+    """Returns the room that a module, or a name in one, belongs to; None where it is in none."""
+    parts = module.split(".")[1:]
+    return next((room for room in (".".join(parts[:2]), parts[0] if parts else "") if room in RANK), None)
 
 
 def allowed(path: str, places: tuple[str, ...]) -> bool:
@@ -139,17 +179,17 @@ def violations(path: str, source: str) -> list[str]:
     """Returns what one module does against the rules, each with the reason for the rule."""
     tree = ast.parse(source, path)
     imports = imports_of(path, source)
-    checks = (_floors, _pure_floor_0, _libraries)
+    checks = (_rooms, _pure_floor_0, _libraries)
     return [
         *(found for check in checks for found in check(path, imports)),
         *_no_input_or_output(path, tree),
         *_processes(path, tree, imports),
         *_broad_excepts(path, tree),
-        *_shape(path, source),
+        *_shape(path, source, tree),
     ]
 
 
-def _floors(path: str, imports: list[Import]) -> Iterator[str]:
+def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
     name = module_name(path)
     own = [each for each in imports if each.module.split(".")[0] == "gitckpt"]
     if name == "gitckpt":
@@ -160,23 +200,42 @@ def _floors(path: str, imports: list[Import]) -> Iterator[str]:
                     "file, the hook too, which has 10 ms for all it does"
                 )
         return
-    floor = floor_of(name)
-    if floor is None:
-        yield f"{path}: stands on no floor; say in docs/design.md and in FLOORS here where it belongs, or nothing guards its imports"
+    room = room_of(name)
+    if room is None and not path.endswith("/__init__.py"):
+        yield f"{path}: stands in no room; say in docs/design.md and in LAYERS here where it belongs, or nothing guards its imports"
+    if room is None:
         return
     for each in own:
-        target = floor_of(each.module)
+        target = room_of(each.module)
         if target is None and each.module not in ("gitckpt", "gitckpt.__version__"):
-            yield f"{path}:{each.line}: imports {each.module}, which is on no floor, so that nobody can say whether it lies beneath"
-        elif target is not None and target > floor:
+            yield f"{path}:{each.line}: imports {each.module}, which is in no room, so that nobody can say whether it lies beneath"
+        elif target is not None and target != room and RANK[target] >= RANK[room]:
             yield (
-                f"{path}:{each.line}: floor {floor} imports {each.module} of floor {target}; a module imports only its own floor and those "
-                "beneath, so that each floor can be understood, tested and replaced without what stands on it"
+                f"{path}:{each.line}: {room} imports {each.module} of {target}, which lies {_where(target, room)}; a room imports only "
+                "those beneath it, types included, so that each can be understood, tested and replaced without what stands on it"
+            )
+        elif target is not None and target != room and not _is_door(each.module, target):
+            yield (
+                f"{path}:{each.line}: imports {each.module}, which is no door of {target}; others come in by "
+                f"{', '.join(sorted(DOORS.get(target, ()))) or 'none'}, so that the rest of the room can change without them. "
+                "If it has to be one, say so in the first lines of the room"
             )
 
 
+def _where(target: str, room: str) -> str:
+    return "beside it" if RANK[target] == RANK[room] else "above it"
+
+
+def _is_door(module: str, room: str) -> bool:
+    """Tells whether a module, or a name in one, may be imported from outside of its room."""
+    inside = module.removeprefix(f"gitckpt.{room}").removeprefix(".")
+    if room not in DOORS:
+        return True
+    return any(inside == door or inside.startswith(f"{door}.") for door in DOORS.get(room, ()))
+
+
 def _pure_floor_0(path: str, imports: list[Import]) -> Iterator[str]:
-    if floor_of(module_name(path)) != 0:
+    if room_of(module_name(path)) != "model":
         return
     for each in imports:
         root = each.module.split(".")[0]
@@ -192,7 +251,7 @@ def _pure_floor_0(path: str, imports: list[Import]) -> Iterator[str]:
 
 
 def _no_input_or_output(path: str, tree: ast.Module) -> Iterator[str]:
-    if floor_of(module_name(path)) != 0:
+    if room_of(module_name(path)) != "model":
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TALKING:
@@ -257,31 +316,45 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
     return isinstance(last, ast.Raise) and last.exc is None and not leaves
 
 
-def _shape(path: str, source: str) -> Iterator[str]:
+def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
     lines = len(source.splitlines())
     if lines > MAX_LINES:
         yield f"{path}: has {lines} lines; a module of more than {MAX_LINES} does several things, and nobody reads it to its end"
     for part in module_name(path).split("."):
         if part.strip("_") in VAGUE_NAMES:
             yield f"{path}: is called {part}; such a name says nothing of what is in it, so everything ends up there"
+        if part.endswith("ing") and part not in NOUNS:
+            yield f"{path}: is called {part}; modules are nouns of the field: an activity says neither what is made nor of what"
+    is_room = path.endswith("/__init__.py") and path != "gitckpt/__init__.py"
+    if is_room and (not ast.get_docstring(tree) or len(tree.body) != 1):
+        yield (
+            f"{path}: must be a docstring that says what the room is for, and nothing else: a name is imported from where it stands, "
+            "and importing one module of a room must not load the others"
+        )
 
 
-def import_graph(sources: Mapping[str, str], *, lazy: bool) -> dict[str, set[str]]:
-    """Returns which modules of the project each of them imports when it runs.
+def widths(paths: Iterable[str]) -> Iterator[str]:
+    """Yields the folders that hold more modules than somebody takes in at a glance."""
+    counts = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("/__init__.py"))
+    for folder, count in sorted(counts.items()):
+        if count > WIDEST and folder not in WIDE:
+            yield f"{folder}: has {count} modules; more than {WIDEST} side by side are no longer found by their names: cut it at the seam"
+
+
+def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Returns which modules of the project each of them names in an import: at its top, in a function, or for types only.
 
     Args:
         sources: texts by path.
-        lazy: whether imports inside functions count too.
     """
     modules = {module_name(path) for path in sources}
     graph: dict[str, set[str]] = {}
     for path, source in sources.items():
         name = module_name(path)
-        wanted = [each.module for each in imports_of(path, source) if not each.type_checking and (lazy or not each.in_function)]
+        wanted = [each.module for each in imports_of(path, source)]
         targets = {module if module in modules else module.rpartition(".")[0] for module in wanted}
         graph[name] = (targets & modules) - {name}
-    if lazy:
-        graph.get("gitckpt", set()).clear()  # names that the package offers on demand are no dependency of those who import beneath it
+    graph.get("gitckpt", set()).clear()  # names that the package offers on demand are no dependency of those who import beneath it
     return graph
 
 

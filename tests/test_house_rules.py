@@ -4,34 +4,58 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import cycles, import_graph, violations
+from tests.house_rules import cycles, import_graph, violations, widths
 
 
 @pytest.mark.parametrize(
     ("path", "source", "said"),
     [
-        ("gitckpt/model/x.py", "from gitckpt.git import refs", "floor 0 imports gitckpt.git.refs of floor 1"),
-        ("gitckpt/model/x.py", "import gitckpt.store.store", "floor 0 imports gitckpt.store.store of floor 2"),
+        ("gitckpt/model/x.py", "from gitckpt.git import refs", "model imports gitckpt.git.refs of git, which lies above it"),
+        ("gitckpt/model/x.py", "import gitckpt.store.store", "model imports gitckpt.store.store of store.store, which lies above it"),
         (
             "gitckpt/git/x.py",
             "def f():\n    from gitckpt.store.records.layout import NOTES",
-            "x.py:2: floor 1 imports gitckpt.store.records.layout.NOTES",
+            "x.py:2: git imports gitckpt.store",
         ),
-        ("gitckpt/git/x.py", "from ..store import layout", "floor 1 imports gitckpt.store.records.layout of floor 2"),
-        ("gitckpt/git/__init__.py", "from ..store import layout", "floor 1 imports gitckpt.store.records.layout of floor 2"),
-        ("gitckpt/store/x.py", "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.durable import y", "x.py:3: floor 2 imports"),
-        ("gitckpt/store/x.py", "import typing\nif typing.TYPE_CHECKING:\n    from gitckpt.cli.main import app", "x.py:3: floor 2 imports"),
-        ("gitckpt/durable/x.py", "from gitckpt import hook", "floor 3 imports gitckpt.hook of floor 4"),
-        ("gitckpt/durable/x.py", "import gitckpt.__main__", "floor 3 imports gitckpt.__main__ of floor 4"),
+        ("gitckpt/git/x.py", "from ..store.records import layout", "git imports gitckpt.store.records.layout of store.records"),
+        ("gitckpt/git/objects/x.py", "from ...store import log", "git imports gitckpt.store.log of store.log"),
+        (
+            "gitckpt/store/records/x.py",
+            "from gitckpt.store.audit import verification",
+            "above it; a room imports only those",
+        ),
+        ("gitckpt/store/snapshot/x.py", "from gitckpt.store.leases import lease", "store.leases, which lies beside it"),
+        (
+            "gitckpt/store/runs/x.py",
+            "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.durable.run import y",
+            ":3: store.runs",
+        ),
+        (
+            "gitckpt/store/runs/x.py",
+            "import typing\nif typing.TYPE_CHECKING:\n    from gitckpt.cli.main import app",
+            ":3: store.runs",
+        ),
+        ("gitckpt/durable/run/x.py", "from gitckpt import hook", "durable.run imports gitckpt.hook of hook, which lies above it"),
+        ("gitckpt/durable/run/x.py", "import gitckpt.__main__", "durable.run imports gitckpt.__main__ of __main__"),
         (
             "gitckpt/git/x.py",
             "import importlib\nimportlib.import_module('gitckpt.store.store')",
-            "x.py:2: floor 1 imports gitckpt.store.store",
+            "x.py:2: git imports gitckpt.store.store",
         ),
-        ("gitckpt/git/x.py", "import importlib\nimportlib.import_module(name)", "imports gitckpt.<computed>, which is on no floor"),
-        ("gitckpt/git/x.py", "import gitckpt.attic.y", "imports gitckpt.attic.y, which is on no floor"),
-        ("gitckpt/attic/x.py", "", "stands on no floor"),
-        ("gitckpt/attic.py", "", "stands on no floor"),
+        ("gitckpt/git/x.py", "import importlib\nimportlib.import_module(name)", "imports gitckpt.<computed>, which is in no room"),
+        ("gitckpt/git/x.py", "import gitckpt.attic.y", "imports gitckpt.attic.y, which is in no room"),
+        ("gitckpt/attic/x.py", "", "stands in no room"),
+        ("gitckpt/attic.py", "", "stands in no room"),
+        ("gitckpt/store/x.py", "", "stands in no room"),
+        (
+            "gitckpt/store/audit/x.py",
+            "from gitckpt.store.retention import sweep",
+            "retention.sweep, which is no door",
+        ),
+        ("gitckpt/hook.py", "def f():\n    from gitckpt.store.records.draft import draft", "no door of store.records; others come in by"),
+        ("gitckpt/store/records/__init__.py", '"""The records."""\nfrom gitckpt.store.records.index import Index', "and nothing else"),
+        ("gitckpt/store/records/__init__.py", "", "must be a docstring that says what the room is for"),
+        ("gitckpt/store/records/indexing.py", "", "is called indexing; modules are called by nouns"),
         ("gitckpt/__init__.py", "from gitckpt.store.store import Store", "the package itself imports gitckpt.store.store.Store"),
         ("gitckpt/model/x.py", "import yaml", "floor 0 needs nothing but Python"),
         ("gitckpt/model/x.py", "import os.path", "imports os; floor 0 is pure"),
@@ -40,13 +64,13 @@ from tests.house_rules import cycles, import_graph, violations
         ("gitckpt/model/x.py", "def f(p):\n    return open(p).read()", "x.py:2: calls open()"),
         ("gitckpt/model/x.py", "print(1)", "calls print()"),
         ("gitckpt/model/ids.py", "import os\nos.getcwd()", "ids.py:2: uses os.getcwd"),
-        ("gitckpt/store/x.py", "import subprocess", "imports subprocess; only gitckpt/git/process.py starts processes"),
-        ("gitckpt/cli/x.py", "from subprocess import run", "imports subprocess.run; only gitckpt/git/process.py starts processes"),
-        ("gitckpt/store/x.py", "import os\nos.system('x')", "x.py:2: uses os.system"),
-        ("gitckpt/store/x.py", "import os as o\no.posix_spawn('x', [], {})", "x.py:2: uses o.posix_spawn"),
+        ("gitckpt/store/log.py", "import subprocess", "imports subprocess; only gitckpt/git/process.py starts processes"),
+        ("gitckpt/cli/commands/x.py", "from subprocess import run", "imports subprocess.run; only gitckpt/git/process.py starts processes"),
+        ("gitckpt/store/audit/x.py", "import os\nos.system('x')", "x.py:2: uses os.system"),
+        ("gitckpt/store/audit/x.py", "import os as o\no.posix_spawn('x', [], {})", "x.py:2: uses o.posix_spawn"),
         ("gitckpt/hook.py", "import os\nos.execv('x', [])", "hook.py:2: uses os.execv"),
-        ("gitckpt/cli/x.py", "from os import popen", "imports os.popen; only gitckpt/git/process.py"),
-        ("gitckpt/cli/x.py", "import asyncio\nasyncio.create_subprocess_exec('x')", "uses asyncio.create_subprocess_exec"),
+        ("gitckpt/cli/commands/x.py", "from os import popen", "imports os.popen; only gitckpt/git/process.py"),
+        ("gitckpt/cli/commands/x.py", "import asyncio\nasyncio.create_subprocess_exec('x')", "uses asyncio.create_subprocess_exec"),
         ("gitckpt/git/refs.py", "import pygit2", "imports pygit2, which only gitckpt/git/objects/libgit2.py may; pygit2 takes 80 ms"),
         ("gitckpt/git/refs.py", "from pygit2.enums import Option", "imports pygit2, which only"),
         (
@@ -54,29 +78,29 @@ from tests.house_rules import cycles, import_graph, violations
             "def f():\n    import tomllib",
             "x.py:2: imports tomllib, which only gitckpt/model/toml.py may; one module owns TOML",
         ),
-        ("gitckpt/cli/x.py", "import tomlkit", "imports tomlkit, which only gitckpt/store/config/settings.py may"),
+        ("gitckpt/cli/commands/x.py", "import tomlkit", "imports tomlkit, which only gitckpt/store/config/settings.py may"),
         ("gitckpt/store/store.py", "import sqlite3", "imports sqlite3, which only gitckpt/store/records/index.py may"),
         ("gitckpt/hook.py", "import typer", "imports typer, which only gitckpt/cli/ may"),
-        ("gitckpt/store/x.py", "from rich.table import Table", "imports rich, which only gitckpt/cli/ may"),
+        ("gitckpt/store/audit/x.py", "from rich.table import Table", "imports rich, which only gitckpt/cli/ may"),
         ("gitckpt/__main__.py", "import click", "imports click, which only gitckpt/cli/ may"),
-        ("gitckpt/store/x.py", "import requests", "imports requests, which is no dependency"),
-        ("gitckpt/store/x.py", "try:\n    f()\nexcept Exception:\n    pass", "x.py:3: `except Exception`: a broad except hides bugs"),
-        ("gitckpt/store/x.py", "try:\n    f()\nexcept BaseException:\n    g()", "`except BaseException`"),
-        ("gitckpt/store/x.py", "try:\n    f()\nexcept:\n    g()", "x.py:3: `except `"),
-        ("gitckpt/cli/x.py", "try:\n    f()\nexcept (OSError, Exception) as e:\n    g()", "`except (OSError, Exception)`"),
-        ("gitckpt/store/x.py", "import builtins\ntry:\n    f()\nexcept builtins.Exception:\n    g()", "`except builtins.Exception`"),
-        ("gitckpt/store/x.py", "try:\n    f()\nexcept BaseException as e:\n    raise ValueError from e", "`except BaseException`"),
+        ("gitckpt/store/audit/x.py", "import requests", "imports requests, which is no dependency"),
+        ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept Exception:\n    pass", "x.py:3: `except Exception`: a broad except hides bugs"),
+        ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept BaseException:\n    g()", "`except BaseException`"),
+        ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept:\n    g()", "x.py:3: `except `"),
+        ("gitckpt/cli/commands/x.py", "try:\n    f()\nexcept (OSError, Exception) as e:\n    g()", "`except (OSError, Exception)`"),
+        ("gitckpt/store/audit/x.py", "import builtins\ntry:\n    f()\nexcept builtins.Exception:\n    g()", "`except builtins.Exception`"),
+        ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept BaseException as e:\n    raise ValueError from e", "`except BaseException`"),
         (
-            "gitckpt/store/x.py",
+            "gitckpt/store/audit/x.py",
             "def h():\n    try:\n        f()\n    except BaseException:\n        if g():\n            return\n        raise",
             "x.py:4",
         ),
         (
-            "gitckpt/store/x.py",
+            "gitckpt/store/audit/x.py",
             "import contextlib\nwith contextlib.suppress(Exception):\n    f()",
             "x.py:2: `contextlib.suppress(Exception)`",
         ),
-        ("gitckpt/store/x.py", "\n" * 401, "has 401 lines"),
+        ("gitckpt/store/audit/x.py", "\n" * 401, "has 401 lines"),
         ("gitckpt/store/utils.py", "", "is called utils; such a name says nothing"),
         ("gitckpt/git/_helpers.py", "", "is called _helpers"),
         ("gitckpt/store/common/x.py", "", "is called common"),
@@ -97,17 +121,17 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ("gitckpt/git/process.py", "import os\nos.posix_spawn('x', [], {})"),
         ("gitckpt/git/objects/libgit2.py", "import pygit2\nfrom pygit2.enums import Option"),
         (
-            "gitckpt/store/x.py",
+            "gitckpt/store/audit/x.py",
             "from gitckpt import __version__\nimport gitckpt\nfrom gitckpt.git import refs\nimport os\nos.replace('a', 'b')",
         ),
-        ("gitckpt/store/x.py", "try:\n    f()\nexcept BaseException:\n    g()\n    raise"),
-        ("gitckpt/store/x.py", "try:\n    f()\nexcept (OSError, ValueError):\n    pass"),
+        ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept BaseException:\n    g()\n    raise"),
+        ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept (OSError, ValueError):\n    pass"),
         ("gitckpt/store/config/settings.py", "import tomlkit"),
         ("gitckpt/store/records/index.py", "import sqlite3"),
-        ("gitckpt/durable/x.py", "import subprocess\nfrom gitckpt.store.store import Store"),
+        ("gitckpt/durable/run/x.py", "import subprocess\nfrom gitckpt.store.store import Store"),
         ("gitckpt/hook.py", "try:\n    f()\nexcept BaseException:\n    g()"),
         ("gitckpt/cli/main.py", "import typer\nfrom rich.table import Table\ntry:\n    f()\nexcept Exception:\n    g()"),
-        ("gitckpt/cli/x.py", "x.system\nplatform.system()\nshell.popen\n" + "\n" * 397),
+        ("gitckpt/cli/commands/x.py", "x.system\nplatform.system()\nshell.popen\n" + "\n" * 397),
     ],
 )
 def test_the_checker_allows(path: str, source: str) -> None:
@@ -118,17 +142,17 @@ A, B, C = "gitckpt.git.a", "gitckpt.git.b", "gitckpt.git.c"
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "c", "at_import", "ever"),
+    ("a", "b", "c", "found"),
     [
-        ("from gitckpt.git import b", "from gitckpt.git.c import x", "", set(), set()),
-        ("from gitckpt.git import b", "import gitckpt.git.a", "", {frozenset((A, B))}, {frozenset((A, B))}),
-        ("from . import b", "from .c import x", "from .a import y", {frozenset((A, B, C))}, {frozenset((A, B, C))}),
-        ("from . import b", "def f():\n    from . import a", "", set(), {frozenset((A, B))}),
-        ("from . import b", "if TYPE_CHECKING:\n    from . import a", "", set(), set()),
-        ("from . import b", "import typing as t\nif t.TYPE_CHECKING:\n    from . import a\nelse:\n    from . import c", "", set(), set()),
+        ("from gitckpt.git import b", "from gitckpt.git.c import x", "", set()),
+        ("from gitckpt.git import b", "import gitckpt.git.a", "", {frozenset((A, B))}),
+        ("from . import b", "from .c import x", "from .a import y", {frozenset((A, B, C))}),
+        ("from . import b", "def f():\n    from . import a", "", {frozenset((A, B))}),
+        ("from . import b", "if TYPE_CHECKING:\n    from . import a", "", {frozenset((A, B))}),
+        ("from . import b", "import typing as t\nif t.TYPE_CHECKING:\n    from . import c", "from . import a", {frozenset((A, B, C))}),
     ],
 )
-def test_the_checker_finds_cycles(a: str, b: str, c: str, at_import: set[frozenset[str]], ever: set[frozenset[str]]) -> None:
+def test_the_checker_finds_circles(a: str, b: str, c: str, found: set[frozenset[str]]) -> None:
     sources = {
         "gitckpt/__init__.py": "",
         "gitckpt/git/__init__.py": "",
@@ -136,4 +160,10 @@ def test_the_checker_finds_cycles(a: str, b: str, c: str, at_import: set[frozens
         "gitckpt/git/b.py": b,
         "gitckpt/git/c.py": c,
     }
-    assert (cycles(import_graph(sources, lazy=False)), cycles(import_graph(sources, lazy=True))) == (at_import, ever)
+    assert cycles(import_graph(sources)) == found
+
+
+def test_the_checker_notices_a_folder_that_is_too_wide() -> None:
+    room = [f"gitckpt/store/audit/m{number}.py" for number in range(12)]
+    assert list(widths([*room, "gitckpt/store/audit/__init__.py"])) == []
+    assert [found.partition(";")[0] for found in widths([*room, "gitckpt/store/audit/m12.py"])] == ["gitckpt/store/audit: has 13 modules"]

@@ -1,1 +1,4 @@
-"""Floor 1: git. Refs by git's own transactions, objects through a port with two adapters, and the one door to processes."""
+"""Git: refs by its own transactions, objects through a port with two adapters, worktrees, and the one door to processes.
+
+Doors: all.
+"""

@@ -1,1 +1,4 @@
-"""Floor 0: what a checkpoint is. Pure values and functions, no input or output."""
+"""What a checkpoint is: pure values and functions, no input or output.
+
+Doors: all.
+"""

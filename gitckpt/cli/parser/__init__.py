@@ -1,1 +1,4 @@
-"""A room."""
+"""From what is typed to a call of a command: plain calls without Typer, all others with it.
+
+Doors: `quick` (plain calls), `app` (all others), `options` (what several commands make of what is typed).
+"""

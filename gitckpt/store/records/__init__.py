@@ -1,1 +1,6 @@
-"""A room."""
+"""Checkpoints as they are written, listed, found and removed: documents, refs, links and the derived index.
+
+Doors: `layout` (names of refs), `entry` (what a listing knows, and what it is asked for), `recorder` (writes one), `index` (lists them),
+`finder` (what a person means by an id), `remover` (takes them away), `draft` (from what a caller says to a document), `heads` (the newest
+one of a run), `changed` (how many paths a snapshot changed).
+"""

@@ -1,1 +1,4 @@
-"""A room."""
+"""The files of a checkpoint into the worktree one is in, after a safety checkpoint, and back.
+
+Doors: `restorer`.
+"""

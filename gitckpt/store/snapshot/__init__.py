@@ -1,1 +1,5 @@
-"""A room."""
+"""The files of a worktree as a tree, and back to the index: what differs is captured, and compared with what was.
+
+Doors: `capture` (files → tree), `manifest` (what a snapshot holds), `comparison` (a worktree against its snapshot), `index_state` (an
+index as a snapshot has it), `limits` (what is left out).
+"""
