@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import functools
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+import typer
+from gitckpt.cli.quick_table import AFTER, BEFORE, FUNCTIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt.cli.parser import app, options, quick
-from gitckpt.cli.parser.commands import COMMANDS
+from gitckpt.cli.parser.commands import COMMANDS, FREQUENT
+from gitckpt.cli.parser.options import Syntax
 from gitckpt.store.store import Store
-from tests.cli.conftest import Ckpt, Outcome, normal
+from tests.cli import quick_writer
+from tests.cli.conftest import PROJECT, Ckpt, Outcome, normal
 from tests.conftest import Checkout
 
-QUICK = sorted(quick.AFTER)
 WORDS = ["x", "", "-", "--", "7", "-7", "a b", "ä", "\udc80", "a=b", "-h", "--help", "-q", "--version", "-x", "--no-such"]
 
 
@@ -36,60 +41,139 @@ def defaults(function: Callable[..., object]) -> dict[str, object]:
     return {name: None if value is inspect.Parameter.empty else value for name, value in found.items()}
 
 
-def assert_same(syntax: quick.Syntax, params: list[Any], function: Callable[..., object]) -> None:
-    """Asserts that a syntax has the parameters that Typer made, and no other."""
-    arguments = [each for each in params if each.param_type_name == "argument"]
-    named = [each for each in params if each.param_type_name == "option" and each.name not in syntax.left]
-    assert [each.name for each in params if each.param_type_name == "option" and each.multiple] == list(syntax.left)
-    flags = [each for each in named if each.is_flag]
-    values = [each for each in named if not each.is_flag]
-    assert list(syntax.arguments) == [each.name for each in arguments if each.nargs == 1]
-    assert [syntax.words] == ([each.name for each in arguments if each.nargs != 1 and each.required] or [None])
-    assert syntax.flags == {spelling: each.name for each in flags for spelling in each.opts}
-    assert syntax.values == {spelling: each.name for each in values for spelling in each.opts}
-    assert [each.name for each in named if each.secondary_opts or each.count or each.multiple or each.prompt] == []
-    assert [
-        each.name for each in params if ((each.required or each.nargs != 1) and each.name != syntax.words) or each.envvar or each.callback
-    ] == []
-    assert syntax.readers == {each.name: each.type.func for each in params if hasattr(each.type, "func")}
-    assert {each.type.name for each in flags} <= {"boolean"}
-    assert {each.type.name for each in [*arguments, *values] if each.name not in syntax.readers} <= {"str"}
-    assert {each.default for each in flags} <= {False}
-    assert defaults(function) == {each.name: None if each.name in syntax.left else each.default for each in params}
+# The table
 
 
-# The tables
+def outdated(text: str) -> str:
+    """Returns what is wrong with the text of the table."""
+    return "" if text == quick_writer.table() else f"{quick_writer.TABLE.name} is not what the commands declare: run ./dev generate"
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_the_quick_door_knows_every_parameter_of_its_commands_as_typer_does(name: str) -> None:
-    assert_same(quick.AFTER[name], parameters(name), COMMANDS[name].load())
-
-
-def test_the_quick_door_knows_every_option_before_a_command_as_typer_does() -> None:
-    *shared, version = typer_group().params
-    assert (version.name, version.opts, version.is_flag) == ("version", ["--version"], True)
-    assert_same(quick.BEFORE, shared, options.apply)
-
-
-SHOW_FLAGS = {"--json": "as_json", "--raw": "raw", "--state": "state"}
+def test_the_table_is_what_the_commands_declare() -> None:
+    problem = outdated(quick_writer.TABLE.read_text("utf-8"))
+    assert not problem, problem
 
 
 @pytest.mark.parametrize(
-    "syntax",
+    ("declared", "otherwise"),
     [
-        pytest.param(quick.Syntax(flags=SHOW_FLAGS), id="the argument is missing"),
-        pytest.param(quick.Syntax(arguments=["id_"], flags={"--json": "as_json", "--raw": "raw"}), id="an option is missing"),
-        pytest.param(quick.Syntax(arguments=["id_"], flags={**SHOW_FLAGS, "-s": "state"}), id="an option is ours alone"),
-        pytest.param(quick.Syntax(arguments=["id_"], flags={**SHOW_FLAGS, "--raw": "state"}), id="an option is another's"),
-        pytest.param(quick.Syntax(arguments=["id_"], values=SHOW_FLAGS), id="flags take values"),
-        pytest.param(quick.Syntax(arguments=["id_"], flags=SHOW_FLAGS, readers={"id_": options.count}), id="a text is read as a number"),
+        ('"--raw": "raw",', '"--row": "raw",'),
+        ('"--raw": "raw",\n', ""),
+        ('"number": options.count,', ""),
+        ('arguments=["id_"],\n', ""),
+        ("showing", "listing"),
     ],
 )
-def test_the_comparison_notices_a_wrong_table(syntax: quick.Syntax) -> None:
-    assert_same(quick.Syntax(arguments=["id_"], flags=SHOW_FLAGS), parameters("show"), COMMANDS["show"].load())
-    with pytest.raises(AssertionError):
-        assert_same(syntax, parameters("show"), COMMANDS["show"].load())
+def test_a_table_that_is_not_what_the_commands_declare_is_found_and_written_anew(
+    declared: str, otherwise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = quick_writer.TABLE.read_text("utf-8")
+    table = tmp_path / "quick_table.py"
+    table.write_text(text.replace(declared, otherwise, 1), "utf-8")
+    assert outdated(table.read_text("utf-8")) == "quick_table.py is not what the commands declare: run ./dev generate"
+    monkeypatch.setattr(quick_writer, "TABLE", table)
+    quick_writer.main()
+    quick_writer.main()
+    assert (table.read_text("utf-8"), capsys.readouterr().out) == (text, "written: quick_table.py\n")
+
+
+def test_the_table_is_written_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick_writer, "TABLE", tmp_path / "quick_table.py")
+    quick_writer.main()
+    assert (tmp_path / "quick_table.py").read_text("utf-8") == quick_writer.table()
+
+
+def test_the_table_can_be_written_while_the_old_one_cannot_be_read() -> None:
+    """As where two branches changed it."""
+    code = (
+        "import sys; sys.modules['gitckpt.cli.quick_table'] = None; from tests.cli import quick_writer; print(quick_writer.table(), end='')"
+    )
+    done = subprocess.run([sys.executable, "-B", "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (quick_writer.table(), "")
+
+
+def test_the_quick_door_knows_no_option_by_its_name() -> None:
+    source = inspect.getsource(quick)
+    spellings = [spelling for group in (typer_group(), *typer_group().commands.values()) for each in group.params for spelling in each.opts]
+    assert [each for each in spellings if each.startswith("-") and f'"{each}"' in source] == []
+
+
+@pytest.mark.parametrize("name", FREQUENT)
+def test_what_is_not_given_is_what_typer_gives(name: str) -> None:
+    assert FUNCTIONS[name]() is COMMANDS[name].load()
+    assert defaults(COMMANDS[name].load()) == {
+        each.name: None if getattr(each, "multiple", False) else each.default for each in parameters(name)
+    }
+
+
+def test_what_is_not_given_before_a_command_is_what_typer_gives() -> None:
+    *shared, version = typer_group().params
+    assert (version.name, version.opts, version.is_flag) == ("version", [options.VERSION], True)
+    assert defaults(options.apply) == {each.name: each.default for each in shared}
+
+
+def declared(function: Callable[..., None]) -> list[Any]:
+    """Returns the parameters that Typer makes of a function."""
+    program = typer.Typer(add_completion=False)
+    program.command()(function)
+    return list(typer.main.get_command(program).params)
+
+
+def everything(
+    first: Annotated[str, typer.Argument()] = "a",
+    second: Annotated[str | None, typer.Argument()] = None,
+    flag: Annotated[bool, typer.Option("--flag", "-f")] = False,
+    text: Annotated[str | None, typer.Option("--text", "-t")] = None,
+    number: Annotated[int | None, typer.Option("-n", parser=options.count)] = None,
+    both: Annotated[bool, typer.Option("--both/--neither")] = False,
+    on: Annotated[bool, typer.Option("--on")] = True,
+    verbose: Annotated[int, typer.Option("-v", count=True)] = 0,
+    several: Annotated[list[str] | None, typer.Option("--several")] = None,
+    pair: Annotated[tuple[str, str] | None, typer.Option("--pair")] = None,
+    size: Annotated[int, typer.Option("--size")] = 3,
+    length: Annotated[float | None, typer.Option("--length", parser=float)] = None,
+) -> None:
+    """Declare one parameter of each kind."""
+
+
+def a_list(first: Annotated[list[str], typer.Argument()], flag: Annotated[bool, typer.Option("--flag")] = False) -> None:
+    """Declare that something must be given."""
+
+
+def test_what_cannot_be_followed_is_left_to_typer() -> None:
+    found = quick_writer.syntax_of("everything", declared(everything))
+    values = {"--text": "text", "-t": "text", "-n": "number"}
+    flags = {"--flag": "flag", "-f": "flag"}
+    assert vars(found) == vars(Syntax(arguments=["first", "second"], flags=flags, values=values, readers={"number": options.count}))
+    assert vars(quick_writer.syntax_of("a_list", declared(a_list))) == vars(Syntax(arguments=[], words="first", flags={"--flag": "flag"}))
+
+
+def needed_argument(first: Annotated[str, typer.Argument()]) -> None: ...
+def number_argument(first: Annotated[int, typer.Argument()] = 3) -> None: ...
+def optional_list(first: Annotated[list[str] | None, typer.Argument()] = None) -> None: ...
+def pair_argument(first: Annotated[tuple[str, str], typer.Argument()]) -> None: ...
+def list_behind(zeroth: Annotated[str, typer.Argument()] = "", first: Annotated[list[str], typer.Argument()] = ...) -> None: ...
+def needed_option(first: Annotated[str, typer.Option("--first")]) -> None: ...
+def variable(first: Annotated[str, typer.Option("--first", envvar="FIRST")] = "") -> None: ...
+def callback(first: Annotated[str, typer.Option("--first", callback=str.upper)] = "") -> None: ...
+def question(first: Annotated[str, typer.Option("--first", prompt=True)] = "") -> None: ...
+
+
+NEITHER = "first is neither a text that may be left out nor the one list of texts that may not"
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        *((each, NEITHER) for each in (needed_argument, number_argument, optional_list, pair_argument, list_behind)),
+        (needed_option, "first is an option that must be given"),
+        *((each, "first is more than what is typed") for each in (variable, callback, question)),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_a_command_that_cannot_be_followed_is_refused(function: Callable[..., None], problem: str) -> None:
+    with pytest.raises(quick_writer.NotPlainError, match=f"^name: {problem}$"):
+        quick_writer.syntax_of("name", declared(function))
 
 
 def test_every_command_loads_and_those_without_summary_are_hidden() -> None:
@@ -116,7 +200,7 @@ def test_every_command_loads_and_those_without_summary_are_hidden() -> None:
     ],
 )
 def test_plain_calls_are_understood(name: str, words: list[str], understood: dict[str, object]) -> None:
-    assert quick.parse(quick.AFTER[name], words) == understood
+    assert quick.parse(AFTER[name], words) == understood
     assert quick.call_of([name, *words]) is not None
     assert quick.call_of(["-q", "-C", "list", name, *words]) is not None
 
@@ -134,7 +218,7 @@ def test_everything_else_is_left_to_typer(line: list[str]) -> None:
     assert quick.call_of(line) is None
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", FREQUENT)
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_what_the_quick_door_understands_typer_understands_the_same(name: str, data: st.DataObject) -> None:
@@ -142,11 +226,11 @@ def test_what_the_quick_door_understands_typer_understands_the_same(name: str, d
     known = [spelling for spelling in spellings if spelling.startswith("-")]
     vocabulary = [*known, *(f"{each}{tail}" for each in known for tail in ("=", "=x", "x")), *(each[:-1] for each in known), *WORDS]
     words = data.draw(st.lists(st.one_of(st.sampled_from(known), st.sampled_from(vocabulary)), max_size=5))
-    found = quick.parse(quick.AFTER[name], words)
+    found = quick.parse(AFTER[name], words)
     if found is not None:
         context = typer_group().commands[name].make_context(name, list(words))
         parsed = {key: list(value) if isinstance(value, tuple) else value for key, value in context.params.items()}
-        parsed |= {key: parsed[key] or None for key in quick.AFTER[name].left}
+        parsed |= {each.name: parsed[each.name] or None for each in parameters(name) if getattr(each, "multiple", False)}
         assert {**defaults(COMMANDS[name].load()), **found} == parsed
 
 
@@ -154,8 +238,8 @@ def test_what_the_quick_door_understands_typer_understands_the_same(name: str, d
 @settings(max_examples=300, deadline=None)
 def test_what_the_quick_door_understands_before_a_command_typer_understands_the_same(words: list[str]) -> None:
     line = [*words, "save"]
-    at = options.command_of(line)
-    found = quick.parse(quick.BEFORE, line[:at])
+    at = quick.command_of(line)
+    found = quick.parse(BEFORE, line[:at])
     if found is not None and at < len(line):
         context = typer_group().make_context("git ckpt", line)
         assert {**defaults(options.apply), **found, "version": None} == context.params

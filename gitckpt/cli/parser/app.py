@@ -38,7 +38,7 @@ def perform(words: Sequence[str]) -> int:
     except typer.Exit as leaving:
         return leaving.exit_code
     except _SHOWN_ERROR as error:
-        if options.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
+        if quick.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
             sys.stderr.write(f"{error.ctx.get_help()}\n")
             return UsageError.exit_code
         raise helping.wrong_usage(error, words, COMMANDS) from None
@@ -73,7 +73,7 @@ def _leave_with_version(wanted: bool) -> None:
 def _options(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
     directory: Annotated[str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")] = None,
-    version: Annotated[bool, typer.Option("--version", callback=_leave_with_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option(options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     del version
     options.apply(quiet, directory)
@@ -87,15 +87,17 @@ def _annotated(function: Callable[..., int | None]) -> Callable[..., int | None]
 
 def _needed(words: Sequence[str]) -> Iterable[str]:
     """Returns the one command that will be called; all of them where help or completion may be about any."""
-    at = options.command_of(words)
-    if at == len(words) or words[at] == "complete" or quick.parse(quick.BEFORE, words[:at]) is None:
+    from gitckpt.cli.quick_table import BEFORE
+
+    at = quick.command_of(words)
+    if at == len(words) or words[at] == "complete" or quick.parse(BEFORE, words[:at]) is None:
         return COMMANDS
     return [words[at]]
 
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Splits off the paths behind `diff … --`: the parser drops the dashes, and with them the difference."""
-    at = options.command_of(words)
+    at = quick.command_of(words)
     if words[at : at + 1] != ["diff"] or "--" not in words[at:]:
         return words, []
     dashes = words.index("--", at)

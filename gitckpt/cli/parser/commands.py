@@ -50,3 +50,6 @@ COMMANDS: dict[str, Command] = {
     "demo": Command(lambda: import_module("gitckpt.cli.commands.init").demo, "Show all of it in a scratch repository."),
     "complete": Command(lambda: import_module("gitckpt.cli.parser.completion").complete, ""),
 }
+
+FREQUENT = ("save", "list", "show", "resume", "runs", "status", "restore", "undo", "verify")
+"""What agents and scripts use all the time: plain calls of these go through the quick door."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gitckpt.cli.parser import options
+from gitckpt.cli.parser import quick
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError, UsageError
 
@@ -62,24 +62,22 @@ def complete(context: typer.Context, words: Annotated[list[str] | None, typer.Ar
     """Print what could stand in place of the last word."""
     words = words or [""]
     *before, last = words
-    commands: dict[str, Any] = context.parent.command.commands if context.parent else {}  # type: ignore[attr-defined]
-    if before[-1:] == ["-C"] or "--" in before:
+    program: Any = context.find_root().command
+    if before[-1:] in [[option] for parameter in program.params if not parameter.is_flag for option in parameter.opts] or "--" in before:
         return  # a directory, or paths: the shell knows them
-    for candidate in _candidates(commands, next(iter(before[options.command_of(before) :]), None), last):
+    for candidate in _candidates(program, next(iter(before[quick.command_of(before) :]), None), last):
         if candidate.startswith(last):
             terminal.out(candidate)
 
 
-def _candidates(commands: dict[str, Any], name: str | None, last: str) -> list[str]:
-    if name is None and last.startswith("-"):
-        return ["--quiet", "--version", "--help"]
-    if name is None:
-        return [name for name, command in commands.items() if not command.hidden]
-    if name not in commands:
+def _candidates(program: Any, name: str | None, last: str) -> list[str]:
+    if name is None and not last.startswith("-"):
+        return [name for name, command in program.commands.items() if not command.hidden]
+    if name is not None and name not in program.commands:
         return []
-    parameters = commands[name].params
+    parameters = (program if name is None else program.commands[name]).params
     if last.startswith("-"):
-        return [option for parameter in parameters for option in getattr(parameter, "opts", []) if option.startswith("--")] + ["--help"]
+        return [option for parameter in parameters for option in parameter.opts if option.startswith("--")] + ["--help"]
     if name == "completion":
         return list(_SCRIPTS)
     takes_ids = any(parameter.param_type_name == "argument" and parameter.name.startswith("id") for parameter in parameters)

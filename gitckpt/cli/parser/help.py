@@ -9,10 +9,9 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from gitckpt.cli.parser import options
+from gitckpt.cli.parser import quick
 from gitckpt.model.errors import UsageError
 
-_GLOBAL = ("-q", "--quiet", "-C", "--version")
 _ALSO_CALLED = {
     "list": "ls log status",
     "remove": "rm delete",
@@ -54,7 +53,7 @@ def require_command(words: Sequence[str], commands: Collection[str]) -> None:
     Raises:
         UsageError: there is no such command.
     """
-    unknown = next(iter(words[options.command_of(words) :]), None)
+    unknown = next(iter(words[quick.command_of(words) :]), None)
     if unknown is not None and unknown not in commands:
         meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
         raise UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", meant, commands) or "see: git ckpt --help")
@@ -69,13 +68,15 @@ def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> 
         commands: the names of all commands.
     """
     context = getattr(error, "ctx", None)
-    command = next((word for word in words[options.command_of(words) :][:1] if word in commands), "")
+    command = next((word for word in words[quick.command_of(words) :][:1] if word in commands), "")
     help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
     if message.startswith("No such option"):
-        if command and option in _GLOBAL:
-            return UsageError(f"{option} goes before the command", hint=f"git ckpt {option} {'DIR ' * (option == '-C')}{command}")
+        before = next((each for each in context.find_root().command.params if option in each.opts), None) if command and context else None
+        if before is not None:
+            value = "" if before.is_flag else f"{_metavar(before)} "
+            return UsageError(f"{option} goes before the command", hint=f"git ckpt {option} {value}{command}")
         known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")] if context else []
         return UsageError(f"there is no option {option}", hint=_close("", option, known) or help_)
     parameter = getattr(error, "param", None)

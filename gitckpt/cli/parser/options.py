@@ -1,4 +1,4 @@
-"""What both doors of the command line make of what is typed: where the command stands, what the options before it do, what a number is."""
+"""What both doors of the command line share: what a command may be followed by, what the options before it do, what a number is."""
 
 from __future__ import annotations
 
@@ -10,15 +10,37 @@ from gitckpt.model.errors import RepositoryError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+VERSION = "--version"
+"""Prints the version, in place of a command."""
 
 
-def command_of(words: Sequence[str]) -> int:
-    """Returns where in a command line the command stands; the length of the line where there is none."""
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] == "-C" else 1
-    return min(at, len(words))
+class Syntax:
+    """What may follow a command; what is left out has the default of the command's function.
+
+    Attributes:
+        arguments: the parameters that are given by position.
+        words: instead, the parameter that takes all that is given by position; there must be something.
+        flags: option → the parameter that becomes true.
+        values: option → the parameter that becomes the next word.
+        readers: parameter → what makes a value of that word; by default the word is the value.
+    """
+
+    def __init__(
+        self,
+        *,
+        arguments: Sequence[str] = (),
+        words: str | None = None,
+        flags: Mapping[str, str] | None = None,
+        values: Mapping[str, str] | None = None,
+        readers: Mapping[str, Callable[[str], object]] | None = None,
+    ) -> None:
+        self.arguments = arguments
+        self.words = words
+        self.flags = flags or {}
+        self.values = values or {}
+        self.readers = readers or {}
 
 
 def apply(quiet: bool = False, directory: str | None = None) -> None:

@@ -1,0 +1,145 @@
+"""Writes the table of the quick door from what the commands declare to Typer: `./dev generate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gitckpt.cli.parser import app, options, quick
+from gitckpt.cli.parser.commands import COMMANDS, FREQUENT
+from gitckpt.cli.parser.options import Syntax
+
+TABLE = Path(quick.__file__).with_name("quick_table.py")
+
+TEXT = '''\
+"""What the quick door understands. Written by `./dev generate` from what the commands declare to Typer: a change here would be lost."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from {package} import {name}
+
+BEFORE = {before}
+"""What may stand before any command."""
+
+AFTER = {{
+{after}
+}}
+"""Command → what may stand behind it."""
+
+FUNCTIONS = {{
+{functions}
+}}
+"""Command → what imports its module, and returns the function that does the work."""
+'''
+
+
+class NotPlainError(Exception):
+    """A command is declared in a way that the quick door cannot follow."""
+
+
+def syntax_of(command: str, params: Sequence[Any]) -> Syntax:
+    """Returns what the quick door understands behind a command.
+
+    An option that it cannot follow, as one that may be given again, is left out: calls with it go to Typer.
+
+    Args:
+        command: its name.
+        params: its parameters, as Typer made them.
+
+    Raises:
+        NotPlainError: even a call without such options would not be understood as Typer does.
+    """
+    arguments: list[str] = []
+    words = None
+    flags: dict[str, str] = {}
+    values: dict[str, str] = {}
+    readers = {}
+    for each in params:
+        if each.envvar or each.callback or getattr(each, "prompt", None):
+            raise NotPlainError(f"{command}: {each.name} is more than what is typed")
+        is_text, reader = each.type.name == "str", _reader(each)
+        if each.param_type_name == "argument":
+            if is_text and each.nargs == 1 and not each.required and not words:
+                arguments.append(each.name)
+            elif is_text and each.nargs == -1 and each.required and not words and not arguments:
+                words = each.name
+            else:
+                raise NotPlainError(f"{command}: {each.name} is neither a text that may be left out nor the one list of texts that may not")
+        elif each.required:
+            raise NotPlainError(f"{command}: {each.name} is an option that must be given")
+        elif each.is_flag and not each.secondary_opts and not each.count and each.type.name == "boolean" and each.default is False:
+            flags |= dict.fromkeys(each.opts, each.name)
+        elif not each.is_flag and not each.count and each.nargs == 1 and not each.multiple and (is_text or reader):
+            values |= dict.fromkeys(each.opts, each.name)
+            if reader:
+                readers[each.name] = reader
+    return Syntax(arguments=arguments, words=words, flags=flags, values=values, readers=readers)
+
+
+def _reader(param: Any) -> Any:
+    """Returns what reads the text of an option, where the quick door has it."""
+    function = getattr(param.type, "func", None)
+    return function if function is not None and getattr(options, function.__name__, None) is function else None
+
+
+def table() -> str:
+    """Returns the text of the table."""
+    program = app.build()
+    package, _, name = options.__name__.rpartition(".")
+    before = syntax_of("git ckpt", [each for each in program.params if options.VERSION not in each.opts])
+    after = {each: syntax_of(each, program.commands[each].params) for each in FREQUENT}
+    functions = {each: COMMANDS[each].load() for each in FREQUENT}
+    return TEXT.format(
+        package=package,
+        name=name,
+        before=_call(before),
+        after="\n".join(f"    {_quoted(each)}: {_call(syntax, '    ')}," for each, syntax in after.items()),
+        functions="\n".join(
+            f"    {_quoted(each)}: lambda: import_module({_quoted(function.__module__)}).{_name(function)},"
+            for each, function in functions.items()
+        ),
+    )
+
+
+def _call(syntax: Syntax, indent: str = "") -> str:
+    """Returns the expression that makes a syntax, with a line for each thing, as ruff would have it."""
+    inner = f"{indent}    "
+    said = []
+    if syntax.arguments:
+        said.append(f"arguments=[{', '.join(map(_quoted, syntax.arguments))}],")
+    if syntax.words:
+        said.append(f"words={_quoted(syntax.words)},")
+    said += _mapping("flags", {key: _quoted(value) for key, value in syntax.flags.items()})
+    said += _mapping("values", {key: _quoted(value) for key, value in syntax.values.items()})
+    module = options.__name__.rpartition(".")[2]
+    said += _mapping("readers", {key: f"{module}.{_name(reader)}" for key, reader in syntax.readers.items()})
+    return f"{module}.Syntax(" + "".join(f"\n{inner}{line}" for line in said) + (f"\n{indent})" if said else ")")
+
+
+def _mapping(name: str, said: Mapping[str, str]) -> list[str]:
+    return [f"{name}={{", *(f"    {_quoted(key)}: {value}," for key, value in said.items()), "},"] if said else []
+
+
+def _name(function: Any) -> str:
+    return str(function.__name__)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+def main() -> None:
+    """Writes the table, and says so where it had been another."""
+    text = table()
+    if not TABLE.exists() or TABLE.read_text("utf-8") != text:
+        TABLE.write_text(text, "utf-8")
+        sys.stdout.write(f"written: {TABLE.name}\n")
+
+
+if __name__ == "__main__":
+    main()
