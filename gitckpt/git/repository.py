@@ -7,7 +7,8 @@ import os
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git, ask_version, require_git
 from gitckpt.git.process import environment, git_executable, run
-from gitckpt.model.errors import RepositoryError
+from gitckpt.model import ids
+from gitckpt.model.errors import NotFoundError, RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,6 +115,27 @@ class Repository:
             with open(todo, "rb") as file:
                 return "revert" if file.read().split(None, 1)[:1] in ([b"revert"], [b"r"]) else "cherry-pick"
         return "bisect" if there("BISECT_LOG") else None
+
+    def commit(self, rev: str) -> str:
+        """Returns the oid of the commit that a rev names.
+
+        Args:
+            rev: what a person typed; gitrevisions(7) says what it may be. A tag stands for the commit that it points at.
+
+        Raises:
+            NotFoundError: it names none.
+        """
+        name = rev if rev.startswith(":/") else f"{rev}^{{commit}}"  # all that follows `:/` is a pattern
+        try:
+            is_argument = b"\0" not in os.fsencode(name)
+        except UnicodeEncodeError:
+            is_argument = False
+        if is_argument:
+            done = self.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", name, ok=(0, 1, 128))
+            oid = done.out.decode("ascii", "replace").strip()
+            if done.code == 0 and ids.is_oid(oid):  # of `^HEAD` git prints `^` and the oid
+                return oid
+        raise NotFoundError(f"no commit goes by {rev!r}", hint="name a branch, a tag or a commit: git log --oneline --all")
 
     def close(self) -> None:
         """Ends the long-lived process."""

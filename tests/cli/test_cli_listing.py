@@ -128,9 +128,10 @@ def test_by_commit(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
     two = save(checkout)
     assert ids_of(ckpt("list", "--commit", "HEAD", at=checkout)) == [two]
     assert ids_of(ckpt("list", "--commit", "HEAD~1", at=checkout)) == [one]
-    for wrong in ("nothing", "", "HEAD:README", "--all"):
+    assert ids_of(ckpt("list", "--commit", ":/second", at=checkout)) == [two]
+    for wrong in ("nothing", "", "HEAD:README", "--all", "^HEAD", "HEAD~1..HEAD"):
         done = ckpt("list", f"--commit={wrong}", at=checkout)
-        expected = f"error: no commit goes by '{wrong}'\nhint: give a branch, a tag or an oid: git log --oneline\n"
+        expected = f"error: no commit goes by '{wrong}'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
         assert done == Outcome(12, "", expected), wrong
 
 

@@ -323,7 +323,7 @@ class TestRefused:
         assert step("show", code=12).err == ("error: no run is about the track t\nhint: begin: git ckpt step start STEP --track 't'\n")
         assert step("start", "PLAN", "--commit", "HEAD..HEAD", code=12).out == ""
         assert step("start", "PLAN", "--commit", "none", code=12).err == (
-            "error: no commit goes by 'none'\nhint: give a branch, a tag or an oid: git log --oneline\n"
+            "error: no commit goes by 'none'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
         )
         assert step("start", "PLAN", "--graph", "none", code=12).err == (
             "error: no steps go by 'none'\nhint: there are: superpowers; others go into gitckpt.toml\n"

@@ -10,7 +10,7 @@ import pytest
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository, discover
-from gitckpt.model.errors import RepositoryError
+from gitckpt.model.errors import NotFoundError, RepositoryError
 from tests.conftest import Checkout
 from tests.git.applying import apply_once
 from tests.git.whereabouts import Open, main_of, whereabouts
@@ -201,3 +201,30 @@ class TestPrivateDirectory:
             f"cannot write to {main_checkout.path / '.git'}: File exists",
             f"make it writable: chmod -R u+w {main_checkout.path / '.git'}",
         )
+
+
+class TestCommit:
+    def test_a_rev_names_a_commit(self, checkout: Checkout, opened: Open) -> None:
+        first, second = checkout.commit("first work"), checkout.commit("second work")
+        checkout.git("tag", "--annotate", "--message", "x", "v1", first)
+        checkout.git("branch", "-f", "größe", first)
+        repository = opened(checkout)
+        said = {"HEAD": second, "HEAD~1": first, "v1": first, "größe": first, first[:12]: first, second: second, ":/first w": first}
+        assert {rev: repository.commit(rev) for rev in said} == said
+
+    @pytest.mark.parametrize(
+        "rev",
+        ["", " ", "none", "0" * 40, "HEAD:file", "HEAD^{tree}", "^HEAD", "HEAD..HEAD", ":/none", "--all", "-x", "a\0b", "\ud800"],
+    )
+    def test_what_names_none(self, checkout: Checkout, opened: Open, rev: str) -> None:
+        checkout.write("file", "content")
+        checkout.git("add", "file")
+        checkout.commit("first")
+        with pytest.raises(NotFoundError) as caught:
+            opened(checkout).commit(rev)
+        error = caught.value
+        assert (error.message, error.hint) == (f"no commit goes by {rev!r}", "name a branch, a tag or a commit: git log --oneline --all")
+
+    def test_an_unborn_branch_names_none(self, make_checkout: Callable[..., Checkout], opened: Open) -> None:
+        with pytest.raises(NotFoundError, match="no commit goes by 'HEAD'"):
+            opened(make_checkout("unborn")).commit("HEAD")

@@ -7,7 +7,7 @@ from gitckpt.cli.parser import options
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model import phase as phases
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def list_(
         limit = None if all_ else _NEWEST if number is None else number
         query = Query(
             run=finder.find_run(run, store.index) if run is not None else None,
-            ids=[entry.id for entry in store.links(_commit(store, commit))] if commit is not None else None,
+            ids=[entry.id for entry in store.links(store.repository.commit(commit))] if commit is not None else None,
             phase=phase,
             status=status,
             since=store.clock() - times.parse_age(since) if since is not None else None,
@@ -77,13 +77,6 @@ def list_(
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         terminal.warn(f"not a valid checkpoint: {terminal.harmless(problems[0].sentence)}{more}; see: git ckpt doctor")
-
-
-def _commit(store: Store, rev: str) -> str:
-    done = store.repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{rev}^{{commit}}", ok=(0, 1, 128))
-    if done.code != 0:
-        raise NotFoundError(f"no commit goes by {rev!r}", hint="give a branch, a tag or an oid: git log --oneline")
-    return done.out.decode("ascii").strip()
 
 
 def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.parser import options
 from gitckpt.cli.screen import terminal
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -330,12 +330,9 @@ def _print_json(document: dict[str, Any]) -> None:
 
 def _commit(store: Store, rev: str) -> tuple[str, str]:
     """Returns oid and subject of the commit that a rev names."""
-    git = store.repository.git
-    done = git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{rev}^{{commit}}", ok=(0, 1, 128))
-    if done.code != 0:
-        raise NotFoundError(f"no commit goes by {rev!r}", hint="give a branch, a tag or an oid: git log --oneline")
-    oid = done.out.decode("ascii").strip()
-    return oid, git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out.decode("utf-8", "replace").removesuffix("\n")
+    oid = store.repository.commit(rev)
+    subject = store.repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
+    return oid, subject.decode("utf-8", "replace").removesuffix("\n")
 
 
 def _from_top(store: Store, file: str) -> str:

@@ -223,9 +223,9 @@ def _require_open(newest: Checkpoint, *, again: bool) -> None:
 
 def _commit(repository: Repository, base: str) -> str:
     """Returns the oid of the commit that a rev names; "" for HEAD on an unborn branch."""
-    done = repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{base}^{{commit}}", ok=(0, 1, 128))
-    if done.code == 0:
-        return done.out.decode("ascii").strip()
-    if base == "HEAD":
-        return ""
-    raise NotFoundError(f"no commit goes by {base!r}", hint="name a branch, a tag or a commit: git log --oneline --all")
+    try:
+        return repository.commit(base)
+    except NotFoundError:
+        if base == "HEAD":
+            return ""
+        raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Callable, Sequence
 
 from gitckpt.git.repository import Repository
@@ -65,15 +64,8 @@ def _newest_of(run: str, index: Index) -> str | None:
 
 def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[Entry]]) -> str | None:
     try:
-        is_argument = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        is_argument = False
-    if not is_argument:
-        return None
-    name = text if text.startswith(":/") else f"{text}^{{commit}}"  # all that follows `:/` is a pattern
-    done = repository.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", name, ok=(0, 1, 128))
-    commit = done.out.decode("ascii", "replace").strip()
-    if done.code != 0 or not ids.is_oid(commit):
+        commit = repository.commit(text)
+    except NotFoundError:
         return None
     linked = links(commit)
     if not linked:
