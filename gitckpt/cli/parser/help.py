@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typer.core import TyperCommand
 
 from gitckpt.cli.parser import quick
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import closest
 
 _ALSO_CALLED = {
     "list": "ls log status",
@@ -88,8 +88,8 @@ def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> 
 
 
 def _close(prefix: str, word: str, known: Collection[str]) -> str | None:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {prefix}{close[0]}?" if close else None
+    close = closest(word, known)
+    return f"did you mean {prefix}{close}?" if close else None
 
 
 def _is_argument(parameter: Any) -> bool:

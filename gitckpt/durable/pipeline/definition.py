@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import closest, folded
 from gitckpt.model.times import MICRO
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
@@ -244,16 +245,3 @@ def autonomy(text: str) -> str:
         hint = f"did you mean {close}?" if close else f"it is one of {', '.join(AUTONOMIES)}"
         raise UsageError(f"{text!r} is no mode of autonomy", hint=hint)
     return name
-
-
-def folded(name: str) -> str:
-    """Returns a name as names are compared: without case, and with spaces for hyphens and underscores."""
-    return name.casefold().replace("-", " ").replace("_", " ").strip()
-
-
-def closest(text: str, known: Iterable[str]) -> str | None:
-    """Returns the one of several words that a mistyped one most resembles, None where it resembles none."""
-    import difflib
-
-    found = difflib.get_close_matches(text, list(known), n=1)
-    return found[0] if found else None

@@ -6,9 +6,10 @@ import os
 from collections.abc import Collection, Mapping
 
 from gitckpt.durable.pipeline import parser, presets
-from gitckpt.durable.pipeline.definition import PipelineDefinition, closest
+from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.pipeline.parser import PipelineError, parse, tables
 from gitckpt.model.errors import NotFoundError
+from gitckpt.model.names import closest
 
 __all__ = ["PipelineError", "names", "parse", "read"]
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Collection, Mapping
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, folded
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
 from gitckpt.model import phase, toml
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import closest, folded
 from gitckpt.store.config.lines import Locations
 from gitckpt.store.config.table import Mistake, Table, name_problem
 
@@ -200,7 +201,7 @@ def _command(table: Table, known_steps: Mapping[str, Collection[str]]) -> tuple[
         table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
     run, use = table.text("run"), table.text("use")
     if use is not None and use not in known_steps:
-        close = pipeline.closest(use, known_steps)
+        close = closest(use, known_steps)
         hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(sorted(known_steps))}" if known_steps else None
         table.complain(f"use in {table.label} names {use!r}, which is no step that gitckpt knows", "use", hint=hint)
     return run, use

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gitckpt.durable.pipeline.definition import closest, folded
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import closest, folded
 
 COMPLETE = "COMPLETE"
 """Where the steps end: a run that is there has nothing left to do."""

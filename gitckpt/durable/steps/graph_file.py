@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 
 from gitckpt.durable.pipeline import parser
-from gitckpt.durable.pipeline.definition import closest, folded
 from gitckpt.durable.pipeline.parser import PipelineError
 from gitckpt.durable.steps.graph import COMPLETE, MAX_FIX_CYCLES, MAX_ITERATIONS, Graph, StepDefinition
 from gitckpt.durable.steps.statuses import NOT_STARTED, STATUSES
 from gitckpt.model import phase, toml
 from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.names import closest, folded
 from gitckpt.store.config.lines import Locations
 from gitckpt.store.config.table import Mistake, Table, name_problem
 

@@ -8,8 +8,7 @@ from gitckpt.git import config
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
-
-_SHOWN = 5
+from gitckpt.model.names import first_of
 
 
 def promisor(repository: Repository) -> str | None:
@@ -53,8 +52,7 @@ def fetch_missing(repository: Repository, tree: str, known: str) -> None:
 
 def unreachable(oids: Sequence[str]) -> WorktreeError:
     """Returns the error for objects that are neither here nor to be had."""
-    names = ", ".join(oids[:_SHOWN]) + (f" and {len(oids) - _SHOWN} more" if len(oids) > _SHOWN else "")
     return WorktreeError(
-        f"{len(oids)} objects of the files are missing here: {names}",
+        f"{len(oids)} objects of the files are missing here: {first_of(oids)}",
         hint="this is a partial clone: run the command again where its remote can be reached",
     )

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gitckpt.durable.pipeline.definition import closest
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import closest
 from gitckpt.store.config.lines import Locations
 
 MAX_NAME = 100

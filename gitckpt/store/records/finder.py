@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
+from gitckpt.model.names import closest
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
@@ -75,9 +75,9 @@ def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[E
 
 def _nothing(text: str, index: Index) -> str:
     known = [LATEST, *index.runs(), *(entry.id for entry in index.select(Query(limit=1000)))]
-    close = difflib.get_close_matches(text, [*known, *(name[: len(text)] for name in known)], n=1, cutoff=0.7)
+    close = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
     if close:
-        meant = next(name for name in known if name.startswith(close[0]))
+        meant = next(name for name in known if name.startswith(close))
         hint = f"did you mean {meant}?"
     elif len(text) < ids.MIN_PREFIX:
         hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
@@ -103,6 +103,6 @@ def find_run(text: str, index: Index) -> str:
     if len(found) > 1:
         raise AmbiguousError(f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it")
     if not found:
-        close = difflib.get_close_matches(text, runs, n=1, cutoff=0.7)
-        raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close[0]}?" if close else "see them: git ckpt runs")
+        close = closest(text, runs, likeness=0.7)
+        raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close}?" if close else "see them: git ckpt runs")
     return found[0]

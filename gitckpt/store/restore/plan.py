@@ -11,12 +11,12 @@ from gitckpt.git.objects.diff import Difference
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import ignore
 from gitckpt.model.errors import WorktreeError
+from gitckpt.model.names import first_of
 from gitckpt.store.snapshot import comparison, index_state
 from gitckpt.store.snapshot.manifest import ASSUMED, INTENT, SKIPPED, Contents
 
 ADD, CHANGE, DELETE, STAGE = "add", "change", "delete", "stage"
 _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,8 @@ class Plan:
         """Raises `WorktreeError` if something is in the way that no checkpoint would hold."""
         if self.obstacles or self.in_the_way:
             names = [path.decode("utf-8", "replace") for path in [*self.obstacles, *self.in_the_way]]
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise WorktreeError(
-                f"in the way of the files, and in no checkpoint: {', '.join(names[:_SHOWN])}{more}",
+                f"in the way of the files, and in no checkpoint: {first_of(names)}",
                 hint="move it out of the way, then run the command again; nothing was changed",
             )
 

@@ -17,6 +17,7 @@ from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
+from gitckpt.model.names import first_of
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.restore import undo as undoing
@@ -176,7 +177,7 @@ class _Restore:
             left = diff.differences(self._repository, expected, self._wanted.files, self._paths)
             refused = [str(one) for one in left if one.path in planned]
             if refused:  # a tree can hold what no index can
-                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {comparison.summary(refused)}")
+                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {first_of(refused)}")
         if self._brings_operation:
             operation.require_objects(self._repository, self._wanted.operation)
         if partial.promisor(self._repository):
@@ -270,7 +271,7 @@ class _Restore:
             )
         if differing:
             raise WorktreeError(
-                f"what came back is not what checkpoint {self._checkpoint.id} captured: {comparison.summary(differing)}",
+                f"what came back is not what checkpoint {self._checkpoint.id} captured: {first_of(differing)}",
                 hint="go back to what was there before: git ckpt undo",
             )
 

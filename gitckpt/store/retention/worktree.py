@@ -22,6 +22,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
+from gitckpt.model.names import first_of
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
 from gitckpt.store.records.entry import Query
@@ -221,8 +222,7 @@ def _reason(store: Store, newest: Checkpoint, git_dir: str, path: str) -> str | 
     unsaved = _unsaved(store, newest, path)
     if not unsaved:
         return None
-    said = ", ".join(unsaved[:_SHOWN]) + (f" and {len(unsaved) - _SHOWN} more" if len(unsaved) > _SHOWN else "")
-    return f"its worktree {path} holds what no checkpoint does: {said}"
+    return f"its worktree {path} holds what no checkpoint does: {first_of(unsaved, _SHOWN)}"
 
 
 def _places(repository: Repository, path: str) -> list[str]:

@@ -18,8 +18,6 @@ from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
-_SHOWN = 5
-
 
 def compare(
     repository: Repository,
@@ -96,11 +94,6 @@ def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
         commit: the one the snapshot is linked to; "" for none.
     """
     return found.index.get(0) or manifest.base_tree(repository, commit)
-
-
-def summary(differing: list[str]) -> str:
-    """Returns the first few of what `compare` returned, on one line."""
-    return ", ".join(differing[:_SHOWN]) + (f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else "")
 
 
 def _flags(found: Contents) -> dict[str, set[bytes]]:

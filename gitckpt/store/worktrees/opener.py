@@ -18,6 +18,7 @@ from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
+from gitckpt.model.names import first_of
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.worktrees import checkout, ownership
@@ -220,7 +221,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
             differing = comparison.compare(made, _objects_of(made), whole, checkpoint.git_sha, wish.limits)
             if differing:
                 raise WorktreeError(
-                    f"what came back is not what checkpoint {checkpoint.id} captured: {comparison.summary(differing)}",
+                    f"what came back is not what checkpoint {checkpoint.id} captured: {first_of(differing)}",
                     hint=f"look at both: git ckpt show {checkpoint.id[: ids.SHORT]}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}",
                 )
         ownership.write_owner(made, wish.owner)

@@ -1,0 +1,32 @@
+"""Names that people type and read: when two are the same, which one was meant, and the first few of many."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def folded(name: str) -> str:
+    """Returns a name as names are compared: without case, and with spaces for hyphens and underscores."""
+    return name.casefold().replace("-", " ").replace("_", " ").strip()
+
+
+def closest(text: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """Returns the one of several words that a mistyped one most resembles, None where it resembles none.
+
+    Args:
+        text: what was typed.
+        known: the words.
+        likeness: how much of the two must be the same, from 0 to 1.
+    """
+    import difflib
+
+    found = difflib.get_close_matches(text, list(known), n=1, cutoff=likeness)
+    return found[0] if found else None
+
+
+def first_of(names: Sequence[str], limit: int = 5) -> str:
+    """Returns names on one line: the first `limit`, and how many more there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

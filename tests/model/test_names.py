@@ -1,0 +1,45 @@
+"""Names that people type and read."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitckpt.model import names
+
+
+@pytest.mark.parametrize("one", ["Write tests", "write-tests", "WRITE_TESTS", " write tests ", "write_Tests-"])
+def test_names_are_compared_without_case_hyphens_and_underscores(one: str) -> None:
+    assert names.folded(one) == "write tests"
+
+
+@pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("tests", "test"), ("a  b", "a b")])
+def test_other_names_differ(one: str, other: str) -> None:
+    assert names.folded(one) != names.folded(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "likeness", "meant"),
+    [
+        ("resarch", ["review", "research"], 0.6, "research"),
+        ("research", ["research", "re-search"], 0.6, "research"),
+        ("zzz", ["review", "research"], 0.6, None),
+        ("abcd", ["abxx"], 0.6, None),
+        ("abcd", ["abxx"], 0.5, "abxx"),
+        ("abcd", [], 0.6, None),
+        ("", ["abcd"], 0.6, None),
+    ],
+)
+def test_the_closest_of_several(text: str, known: list[str], likeness: float, meant: str | None) -> None:
+    assert names.closest(text, known, likeness=likeness) == meant
+    assert names.closest(text, iter(known), likeness=likeness) == meant
+
+
+@pytest.mark.parametrize(
+    ("number", "limit", "text"), [(0, 2, ""), (1, 2, "a"), (2, 2, "a, b"), (3, 2, "a, b and 1 more"), (5, 3, "a, b, c and 2 more")]
+)
+def test_the_first_of_many(number: int, limit: int, text: str) -> None:
+    assert names.first_of("abcde"[:number], limit) == text
+
+
+def test_five_are_shown_by_default() -> None:
+    assert names.first_of("abcdefg") == "a, b, c, d, e and 2 more"
