@@ -19,7 +19,7 @@ from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
 from gitckpt.store.leases.leases import Leases
-from gitckpt.store.retention.cleanup import Cleaned, Retired, age_in_days, cleanup_all, cleanup_by_age, cleanup_runs, latest_resumable
+from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs, latest_resumable
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 
@@ -256,7 +256,7 @@ NOW = times.from_text("2026-01-20T12:00:00Z")
     ],
 )
 def test_rlm_13_the_age_in_days(timestamp: str, days: int) -> None:
-    assert age_in_days(timestamp, NOW) == days
+    assert times.age_in_days(timestamp, NOW) == days
 
 
 @pytest.mark.parametrize(("hours", "days", "deleted"), [(47, 2, 0), (48, 2, 1), (72, 3, 1), (71, 3, 0)])
@@ -359,7 +359,7 @@ def test_b1_timestamps_are_utc_wherever_one_is(main_checkout: Checkout, monkeypa
             before = time.time_ns() // 1000
             made = store.record("a-complete", {})
             assert before <= times.from_text(made.timestamp) <= time.time_ns() // 1000
-            assert age_in_days(made.timestamp, times.now() + DAY) == 1
+            assert times.age_in_days(made.timestamp, times.now() + DAY) == 1
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -234,3 +234,28 @@ def test_less_than_a_second_is_now() -> None:
 def test_a_shown_age_is_an_age_that_is_no_longer_than_the_true_one(length: int) -> None:
     shown = times.parse_age(times.age_text(length))
     assert shown <= length < 2 * shown
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (0, "0s"),
+        (times.MICRO - 1, "0s"),
+        (times.MICRO, "1s"),
+        (90 * times.MICRO, "90s"),
+        (60 * times.MICRO, "1m"),
+        (1800 * times.MICRO + 1, "30m"),
+        (7200 * times.MICRO, "2h"),
+        (5400 * times.MICRO, "90m"),
+        (86400 * times.MICRO, "1d"),
+        (14 * 86400 * times.MICRO, "14d"),
+    ],
+)
+def test_a_length_of_time_is_written_in_the_largest_unit_that_it_is_a_multiple_of(length: int, expected: str) -> None:
+    assert times.length_text(length) == expected
+
+
+@quick
+@given(st.integers(0, 10**9))
+def test_what_is_written_of_a_length_of_time_is_read_as_the_same(seconds: int) -> None:
+    assert times.parse_age(times.length_text(seconds * times.MICRO)) == seconds * times.MICRO

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import typer
 
     from gitckpt.store.records.entry import Entry
-    from gitckpt.store.store import Store
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _NEWEST = 20

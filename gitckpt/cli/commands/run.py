@@ -68,7 +68,7 @@ def run(
 
 def _print_plan(definition: PipelineDefinition, given: Given, skips: dict[str, str], mode: str | None) -> None:
     """Prints what a run would do, phase by phase."""
-    from gitckpt.durable.phases.command import length_text
+    from gitckpt.model import times
 
     source = terminal.harmless(definition.source)
     terminal.out(f"pipeline {terminal.harmless(definition.name)}, {mode or definition.autonomy}, from {source}")
@@ -82,10 +82,10 @@ def _print_plan(definition: PipelineDefinition, given: Given, skips: dict[str, s
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {terminal.harmless(line)}".rstrip())
         said = {
-            "timeout": length_text(phase.timeout) if phase.timeout else "",
-            "idle timeout": length_text(phase.idle_timeout) if phase.idle_timeout else "",
+            "timeout": times.length_text(phase.timeout) if phase.timeout else "",
+            "idle timeout": times.length_text(phase.idle_timeout) if phase.idle_timeout else "",
             "retries": str(phase.retries.attempts or ""),
-            "autosave": length_text(phase.autosave) if phase.run and phase.autosave else "",
+            "autosave": times.length_text(phase.autosave) if phase.run and phase.autosave else "",
             "group": phase.group or "",
         }
         notes = ", ".join(f"{key} {terminal.harmless(value)}" for key, value in said.items() if value)

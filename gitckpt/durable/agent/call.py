@@ -15,7 +15,6 @@ from gitckpt.durable.agent.transcript import Transcript
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Patience, Tail
 from gitckpt.durable.command.watchdog import Watchdog
-from gitckpt.durable.phases.command import length_text
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
 
@@ -218,7 +217,7 @@ def _does_not_know(answer: Answer) -> bool:
 
 
 def _length(seconds: float | None) -> str:
-    return length_text(round((seconds or 0) * times.MICRO)) if (seconds or 0) >= 1 else f"{seconds or 0:g}s"
+    return times.length_text(round((seconds or 0) * times.MICRO)) if (seconds or 0) >= 1 else f"{seconds or 0:g}s"
 
 
 def _last_line(tail: str) -> str:

@@ -20,7 +20,6 @@ from gitckpt.store.runs import run_files
 RETRY_LATER, BLOCKED = 75, 4
 """Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""
 
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 _SHOWN = 200
 _LAST_LINES = 8
 _ERRORS = ("error:", "fatal:")
@@ -83,7 +82,7 @@ class CommandPhase:
         if outcome.ended_by != execution.EXIT:
             limit = phase.timeout if outcome.ended_by == execution.TIMEOUT else phase.idle_timeout
             how = "it took" if outcome.ended_by == execution.TIMEOUT else "it printed nothing for"
-            raise PhaseFailed(f"{what} was ended: {how} more than {length_text(limit or 0)}", code=code, output=outcome.tail)
+            raise PhaseFailed(f"{what} was ended: {how} more than {times.length_text(limit or 0)}", code=code, output=outcome.tail)
         ending = {BLOCKED: PhaseBlocked, RETRY_LATER: PhaseDeferred}.get(code, PhaseFailed)
         verb = {BLOCKED: "is blocked", RETRY_LATER: "asks to be tried again later"}.get(code, "failed")
         cause = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -160,16 +159,6 @@ class _Exchange:
 
     def _failed(self, problem: str, outcome: Outcome) -> PhaseFailed:
         return PhaseFailed(f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail)
-
-
-def length_text(length: int) -> str:
-    """Returns a length of time as one writes it in a pipeline, such as `90s`, `30m`, `2h`: in the largest unit that it is a multiple of.
-
-    Args:
-        length: in microseconds.
-    """
-    seconds = length // times.MICRO
-    return next((f"{seconds // size}{unit}" for unit, size in _UNITS if seconds and seconds % size == 0), f"{seconds}s")
 
 
 def _last_line(tail: str) -> str:

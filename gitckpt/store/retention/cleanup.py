@@ -1,4 +1,4 @@
-"""What there was: the run to go on with, the age of a checkpoint, and cleanup by age."""
+"""What there was: the run to go on with, and cleanup by age."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
-from gitckpt.model.policy import DAY, Policy
+from gitckpt.model.policy import Policy
 from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import runs
 from gitckpt.store.runs import summary
@@ -66,19 +66,6 @@ def latest_resumable(store: Store) -> Checkpoint | None:
     return None
 
 
-def age_in_days(timestamp: str, now: int) -> int:
-    """Returns how many times 24 hours have passed since a timestamp; 0 where it lies ahead, or is no RFC 3339 timestamp.
-
-    Args:
-        timestamp: with `Z` or an offset.
-        now: the current instant, in microseconds since the epoch.
-    """
-    try:
-        return max(0, (now - times.from_text(timestamp)) // DAY)
-    except ValueError:
-        return 0
-
-
 def cleanup_by_age(store: Store, days: int) -> Cleaned:
     """Deletes the checkpoints that are so many days old, of whatever kind, except those of runs that somebody drives. Worktrees stay.
 
@@ -86,10 +73,10 @@ def cleanup_by_age(store: Store, days: int) -> Cleaned:
 
     Args:
         store: of the repository.
-        days: the age in days, as `age_in_days` counts it; 0 or less for all.
+        days: the age in days, as `times.age_in_days` counts it; 0 or less for all.
     """
     now = store.clock()
-    found = [entry for entry in store.list() if age_in_days(entry.timestamp, now) >= max(days, 0)]
+    found = [entry for entry in store.list() if times.age_in_days(entry.timestamp, now) >= max(days, 0)]
     driven = {run.id for run in summary.summaries(store) if run.status == runstate.RUNNING} if found else set()
     meant = [entry.id for entry in found if entry.run not in driven]
     deleted = _delete(store, meant)
