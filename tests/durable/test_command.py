@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import execution as command_module
-from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Outcome, Tail
+from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Outcome, Tail, last_line
 from gitckpt.durable.command.shell import somebody_lives
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, WorktreeError
@@ -63,6 +63,23 @@ def seen(outcome: Outcome) -> tuple[int, str, str]:
 @pytest.mark.usefixtures("both_ways")
 def test_exit_code(run: Runner, command: str, code: int) -> None:
     assert seen(run(command)) == (code, EXIT, "")
+
+
+@pytest.mark.parametrize(
+    ("tail", "line"),
+    [
+        ("", ""),
+        (" \n\n", ""),
+        ("one\n  two  \n\n", ": two"),
+        ("x" * 300, ": " + "x" * 200),
+        ("error: one\nFatal: two\nhelp\nmore help\n", ": Fatal: two"),
+        ("an error: one\nlast\n", ": last"),
+        ("error: one\n" + "later\n" * 7, ": error: one"),
+        ("error: one\n" + "later\n" * 8, ": later"),
+    ],
+)
+def test_what_a_command_said_last_is_its_error_where_advice_follows_one(tail: str, line: str) -> None:
+    assert last_line(tail) == line
 
 
 def test_program_that_does_not_exist(run: Runner) -> None:

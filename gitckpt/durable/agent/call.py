@@ -22,7 +22,6 @@ PROMPT, LOG = "prompt", "agent.log"
 MAX_ARGUMENT = 100_000
 """A longer prompt, in bytes, is no argument: systems allow 128 KiB for one."""
 
-_SHOWN = 200
 _BRIEF = 2000
 _UNKNOWN = re.compile(
     r"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{0,40}\b(conversation|session|thread|rollout)\b"
@@ -76,7 +75,7 @@ class Answer:
             return f"{self.client} failed: {self.report.error or 'it does not say why'}"
         if self.code:
             cause = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
-            return f"{self.client} failed: {cause}{_last_line(self.tail)}"
+            return f"{self.client} failed: {cause}{execution.last_line(self.tail)}"
         if self.report.structured and not self.report.complete:
             return f"{self.client} failed: its output ends in the middle"
         return ""
@@ -218,8 +217,3 @@ def _does_not_know(answer: Answer) -> bool:
 
 def _length(seconds: float | None) -> str:
     return times.length_text(round((seconds or 0) * times.MICRO)) if (seconds or 0) >= 1 else f"{seconds or 0:g}s"
-
-
-def _last_line(tail: str) -> str:
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return f": {lines[-1][:_SHOWN]}" if lines else ""

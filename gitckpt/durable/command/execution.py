@@ -26,6 +26,10 @@ DEADLINE = "deadline"
 
 TAIL_BYTES = 16 * 1024
 
+_SHOWN = 200
+_LAST_LINES = 8
+_ERRORS = ("error:", "fatal:")
+
 _CHUNK = 65536
 _TICK = 1.0
 _LINGER = 0.1  # `… > >(tee log)`: tee ends by itself, a moment after the shell, and should have read everything
@@ -49,6 +53,20 @@ class Outcome:
     ended_by: str
     tail: str
     seconds: float
+
+
+def last_line(tail: str) -> str:
+    """Returns what a command said last, to stand behind its exit code; where advice follows its error, as with git, the error.
+
+    Args:
+        tail: the end of its output.
+
+    Returns:
+        `: ` and the line, cut to 200 characters; "" where it said nothing.
+    """
+    lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
+    line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
+    return f": {line[:_SHOWN]}" if line else ""
 
 
 @dataclass(frozen=True, slots=True)

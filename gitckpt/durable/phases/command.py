@@ -20,10 +20,6 @@ from gitckpt.store.runs import run_files
 RETRY_LATER, BLOCKED = 75, 4
 """Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""
 
-_SHOWN = 200
-_LAST_LINES = 8
-_ERRORS = ("error:", "fatal:")
-
 
 class CommandPhase:
     """The command of a phase.
@@ -75,7 +71,7 @@ class CommandPhase:
     def _require_success(self, phase: PhaseDefinition, outcome: Outcome) -> None:
         if outcome.ended_by == execution.EXIT and outcome.code == 0:
             return
-        what, code, said = f"phase {phase.name!r}", outcome.code, _last_line(outcome.tail)
+        what, code, said = f"phase {phase.name!r}", outcome.code, execution.last_line(outcome.tail)
         if outcome.ended_by == execution.DEADLINE:
             message = f"{what} was ended: the run took longer than it may"
             raise DeadlineReached(message, code=code, output=outcome.tail)
@@ -159,10 +155,3 @@ class _Exchange:
 
     def _failed(self, problem: str, outcome: Outcome) -> PhaseFailed:
         return PhaseFailed(f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail)
-
-
-def _last_line(tail: str) -> str:
-    """Returns what a command said last, to stand behind its exit code; where advice follows its error, as with git, the error."""
-    lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
-    line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
-    return f": {line[:_SHOWN]}" if line else ""

@@ -122,6 +122,7 @@ def test_prompt_that_is_not_unicode(desk: Desk) -> None:
     [
         ("echo fine", 0, ""),
         ("echo one; echo 'fatal: two'; echo; exit 3", 3, "agent failed: exit code 3: fatal: two"),
+        ("echo 'Error: no credit'; echo 'see: agent help'; exit 3", 3, "agent failed: exit code 3: Error: no credit"),
         ("exit 1", 1, "agent failed: exit code 1"),
         ("kill -9 $$", -9, "agent failed: signal 9"),
     ],

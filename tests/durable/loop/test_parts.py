@@ -260,6 +260,7 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
     [
         (Outcome(0, EXIT, "2 left\n", 0.1), ""),
         (Outcome(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
+        (Outcome(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1), "check: exit code 128: fatal: no remote"),
         (Outcome(-9, EXIT, "", 0.1), "check: exit code -9"),
         (Outcome(0, TIMEOUT, "2 left", 0.1), "check: it took too long: 2 left"),
     ],

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gitckpt.durable.command.execution import EXIT, Outcome
+from gitckpt.durable.command.execution import EXIT, Outcome, last_line
 
 CLOSED = ("closed", "done", "complete", "tombstone")
 """The statuses of an issue that is closed; the first one is that of beads, the others are of older versions and of people's own."""
-
-_SHOWN = 200
 
 Call = Callable[[str], Outcome]
 """Runs a shell command and returns how it ended; its output is whole, unless it is very long."""
@@ -58,7 +56,7 @@ def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Outcome, 
     if not unknown and not outcome.code:
         return Standing(closed, still)
     what = f"bd does not tell of {', '.join(unknown)}" if unknown else f"bd failed: exit code {outcome.code}"
-    return Standing(closed, still, what + (_last_line(outcome.tail) if outcome.code else ""))
+    return Standing(closed, still, what + (last_line(outcome.tail) if outcome.code else ""))
 
 
 def statuses(said: bytes) -> Mapping[str, str]:
@@ -90,9 +88,4 @@ def command(line: str, call: Call) -> Standing:
     if outcome.ended_by == EXIT and outcome.code == 0:
         return Standing((), ())
     how = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "it took too long"
-    return Standing((), (), f"{line}: {how}{_last_line(outcome.tail)}")
-
-
-def _last_line(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return f": {lines[-1][:_SHOWN]}" if lines else ""
+    return Standing((), (), f"{line}: {how}{last_line(outcome.tail)}")
