@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gitckpt.model import times
+from gitckpt.durable import phase_options
 from gitckpt.model.errors import UsageError
 
 MAX_ITERATIONS = 100
@@ -18,7 +18,6 @@ CONVERSATIONS = (NEW, CONTINUE)
 """Whether each call of the agent begins a conversation, or goes on with the last one."""
 
 _ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-_YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +61,8 @@ def read(said: Callable[[str], str]) -> Options:
     for issue in (*issues, *([epic] if epic else [])):
         if not _ISSUE.fullmatch(issue):
             raise UsageError(f"{issue!r:.100} is no id of an issue", hint="see which there are: bd list")
-    until = said("until_tests_pass").lower()
-    if until not in (*_YES, *_NO):
-        raise UsageError(f"until_tests_pass is {until!r:.60}", hint="say yes or no")
-    if not issues and not done and until in _NO:
+    until_tests_pass = phase_options.agreed("until_tests_pass", said("until_tests_pass"))
+    if not issues and not done and not until_tests_pass:
         raise UsageError(
             "nothing says when the work is done",
             hint="name the issues (--issue ID), a command that knows (--done COMMAND), or let the tests decide (--until-tests-pass)",
@@ -78,32 +75,10 @@ def read(said: Callable[[str], str]) -> Options:
         epic=epic,
         done=done,
         tests=said("tests"),
-        max_iterations=_count(said("max_iterations")),
-        pause=_seconds("pause", said("pause"), PAUSE),
-        agent_timeout=_limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
-        test_timeout=_limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
+        # None at all stands for the usual number, as everywhere in rlm-act.
+        max_iterations=phase_options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
+        pause=phase_options.pause("pause", said("pause"), PAUSE),
+        agent_timeout=phase_options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
+        test_timeout=phase_options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
     )
-
-
-def _count(text: str) -> int:
-    """Returns the number of iterations; none at all stands for the usual number, as everywhere in rlm-act."""
-    if not text:
-        return MAX_ITERATIONS
-    if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        raise UsageError(f"max_iterations is {text!r:.60}", hint="write a whole number: 100")
-    return int(text) or MAX_ITERATIONS
-
-
-def _seconds(name: str, text: str, usual: float) -> float:
-    try:
-        return times.parse_age(text) / times.MICRO if text else usual
-    except UsageError as error:
-        raise UsageError(f"{name}: {error.message}", hint=error.hint) from None
-
-
-def _limit(name: str, text: str, usual: float) -> float:
-    seconds = _seconds(name, text, usual)
-    if not seconds:
-        raise UsageError(f"{name}: {text!r:.60} is no time at all", hint="write as much as it may take: 30m")
-    return seconds

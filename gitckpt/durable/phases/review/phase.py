@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gitckpt.durable import phase_options
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent.call import Agent
 from gitckpt.durable.agent.client import Client
@@ -18,7 +19,6 @@ from gitckpt.durable.phases.review.ports import Options, Reply
 from gitckpt.durable.pipeline.context import Work
 from gitckpt.durable.run.errors import DeadlineReached
 from gitckpt.durable.run.retry import Ended
-from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.store.runs import run_files
 
@@ -28,8 +28,6 @@ AGENT_TIMEOUT, CHECK_TIMEOUT = 3600.0, 600.0
 FORCE = "force"
 REFACTORING = "refactoring"
 """The file of a run in which a person says what its task has become."""
-
-_YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
 def carry_out(work: Work) -> Ended:
@@ -41,7 +39,7 @@ def carry_out(work: Work) -> Ended:
         Cancelled, DeadlineReached, LeaseLost: the run has to stop.
     """
     options = read(work.option)
-    timeout = _seconds(work.option("agent_timeout"), AGENT_TIMEOUT)
+    timeout = _agent_timeout(work.option)
     _settle_force(work, options)
     asked = [_Asked(work, clients.client_of(work.option(role), work.agents), role, timeout) for role in ("coder", "reviewer")]
     run = work.run
@@ -80,7 +78,7 @@ def read(said: Callable[[str], str]) -> Options:
     Raises:
         UsageError: one cannot be understood, or there is no task.
     """
-    _seconds(said("agent_timeout"), AGENT_TIMEOUT)
+    _agent_timeout(said)
     if not said("title").strip():
         raise UsageError("there is no task", hint='say what is to be done: git ckpt review "Add a login page"')
     filters = {}
@@ -89,19 +87,16 @@ def read(said: Callable[[str], str]) -> Options:
         if not equals or not name.strip() or not line_of_shell.strip():
             raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND: --filter tests='make test'")
         filters[name.strip()] = line_of_shell.strip()
-    force = said(FORCE).lower()
-    if force not in (*_YES, *_NO):
-        raise UsageError(f"force is {force!r:.60}", hint="say yes or no")
     usual = Options("", "")
     return Options(
         task=said("task") or "task",
         title=said("title"),
-        max_cycles=_count(said("max_cycles"), "max_cycles", usual.max_cycles) or usual.max_cycles,
+        max_cycles=phase_options.count("max_cycles", said("max_cycles"), usual.max_cycles) or usual.max_cycles,
         max_budget_usd=_amount(said("max_budget")),
         lint=said("lint") or None,
-        lint_retries=_count(said("lint_retries"), "lint_retries", usual.lint_retries),
+        lint_retries=phase_options.count("lint_retries", said("lint_retries"), usual.lint_retries),
         filters=filters,
-        force=force in _YES,
+        force=phase_options.agreed(FORCE, said(FORCE)),
     )
 
 
@@ -184,12 +179,8 @@ def _shell(work: Work) -> Callable[[str], tuple[int, str]]:
     return call
 
 
-def _count(text: str, name: str, usual: int) -> int:
-    if not text:
-        return usual
-    if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        raise UsageError(f"{name} is {text!r:.60}", hint="write a whole number: 3")
-    return int(text)
+def _agent_timeout(said: Callable[[str], str]) -> float:
+    return phase_options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT)
 
 
 def _amount(text: str) -> float:
@@ -200,7 +191,3 @@ def _amount(text: str) -> float:
     if not 0 <= amount < 1e9:
         raise UsageError(f"max_budget is {text!r:.60}", hint="write an amount in US dollars: 2.50")
     return amount
-
-
-def _seconds(text: str, usual: float) -> float:
-    return times.parse_age(text) / times.MICRO if text else usual

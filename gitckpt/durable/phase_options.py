@@ -1,0 +1,67 @@
+"""Reads the options of phases: numbers, lengths of time, yes or no, all of them said as text; "" where nothing is said."""
+
+from __future__ import annotations
+
+from gitckpt.model import times
+from gitckpt.model.errors import UsageError
+
+_YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
+
+
+def agreed(name: str, text: str) -> bool:
+    """Returns whether an option says yes; nothing is no.
+
+    Raises:
+        UsageError: it says neither.
+    """
+    said = text.lower()
+    if said not in (*_YES, *_NO):
+        raise UsageError(f"{name} is {said!r:.60}", hint="say yes or no")
+    return said in _YES
+
+
+def count(name: str, text: str, usual: int) -> int:
+    """Returns the whole number that an option says.
+
+    Args:
+        name: of the option, for the error.
+        text: what it says.
+        usual: the number where it says nothing.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    if not text:
+        return usual
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise UsageError(f"{name} is {text!r:.60}", hint=f"write a whole number: {usual}")
+    return int(text)
+
+
+def pause(name: str, text: str, usual: float) -> float:
+    """Returns the length of time that an option says, in seconds; it may be none at all.
+
+    Args:
+        name: of the option, for the error.
+        text: what it says, such as `90s`.
+        usual: the length where it says nothing, in seconds.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    try:
+        return times.parse_age(text) / times.MICRO if text else usual
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", hint=error.hint) from None
+
+
+def limit(name: str, text: str, usual: float) -> float:
+    """Returns how long something may take, in seconds. Args and errors: as `pause`.
+
+    Raises:
+        UsageError: it is no time at all.
+    """
+    seconds = pause(name, text, usual)
+    if not seconds:
+        raise UsageError(f"{name}: {text!r:.60} is no time at all", hint="write as much as it may take: 30m")
+    return seconds
