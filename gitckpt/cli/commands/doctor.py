@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from gitckpt import __version__
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
@@ -34,7 +32,7 @@ def doctor(
     if as_json:
         keys = ("code", "object", "sentence", "cure")
         report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
-        terminal.out(json.dumps(report, indent=2))
+        terminal.out_json(report)
     else:
         for name, value in {"gitckpt": __version__, **facts}.items():
             label = f"{name.replace('_', ' ')}:"

@@ -59,14 +59,12 @@ def list_(
         changed = changes.count(store.repository, store.index, entries)
         now = store.clock()
     if as_json:
-        import json
-
         report = {
             "checkpoints": [_as_json(entry, changed) for entry in entries],
             "more": len(found) > len(entries),
             "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
         }
-        terminal.out(json.dumps(report, indent=2))
+        terminal.out_json(report)
     else:
         _print(entries, changed, now)
         if not entries:

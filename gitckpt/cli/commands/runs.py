@@ -41,9 +41,7 @@ def runs(
         found = [each for each in summaries(store) if status is None or each.status == status][:number]
         now = store.clock()
     if as_json:
-        import json
-
-        terminal.out(json.dumps({"runs": [_as_json(each) for each in found]}, indent=2))
+        terminal.out_json({"runs": [_as_json(each) for each in found]})
         return
     if not found:
         terminal.remark(
@@ -79,9 +77,7 @@ def status(
         history = timeline.read(store, name)
         now = store.clock()
     if as_json:
-        import json
-
-        terminal.out(json.dumps(_history_as_json(history), indent=2))
+        terminal.out_json(_history_as_json(history))
         return
     for line in _lines(history, now):
         terminal.out(line)

@@ -35,12 +35,10 @@ def show(
             return
         checkpoint = store.read(checkpoint_id)
         if as_json or state:
-            import json
-
             from gitckpt.model import jsonable
 
             document = jsonable.state(checkpoint) if state else jsonable.document(checkpoint)
-            terminal.out(json.dumps(document, indent=2))
+            terminal.out_json(document)
             return
         _print(store, checkpoint)
 

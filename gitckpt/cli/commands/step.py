@@ -321,11 +321,9 @@ def _print_history(events: Sequence[Event]) -> None:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    import json
-
     from gitckpt.model import jsonable
 
-    terminal.out(json.dumps(jsonable.plain(document), indent=2))
+    terminal.out_json(jsonable.plain(document))
 
 
 def _commit(store: Store, rev: str) -> tuple[str, str]:

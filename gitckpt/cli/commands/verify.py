@@ -42,11 +42,9 @@ def verify(
 
 
 def _print_json(report: Report) -> None:
-    import json
-
     keys = ("code", "object", "sentence", "cure", "repaired")
     findings = [{key: getattr(one, key) for key in keys} for one in report.findings]
-    terminal.out(json.dumps({"checked": dict(report.checked), "findings": findings}, indent=2))
+    terminal.out_json({"checked": dict(report.checked), "findings": findings})
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -65,6 +65,13 @@ def out_document(data: bytes) -> None:
         out_bytes(data)
 
 
+def out_json(document: object) -> None:
+    """Prints a document of the result as JSON."""
+    import json
+
+    out(json.dumps(document, indent=2))
+
+
 def out_bytes(data: bytes) -> None:
     """Prints bytes of the result as they are."""
     sys.stdout.flush()
