@@ -32,16 +32,17 @@ LAYERS = tuple(
     store.retention
     store.audit
     store.store
+    hook
     durable.command durable.agent
     durable.run
     durable.pipeline
     durable.phases durable.steps durable.progress
     durable.driver
     cli.screen
-    cli.parser cli.opening
-    cli.driver
+    cli.options cli.opening cli.driver
     cli.commands
-    cli.main hook
+    cli.parser
+    cli.main
     __main__
     """.strip().splitlines()
 )

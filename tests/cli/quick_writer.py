@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gitckpt.cli.parser import app, options, quick
+from gitckpt.cli import options
+from gitckpt.cli.options import Syntax
+from gitckpt.cli.parser import app, quick
 from gitckpt.cli.parser.commands import COMMANDS, FREQUENT
-from gitckpt.cli.parser.options import Syntax
 
 TABLE = Path(quick.__file__).with_name("quick_table.py")
 

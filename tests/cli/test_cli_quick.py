@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 import pytest
 import typer
-from gitckpt.cli.quick_table import AFTER, BEFORE, FUNCTIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitckpt.cli.parser import app, options, quick
+from gitckpt.cli import options
+from gitckpt.cli.options import Syntax
+from gitckpt.cli.parser import app, quick
 from gitckpt.cli.parser.commands import COMMANDS, FREQUENT
-from gitckpt.cli.parser.options import Syntax
+from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS
 from gitckpt.store.store import Store
 from tests.cli import quick_writer
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, normal
@@ -61,7 +62,7 @@ def test_the_table_is_what_the_commands_declare() -> None:
         ('"--raw": "raw",\n', ""),
         ('"number": options.count,', ""),
         ('arguments=["id_"],\n', ""),
-        ("showing", "listing"),
+        ("commands.show", "commands.list"),
     ],
 )
 def test_a_table_that_is_not_what_the_commands_declare_is_found_and_written_anew(
@@ -85,9 +86,8 @@ def test_the_table_is_written_where_there_is_none(tmp_path: Path, monkeypatch: p
 
 def test_the_table_can_be_written_while_the_old_one_cannot_be_read() -> None:
     """As where two branches changed it."""
-    code = (
-        "import sys; sys.modules['gitckpt.cli.quick_table'] = None; from tests.cli import quick_writer; print(quick_writer.table(), end='')"
-    )
+    broken = "import sys; sys.modules['gitckpt.cli.parser.quick_table'] = None"
+    code = f"{broken}; from tests.cli import quick_writer; print(quick_writer.table(), end='')"
     done = subprocess.run([sys.executable, "-B", "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == (quick_writer.table(), "")
 

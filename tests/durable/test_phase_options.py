@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gitckpt.durable import phase_options
+from gitckpt.durable.phases import options as phase_options
 from gitckpt.model.errors import UsageError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
-from gitckpt.cli.parser import options
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 

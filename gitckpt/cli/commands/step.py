@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
-from gitckpt.cli.parser import options
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError
 

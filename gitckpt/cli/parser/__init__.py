@@ -1,4 +1,4 @@
 """From what is typed to a call of a command: plain calls without Typer, all others with it.
 
-Doors: `quick` (plain calls), `app` (all others), `options` (what several commands make of what is typed).
+Doors: `quick` (plain calls), `app` (all others).
 """

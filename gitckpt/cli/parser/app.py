@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.exceptions import TyperException
 
+from gitckpt.cli import options
 from gitckpt.cli.parser import help as helping
-from gitckpt.cli.parser import options, quick
+from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.model.errors import UsageError
-
-_SHOWN_ERROR: Any = typer.BadParameter.__mro__[2]
-"""What the parser raises for a person to read, above its usage errors; Typer has no public name for it."""
 
 
 def perform(words: Sequence[str]) -> int:
@@ -33,13 +32,14 @@ def perform(words: Sequence[str]) -> int:
     words, paths = _split_paths(words)
     helping.require_command(words, COMMANDS)
     try:
-        with build(_needed(words)).make_context("git ckpt", list(words), obj=paths) as context:
-            return context.command.invoke(context) or 0
+        with build(_needed(words)).make_context("git ckpt", list(words), obj=paths) as made:
+            return made.command.invoke(made) or 0
     except typer.Exit as leaving:
         return leaving.exit_code
-    except _SHOWN_ERROR as error:
-        if quick.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
-            sys.stderr.write(f"{error.ctx.get_help()}\n")
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        if context is not None and quick.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
+            sys.stderr.write(f"{context.get_help()}\n")
             return UsageError.exit_code
         raise helping.wrong_usage(error, words, COMMANDS) from None
 
@@ -87,7 +87,7 @@ def _annotated(function: Callable[..., int | None]) -> Callable[..., int | None]
 
 def _needed(words: Sequence[str]) -> Iterable[str]:
     """Returns the one command that will be called; all of them where help or completion may be about any."""
-    from gitckpt.cli.quick_table import BEFORE
+    from gitckpt.cli.parser.quick_table import BEFORE
 
     at = quick.command_of(words)
     if at == len(words) or words[at] == "complete" or quick.parse(BEFORE, words[:at]) is None:

@@ -46,9 +46,11 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command(lambda: import_module("gitckpt.cli.commands.doctor").doctor, "Look for what is wrong, and name the cure."),
     "uninit": Command(lambda: import_module("gitckpt.cli.commands.init").uninit, "Take out what init put in."),
     "hook": Command(lambda: import_module("gitckpt.cli.commands.init").hook, "What the installed hooks call."),
-    "completion": Command(lambda: import_module("gitckpt.cli.parser.completion").completion, "Print a script for the shell's completion."),
+    "completion": Command(
+        lambda: import_module("gitckpt.cli.commands.completion").completion, "Print a script for the shell's completion."
+    ),
     "demo": Command(lambda: import_module("gitckpt.cli.commands.init").demo, "Show all of it in a scratch repository."),
-    "complete": Command(lambda: import_module("gitckpt.cli.parser.completion").complete, ""),
+    "complete": Command(lambda: import_module("gitckpt.cli.commands.completion").complete, ""),
 }
 
 FREQUENT = ("save", "list", "show", "resume", "runs", "status", "restore", "undo", "verify")

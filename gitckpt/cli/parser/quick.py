@@ -7,7 +7,7 @@ its errors. A test compares what both make of the same words.
 
 from __future__ import annotations
 
-from gitckpt.cli.parser import options
+from gitckpt.cli import options
 from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
@@ -18,19 +18,16 @@ if TYPE_CHECKING:
 
 def command_of(words: Sequence[str]) -> int:
     """Returns where in a command line the command stands; the length of the line where there is none."""
-    from gitckpt.cli.quick_table import BEFORE
+    from gitckpt.cli.parser.quick_table import BEFORE
 
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in BEFORE.values else 1
-    return min(at, len(words))
+    return options.command_of(words, BEFORE.values)
 
 
 def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
     """Returns what a command line asks for, to be called for an exit code, None standing for 0; None where only Typer can tell."""
     if list(words) == [options.VERSION]:
         return options.print_version
-    from gitckpt.cli.quick_table import AFTER, BEFORE, FUNCTIONS
+    from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS
 
     at = command_of(words)
     name = words[at] if at < len(words) else ""

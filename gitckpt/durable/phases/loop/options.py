@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gitckpt.durable import phase_options
+from gitckpt.durable.phases import options
 from gitckpt.model.errors import UsageError
 
 MAX_ITERATIONS = 100
@@ -61,7 +61,7 @@ def read(said: Callable[[str], str]) -> Options:
     for issue in (*issues, *([epic] if epic else [])):
         if not _ISSUE.fullmatch(issue):
             raise UsageError(f"{issue!r:.100} is no id of an issue", hint="see which there are: bd list")
-    until_tests_pass = phase_options.agreed("until_tests_pass", said("until_tests_pass"))
+    until_tests_pass = options.agreed("until_tests_pass", said("until_tests_pass"))
     if not issues and not done and not until_tests_pass:
         raise UsageError(
             "nothing says when the work is done",
@@ -76,9 +76,9 @@ def read(said: Callable[[str], str]) -> Options:
         done=done,
         tests=said("tests"),
         # None at all stands for the usual number, as everywhere in rlm-act.
-        max_iterations=phase_options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
-        pause=phase_options.pause("pause", said("pause"), PAUSE),
-        agent_timeout=phase_options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
-        test_timeout=phase_options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
+        max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
+        pause=options.pause("pause", said("pause"), PAUSE),
+        agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
+        test_timeout=options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
     )

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gitckpt.durable import phase_options
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent.call import Agent
 from gitckpt.durable.agent.client import Client
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, EXIT, Patience
+from gitckpt.durable.phases import options
 from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
 from gitckpt.durable.phases.review.errors import ReviewFailed
@@ -91,12 +91,12 @@ def read(said: Callable[[str], str]) -> Options:
     return Options(
         task=said("task") or "task",
         title=said("title"),
-        max_cycles=phase_options.count("max_cycles", said("max_cycles"), usual.max_cycles) or usual.max_cycles,
+        max_cycles=options.count("max_cycles", said("max_cycles"), usual.max_cycles) or usual.max_cycles,
         max_budget_usd=_amount(said("max_budget")),
         lint=said("lint") or None,
-        lint_retries=phase_options.count("lint_retries", said("lint_retries"), usual.lint_retries),
+        lint_retries=options.count("lint_retries", said("lint_retries"), usual.lint_retries),
         filters=filters,
-        force=phase_options.agreed(FORCE, said(FORCE)),
+        force=options.agreed(FORCE, said(FORCE)),
     )
 
 
@@ -180,7 +180,7 @@ def _shell(work: Work) -> Callable[[str], tuple[int, str]]:
 
 
 def _agent_timeout(said: Callable[[str], str]) -> float:
-    return phase_options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT)
+    return options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT)
 
 
 def _amount(text: str) -> float:

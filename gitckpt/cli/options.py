@@ -10,7 +10,7 @@ from gitckpt.model.errors import RepositoryError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
 VERSION = "--version"
 """Prints the version, in place of a command."""
@@ -41,6 +41,19 @@ class Syntax:
         self.flags = flags or {}
         self.values = values or {}
         self.readers = readers or {}
+
+
+def command_of(words: Sequence[str], valued: Container[str]) -> int:
+    """Returns where in a command line the command stands; the length of the line where there is none.
+
+    Args:
+        words: what follows `git ckpt`.
+        valued: the options before the command that take a value.
+    """
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in valued else 1
+    return min(at, len(words))
 
 
 def apply(quiet: bool = False, directory: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gitckpt.cli.parser import quick
+from gitckpt.cli.options import command_of
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError, UsageError
 
@@ -63,9 +63,10 @@ def complete(context: typer.Context, words: Annotated[list[str] | None, typer.Ar
     words = words or [""]
     *before, last = words
     program: Any = context.find_root().command
-    if before[-1:] in [[option] for parameter in program.params if not parameter.is_flag for option in parameter.opts] or "--" in before:
+    valued = {option for parameter in program.params if not parameter.is_flag for option in parameter.opts}
+    if "--" in before or (before and before[-1] in valued):
         return  # a directory, or paths: the shell knows them
-    for candidate in _candidates(program, next(iter(before[quick.command_of(before) :]), None), last):
+    for candidate in _candidates(program, next(iter(before[command_of(before, valued) :]), None), last):
         if candidate.startswith(last):
             terminal.out(candidate)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from gitckpt.cli.parser import options
+from gitckpt.cli import options
 
 BEFORE = options.Syntax(
     flags={
