@@ -137,9 +137,10 @@ class Notes:
 
     def _entries_of(self, root: str) -> dict[str, tuple[bytes, str]]:
         """Returns mode and oid by commit; the last answer is kept, as whoever changes many notes has just read them all."""
-        if self._read is None or self._read[0] != root:
-            self._read = root, {path: (mode, oid) for path, mode, oid in self._walk(root)}
-        return self._read[1]
+        read = self._read
+        if read is None or read[0] != root:
+            read = self._read = root, {path: (mode, oid) for path, mode, oid in self._walk(root)}
+        return read[1]
 
     def _build(self, entries: Entries, *, is_root: bool) -> str:
         if len(entries) > _SPLIT_ABOVE[is_root]:

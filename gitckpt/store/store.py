@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
+from gitckpt.git.notes import Notes
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
@@ -44,6 +46,9 @@ _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time,
 class Store:
     """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
 
+    Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
+    of them, and a process that was forked opens a store of its own.
+
     Args:
         repository: seen from the worktree that checkpoints are recorded in.
         adapter: how objects are read and written: "auto", "libgit2" or "plumbing" (see `open_objects`).
@@ -65,7 +70,8 @@ class Store:
         self.objects: Objects = open_objects(repository, adapter)
         self.refs = Refs(repository)
         self._index: Index | None = None
-        self._ahead = ahead
+        self._ahead = [] if ahead is None else [ahead]
+        self._opening = threading.Lock()
         self.clock = clock
         self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
@@ -92,11 +98,12 @@ class Store:
     @property
     def index(self) -> Index:
         """The derived listing of the checkpoints."""
-        if self._index is None:
-            from gitckpt.store.records.index import Index  # SQLite is not for those who only record
+        with self._opening:
+            if self._index is None:
+                from gitckpt.store.records.index import Index  # SQLite is not for those who only record
 
-            self._index = Index(self.repository, self.objects, self.refs)
-        return self._index
+                self._index = Index(self.repository, self.objects, self.refs)
+            return self._index
 
     def __enter__(self) -> Self:
         return self
@@ -116,8 +123,8 @@ class Store:
         finally:
             if self._index is not None:
                 self._index.close()
-            if self._ahead is not None:
-                self._ahead.close()
+            for ahead in self._ahead:
+                ahead.close()
             self.refs.close()
             self.objects.close()
             self.repository.close()
@@ -126,8 +133,9 @@ class Store:
         """Returns a private copy of the worktree's index, still to be opened; in the first one, git may look at the files already."""
         from gitckpt.git.worktree.index import PrivateIndex
 
-        ahead, self._ahead = self._ahead, None
-        return ahead or PrivateIndex(self.repository)
+        with contextlib.suppress(IndexError):
+            return self._ahead.pop()
+        return PrivateIndex(self.repository)
 
     def capture(self, limits: Limits | None = None, beside: Beside | None = None) -> Worktree:
         """Captures the files of the worktree for `record`.
@@ -373,7 +381,7 @@ class Store:
             BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
         """
         self._recorder.write_links(self.clock())
-        return self._remover().remove(checkpoint_ids, self.clock())
+        return self._remover(Notes(self.repository, self.objects, layout.NOTES)).remove(checkpoint_ids, self.clock())
 
     def expire(self, policy: Policy, *, dry_run: bool = False) -> Sequence[tuple[Entry, Decision]]:
         """Removes the checkpoints that a policy lets go; those of runs stay: `expiry.expire_all` decides about these, too.
@@ -391,8 +399,8 @@ class Store:
         from gitckpt.store.retention import expiry
 
         self._recorder.write_links(self.clock())
-        notes = self._recorder.notes
-        return expiry.expire(self.index, notes, self._remover(), policy, now=self.clock(), dry_run=dry_run)
+        notes = Notes(self.repository, self.objects, layout.NOTES)
+        return expiry.expire(self.index, notes, self._remover(notes), policy, now=self.clock(), dry_run=dry_run)
 
     def _pack(self) -> None:
         """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""
@@ -401,7 +409,7 @@ class Store:
         except CkptError as error:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
-    def _remover(self) -> Remover:
+    def _remover(self, notes: Notes) -> Remover:
         from gitckpt.store.records.remover import Remover
 
-        return Remover(self.repository, self.objects, self.refs, self._recorder.notes, self.index)
+        return Remover(self.repository, self.objects, self.refs, notes, self.index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item
 
 _KINDS = {"blob": ObjectType.BLOB, "tree": ObjectType.TREE, "commit": ObjectType.COMMIT}
+_TURN = threading.RLock()
+"""Held for each call of libgit2: what it hands out is not for two threads at once, and whether it flushes is a setting of the process."""
+
 _NAMES = {int(number): name for name, number in _KINDS.items()} | {int(ObjectType.TAG): "tag"}
 
 
@@ -41,19 +45,21 @@ class Libgit2:
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
-        target = self._repo.lookup_reference("HEAD").raw_target
-        if isinstance(target, pygit2.Oid):
-            return str(target), None
-        branch = target.decode("utf-8", "replace").removeprefix("refs/heads/")
-        if self._repo.head_is_unborn:
-            return "", branch
-        return str(self._repo.head.target), branch
+        with _TURN:
+            target = self._repo.lookup_reference("HEAD").raw_target
+            if isinstance(target, pygit2.Oid):
+                return str(target), None
+            branch = target.decode("utf-8", "replace").removeprefix("refs/heads/")
+            if self._repo.head_is_unborn:
+                return "", branch
+            return str(self._repo.head.target), branch
 
     def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
         """See `Objects.read`."""
         for oid in oids:
             try:
-                kind, data = self._odb.read(oid)
+                with _TURN:
+                    kind, data = self._odb.read(oid)
             except (KeyError, pygit2.GitError):
                 yield None
             else:
@@ -62,10 +68,11 @@ class Libgit2:
     def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
         """See `Objects.write`."""
         try:
-            for items, flush in ((durable, True), (derived, False)):
-                pygit2.option(Option.ENABLE_FSYNC_GITDIR, flush)
-                for kind, data in items:
-                    self._repo.write(_KINDS[kind], data)
+            with _TURN:
+                for items, flush in ((durable, True), (derived, False)):
+                    pygit2.option(Option.ENABLE_FSYNC_GITDIR, flush)
+                    for kind, data in items:
+                        self._repo.write(_KINDS[kind], data)
         except (pygit2.GitError, OSError) as error:
             full = os.statvfs(self._repo.path).f_bavail == 0  # libgit2 speaks of a missing pack then
             raise GitError(["write"], 1, "No space left on device" if full else str(error)) from None

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,7 @@ class Index:
         self._refs = refs
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: sqlite3.Connection | None = None
+        self._turn = threading.RLock()  # two threads in one connection crash Python, and one may replace it beneath the other
 
     def select(self, query: Query) -> list[Entry]:
         """Returns the checkpoints that meet every criterion, newest first.
@@ -105,17 +107,22 @@ class Index:
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         """Keeps the number of changed paths of some checkpoints, each given by id."""
-        with contextlib.suppress(sqlite3.DatabaseError), self._opened() as connection:  # read-only: counted anew each time
+        with self._turn, contextlib.suppress(sqlite3.DatabaseError), self._opened() as connection:  # read-only: counted anew each time
             connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", [(count, id_) for id_, count in counts])
 
     def close(self) -> None:
         """Closes the file."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _ask(self, question: str, values: Sequence[str | int] = ()) -> list[tuple[Any, ...]]:
         """Returns the rows of a query on the refs as they are now."""
+        with self._turn:
+            return self._asked(question, values)
+
+    def _asked(self, question: str, values: Sequence[str | int]) -> list[tuple[Any, ...]]:
         listing = self._refs.list(layout.CHECKPOINTS.rstrip("/"), fields="%(objectname) %(refname)")
         digest = f"{__version__} {hashlib.blake2b(listing).hexdigest()}"
         connection = self._opened()

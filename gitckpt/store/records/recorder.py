@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import RLock  # `threading` would cost the hook 2 ms
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
@@ -73,6 +74,7 @@ class Recorder:
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._pending_links: dict[str, list[str]] = {}
         self._linked_at = float("-inf")
+        self._turn = RLock()  # what it remembers belongs to one thread at a time
 
     def record(
         self,
@@ -113,9 +115,9 @@ class Recorder:
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
-        due = time.monotonic() - self._linked_at >= LINK_INTERVAL
         own = {name: fields.get(name) for name in ("pipeline", "attempt")}
-        with self._lock():
+        with self._turn, self._lock():
+            due = time.monotonic() - self._linked_at >= LINK_INTERVAL
             while True:
                 attempt += 1
                 fields.update(own)
@@ -153,9 +155,12 @@ class Recorder:
             BusyError, GitError: they could not be written; they stay pending.
         """
         deadline = time.monotonic() + PATIENCE
-        self._pending_links = _joined(self._pending_links, links or {})
-        if not self._pending_links:
-            return
+        with self._turn:
+            self._pending_links = _joined(self._pending_links, links or {})
+            if self._pending_links:
+                self._write_pending(instant, deadline)
+
+    def _write_pending(self, instant: int, deadline: float) -> None:
         with self._lock():
             while True:
                 updates: list[Update] = []

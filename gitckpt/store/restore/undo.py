@@ -83,7 +83,7 @@ def _read(repository: Repository) -> Pointer:
 
 def _write(repository: Repository, safety: str, *, is_open: bool) -> None:
     path = _path(repository)
-    scratch = f"{path}.{os.getpid()}"
+    scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     with open(scratch, "w", encoding="utf-8") as file:
         json.dump({"safety": safety, "open": is_open}, file)
         file.flush()

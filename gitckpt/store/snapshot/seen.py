@@ -87,7 +87,7 @@ def save(index: PrivateIndex, checksum: str, tracked: Iterable[bytes], directori
         },
     }
     path = _path(index)
-    scratch = f"{path}.{os.getpid()}"
+    scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         with open(scratch, "w", encoding="utf-8") as file:
             json.dump(said, file)

@@ -1,0 +1,84 @@
+"""Several threads in one store: nothing crashes, nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from gitckpt.git.repository import discover
+from gitckpt.model.errors import NotFoundError
+from gitckpt.store.records.index import Query
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore, notes, require_runs, require_whole
+
+ROUNDS = 6
+
+
+def all_at_once(path: str, adapter: str) -> tuple[set[str], set[str]]:
+    """Uses one store from ten threads for all that it does; returns what was recorded, and what of it was removed."""
+    with Store(discover(path), adapter=adapter) as store:
+        run = store.record("run-started", start="threads").run
+        recorded: set[str] = set()
+        removed: set[str] = set()
+        begin = threading.Barrier(10)
+
+        def extend() -> None:
+            recorded.update(store.record("a-complete", {"n": number}, run=run).id for number in range(ROUNDS))
+
+        def save() -> None:
+            for number in range(ROUNDS):
+                Path(path, "own").write_text(f"{number}")
+                recorded.add(store.save("b-complete", {"n": number}).id)
+
+        def take_away() -> None:
+            for number in range(ROUNDS):
+                gone = store.record("c-complete", {"n": number}).id
+                recorded.add(gone)
+                assert store.remove([gone]) == 1
+                removed.add(gone)
+
+        def look() -> None:
+            for _ in range(2 * ROUNDS):
+                for entry in store.list(Query(limit=3)):
+                    try:
+                        assert store.read(entry.id).id == entry.id
+                    except NotFoundError:
+                        continue  # it was removed meanwhile
+                assert store.find(str(run)) in {entry.id for entry in store.list(Query(run=run))}
+                store.links(store.objects.head()[0])
+                store.problems()
+
+        def work(action: Callable[[], None]) -> None:
+            begin.wait()
+            action()
+
+        actions = [extend, extend, save, save, take_away, take_away, look, look, look, look]
+        with ThreadPoolExecutor(len(actions)) as pool:
+            for done in [pool.submit(work, action) for action in actions]:
+                done.result()
+        return {store.list(Query(run=run))[-1].id} | recorded, removed
+
+
+def test_threads_share_a_store(checkout: Checkout, adapter: str) -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:  # a crash of Python is to be a failure, not the end of the tests
+        recorded, removed = apart.submit(all_at_once, str(checkout.path), adapter).result()
+    there = require_whole(checkout)
+    assert set(there) == recorded - removed
+    assert len(recorded) == 1 + 6 * ROUNDS
+    [(run, chain)] = require_runs(checkout, there).items()
+    assert len(chain) == 1 + 2 * ROUNDS, run
+    assert sorted(name for lines in notes(checkout).values() for name in lines) == sorted(there)
+
+
+def test_a_change_may_use_the_store_itself(make_store: MakeStore, main_checkout: Checkout, adapter: str) -> None:
+    store = make_store(main_checkout, adapter)
+    first = store.record("a-complete", {"n": 1}, start="nested")
+
+    def change(before: dict[str, object]) -> dict[str, object]:
+        return {**before, "seen": store.read(first.id).state["n"], "links": len(store.links(first.git_sha))}
+
+    assert store.record("b-complete", run=first.run, change=change).state == {"n": 1, "seen": 1, "links": 1}
