@@ -203,7 +203,7 @@ class Store:
             The checkpoint, with the state that was written; one that was carried on is left out.
 
         Raises:
-            UsageError: the phase is empty, the message has more than one line, or another value is not what a document may hold.
+            UsageError: the phase is empty, the message has more than one line, the id is taken, or a document may not hold a value.
             StateError: the state cannot be stored losslessly; the value's path is named.
             NotFoundError: there is no such run.
             LeaseLost: somebody else drives the run by now.

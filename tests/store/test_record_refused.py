@@ -85,3 +85,54 @@ class TestBadInput:
         main, side = make_store(main_checkout), make_store(tmp_path / "side")
         assert main.capture() == CLEAN
         assert side.capture() == Worktree(dirty=True, tree=side.capture().tree)
+
+
+class TestTakenIds:
+    """An id that is taken is refused at once, whatever takes it; nobody's being faster will ever change that."""
+
+    @pytest.mark.parametrize("how", [{}, {"start": "another"}, {"run": RUN}], ids=["alone", "starting", "extending"])
+    def test_by_a_checkpoint(self, store: Store, checkout: Checkout, how: dict[str, Any]) -> None:
+        first = store.record("a-started", {}, start="Add login!")
+        for record in (store.record, store.save):
+            before = checkout.fingerprint()
+            with pytest.raises(UsageError) as caught:
+                record("b-complete", {}, id=first.id, **how)
+            assert caught.value.message == f"there is a checkpoint {ONE} already"
+            assert caught.value.hint == f"see it: git ckpt show {ONE}; leave the id out to get a fresh one"
+            assert checkout.fingerprint() == before
+
+    def test_by_something_that_is_no_checkpoint(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
+        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+            plain.record("b-complete", {}, id=ONE)
+
+    def test_by_a_ref_whose_object_is_missing(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write(f".git/refs/checkpoints/{ONE}", f"{'12' * 20}\n")
+        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+            plain.record("b-complete", {}, id=ONE)
+
+    def test_by_a_ref_that_git_cannot_read(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write(f".git/refs/checkpoints/{ONE}", "")
+        with pytest.raises(CkptError, match=f"refs/checkpoints/{ONE}': reference broken"):
+            plain.record("b-complete", {}, id=ONE)
+
+    def test_by_what_a_kill_left(self, plain: Store, main_checkout: Checkout) -> None:
+        tree = main_checkout.git("rev-parse", "HEAD^{tree}")
+        main_checkout.git("update-ref", f"refs/ckpt/trees/{ONE}", tree)
+        main_checkout.write("README", "changed")
+        with pytest.raises(UsageError) as caught:
+            plain.save("b-complete", {}, id=ONE)
+        assert caught.value.message == f"the id {ONE} is taken: refs/ckpt/trees/{ONE} is there, though no checkpoint is"
+        assert caught.value.hint == "leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair"
+
+    @pytest.mark.parametrize("bad", ["nope", ONE.upper().replace("0001", "000A"), "00000000-0000-1000-8000-000000000000", f"{ONE}\n"])
+    def test_what_is_no_id_is_refused(self, plain: Store, main_checkout: Checkout, bad: str) -> None:
+        before = main_checkout.fingerprint()
+        with pytest.raises(UsageError) as caught:
+            plain.record("b-complete", {}, id=bad)
+        assert caught.value.message == f"id: must be a UUID version 4 in lower case, not {bad!r}"
+        assert main_checkout.fingerprint() == before
+
+    def test_a_run_whose_name_is_taken_by_a_head_without_its_object_gets_another(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write(f".git/refs/ckpt/runs/{RUN}", f"{'12' * 20}\n")
+        assert plain.record("a-started", {}, start="Add login!").run == f"{RUN}-2"

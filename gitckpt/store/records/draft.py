@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         """Keys of a checkpoint that a caller may set."""
 
         id: str
-        """A fresh UUID version 4, where the caller has to know it before."""
+        """A fresh UUID version 4, where the caller has to know it before; one that is taken is refused at once."""
 
         run: str | None
         """Id of the run that it extends."""

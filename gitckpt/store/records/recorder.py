@@ -16,7 +16,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document
-from gitckpt.model.errors import BusyError, NotFoundError
+from gitckpt.model.errors import BusyError, NotFoundError, UsageError
 from gitckpt.store.records import layout
 
 TYPE_CHECKING = False
@@ -108,6 +108,7 @@ class Recorder:
             LeaseLost: somebody else drives the run by now.
             StateError: the state cannot be stored losslessly.
             NotFoundError: `run` does not exist.
+            UsageError: a checkpoint, or something in the place of one of its refs, has the id.
             RefMoved: `run` exists already, though it should start here; or other writers were faster for `PATIENCE` seconds.
             LockHeld: a lock file stayed in the way.
             FilesPruned: the snapshot is gone.
@@ -132,9 +133,11 @@ class Recorder:
                     if fields.get("run"):
                         self._written[fields["run"]] = blob, dict(fields)
                     return blob
-                except RefMoved:
+                except RefMoved as error:
                     if guard is not None:
                         guard.check()
+                    if attempt == 1 or fields["id"] in error.message:
+                        self._require_free(fields["id"])
                     taken = starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None
                     if taken or time.monotonic() > deadline:
                         raise
@@ -225,6 +228,19 @@ class Recorder:
         if self._repository.cat_file.info(blob) is None:  # a `gc --prune=now` ran between the object and its ref
             self._objects.write([("blob", data)], derived)
         return blob
+
+    def _require_free(self, checkpoint_id: str) -> None:
+        """Raises an error where refs of a checkpoint with this id are there: nobody's being faster will ever change that."""
+        patterns = [space + checkpoint_id for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
+        refs = self._repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "replace").split()
+        if layout.CHECKPOINTS + checkpoint_id in refs:
+            hint = f"see it: git ckpt show {checkpoint_id}; leave the id out to get a fresh one"
+            raise UsageError(f"there is a checkpoint {checkpoint_id} already", hint=hint) from None
+        if refs:
+            raise UsageError(
+                f"the id {checkpoint_id} is taken: {refs[0]} is there, though no checkpoint is",
+                hint="leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair",
+            ) from None
 
     @staticmethod
     def _require_tree(fields: dict[str, Any], gone: list[str]) -> None:
