@@ -5,6 +5,7 @@ The tree:
     CkptError                1   something failed
     ├─ UsageError            2   the call itself is wrong
     ├─ RepositoryError      10   not a usable repository
+    ├─ RunExists             1   a run with that key exists
     ├─ BusyError            11   a lock is held or a ref moved
     ├─ NotFoundError        12   nothing by that name
     │  └─ AmbiguousError    12   several by that name
@@ -75,6 +76,20 @@ class AmbiguousError(NotFoundError):
     def __init__(self, message: str, candidates: Sequence[str], *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.candidates = list(candidates)
+
+
+class RunExists(CkptError):
+    """A run with the key that another one should start with exists.
+
+    Args:
+        message: the key and the run.
+        run: its id.
+        hint: how to go on with it.
+    """
+
+    def __init__(self, message: str, run: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.run = run
 
 
 class InvalidCheckpoint(CkptError):

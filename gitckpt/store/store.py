@@ -19,7 +19,12 @@ from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import codec, ids, times
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, WorktreeError
+from gitckpt.model.errors import BusyError
+from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.errors import NotFoundError
+from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.model.policy import Decision, Policy
+    from gitckpt.store.keys import Claim
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.index import Index
@@ -177,6 +183,7 @@ class Store:
         *,
         worktree: Worktree | None = None,
         start: str | None = None,
+        key: str | None = None,
         base: str | None = None,
         guard: Guard | None = None,
         change: Change | None = None,
@@ -191,6 +198,7 @@ class Store:
             state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
             worktree: what `capture` returned; None if the linked commit stands for the files.
             start: name of a run to start with this checkpoint, instead of `run`.
+            key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
             base: oid of the commit to link, instead of HEAD's.
             guard: the lease of the run, which must be held when it is written.
             change: instead of `state`, makes it of the one that the run's head has at that moment, an empty one where the run starts; it
@@ -206,11 +214,14 @@ class Store:
             UsageError: the phase is empty, the message has more than one line, the id is taken, or a document may not hold a value.
             StateError: the state cannot be stored losslessly; the value's path is named.
             NotFoundError: there is no such run.
+            RunExists: a run with that key exists; the error names it.
             LeaseLost: somebody else drives the run by now.
             BusyError: somebody holds a lock, or other writers kept being faster.
             CkptError: the objects or refs could not be written; nothing was recorded.
         """
         run = details.get("run")
+        if key is not None and start is None:
+            raise UsageError("a key is for a run that starts", hint="name it: start=…, or find the run: Store.run_of(key)")
         if run is not None:
             self._heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
@@ -225,7 +236,7 @@ class Store:
             self._recorder.record(fields, data, instant, guard=guard, change=changing, keeps=keeps)
         else:
             first = partial(self._recorder.record, state=data, instant=instant, starts_run=True, change=changing)
-            self._heads.start(first, fields, instant, start)
+            self._heads.start(first, fields, instant, start, None if key is None else self._claim(key))
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state
         if data == {} and not details.get("pipeline"):
@@ -242,6 +253,7 @@ class Store:
         limits: Limits | None = None,
         beside: Beside | None = None,
         start: str | None = None,
+        key: str | None = None,
         guard: Guard | None = None,
         change: Change | None = None,
         progress_of: ProgressOf | None = None,
@@ -260,7 +272,7 @@ class Store:
         from gitckpt.store.snapshot import capture as snapshot
 
         record = partial(
-            self.record, phase, state, start=start, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
+            self.record, phase, state, start=start, key=key, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
         )
         for _ in range(_CAPTURES):
             try:
@@ -341,15 +353,20 @@ class Store:
 
     def relink(self, run: str) -> None:
         """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
-        from gitckpt.store.records.entry import Query
+        self._recorder.write_links(self.clock(), self._heads.links_since(run))
 
-        own = self.index.select(Query(run=run))
-        since = self.index.select(Query(since=own[-1].time)) if own else []
-        links: dict[str, list[str]] = {}
-        for entry in {entry.id: entry for entry in reversed([*since, *own])}.values():
-            links.setdefault(entry.git_sha, []).append(layout.link_line(entry.id, entry.phase, entry.timestamp))
-        links.pop("", None)
-        self._recorder.write_links(self.clock(), links)
+    def run_of(self, key: str) -> str | None:
+        """Returns the id of the run that was started with a key; None where there is none, or not any more.
+
+        Raises:
+            UsageError, InvalidCheckpoint: it cannot be a key; its ref does not hold one.
+        """
+        return self._claim(key).run()
+
+    def _claim(self, key: str) -> Claim:
+        from gitckpt.store.keys import Claim
+
+        return Claim(key, self.refs, self.objects, self.repository.object_format, self._heads.is_there)
 
     def run_head(self, run: str) -> Checkpoint:
         """Returns the newest checkpoint of a run.
@@ -361,10 +378,7 @@ class Store:
         return self._heads.read(run)
 
     def catch_up(self, run: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run, after its head was moved up where it lags.
-
-        Raises: as `run_head`.
-        """
+        """Returns the newest checkpoint of a run, after its head was moved up where it lags. Errors: as `run_head`."""
         self._heads.move_up(run)
         return self._heads.read(run)
 
@@ -384,18 +398,7 @@ class Store:
         return self._remover(Notes(self.repository, self.objects, layout.NOTES)).remove(checkpoint_ids, self.clock())
 
     def expire(self, policy: Policy, *, dry_run: bool = False) -> Sequence[tuple[Entry, Decision]]:
-        """Removes the checkpoints that a policy lets go; those of runs stay: `expiry.expire_all` decides about these, too.
-
-        Args:
-            policy: the rules.
-            dry_run: whether to decide only.
-
-        Returns:
-            Every checkpoint with what became of it and why, newest first.
-
-        Raises:
-            BusyError: as `remove`.
-        """
+        """Removes the checkpoints outside of runs that a policy lets go; see `expiry.expire`. Errors: as `remove`."""
         from gitckpt.store.retention import expiry
 
         self._recorder.write_links(self.clock())

@@ -80,6 +80,18 @@ def resume(
         )
 
 
+def go_on(store: Store, newest: Checkpoint, *, autonomy: str | None, timeout: str | None) -> int:
+    """Goes on with a run of a pipeline as the command does without further options, and returns the exit code.
+
+    Args:
+        store: of the repository.
+        newest: the run's newest checkpoint.
+        autonomy: what was typed for it, if anything.
+        timeout: the same.
+    """
+    return _go_on(store, newest, None, _Wishes(None, False, False, False, autonomy, timeout, []))
+
+
 def _newest(store: Store) -> Checkpoint:
     """Returns the newest checkpoint of the newest run of a pipeline that can go on; where there is none, of all."""
     from gitckpt.store.records import finder

@@ -6,6 +6,7 @@ import os
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import RunExists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from gitckpt.durable.pipeline.definition import PipelineDefinition
     from gitckpt.durable.pipeline.launch import Given
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.store import Store
 
 PLAN_PIPELINE = "plan-to-pr"
 
@@ -29,6 +32,9 @@ def run(
         str | None, typer.Option("--autonomy", metavar="MODE", help="When it pauses: checkpoint, batch or fully_autonomous.")
     ] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="How long the whole run may take.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="Your own name for the run: where one has it, that one is gone on with.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would be done.")] = False,
     print_: Annotated[bool, typer.Option("--print", help="Only print the preset, to be copied into gitckpt.toml.")] = False,
 ) -> int:
@@ -62,8 +68,29 @@ def run(
         if dry_run:
             _print_plan(definition, given, skips, mode)
             return 0
-        first = launch.start(store, definition, given, name=about, base=base, autonomy=mode, timeout=limit)
+        try:
+            first = launch.start(store, definition, given, name=about, base=base, autonomy=mode, timeout=limit, key=key)
+        except RunExists as error:
+            return _go_on(store, store.catch_up(error.run), definition, given, autonomy, timeout)
         return driver.begin(store, first, definition, f"git ckpt run {terminal.harmless(pipeline)}", skips)
+
+
+def _go_on(
+    store: Store, newest: Checkpoint, definition: PipelineDefinition, given: Given, autonomy: str | None, timeout: str | None
+) -> int:
+    """Goes on with the run that has the key, where it is the same pipeline with the same inputs."""
+    from gitckpt.cli.commands import resume
+    from gitckpt.durable.pipeline import launch
+    from gitckpt.durable.run.opener import settle
+    from gitckpt.store.records import layout
+
+    launch.require_same_start(newest, definition, given)
+    if newest.phase == layout.RUN_COMPLETE:
+        settle(store, str(newest.run))
+        terminal.out(str(newest.run))
+        terminal.remark(f"run {newest.run} is complete already")
+        return 0
+    return resume.go_on(store, newest, autonomy=autonomy, timeout=timeout)
 
 
 def _print_plan(definition: PipelineDefinition, given: Given, skips: dict[str, str], mode: str | None) -> None:

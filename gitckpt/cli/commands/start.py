@@ -22,22 +22,28 @@ _LOOK = 0.1
 def start(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="What the run is about; becomes part of its id.")] = "work",
     base: Annotated[str, typer.Option("--base", metavar="REV", help="What its worktree begins with.")] = "HEAD",
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="Your own name for it: where a run has it, that one is opened.")
+    ] = None,
 ) -> None:
     """Open a run with a worktree of its own, and print its path; every commit and save in there extends the run.
 
     To go there: cd "$(git ckpt start add-login)". When the work is done: git ckpt finish.
     """
-    from gitckpt.durable.run.opener import begin
-    from gitckpt.model.checkpoint import Pipeline
+    from gitckpt.durable.run.opener import find_or_begin, require_open
+    from gitckpt.store.leases.leases import Leases
     from gitckpt.store.worktrees import resumption
 
     with open_store() as store:
-        first = begin(store, name, base=base, state={}, pipeline=Pipeline())
-        opened = resumption.resume(store, first)
+        newest, has_begun = find_or_begin(store, name, key=key, base=base, state={})
+        if not has_begun:
+            require_open(newest)
+            Leases(store.objects, store.refs, store.repository.object_format, store.clock).require_free(str(newest.run))
+        opened = resumption.resume(store, newest)
         for remark in opened.remarks:
             terminal.warn(terminal.harmless(remark))
         terminal.out_path(opened.path)
-        terminal.remark(f"run {first.run} has begun")
+        terminal.remark(f"run {newest.run} has begun" if has_begun else f"run {newest.run} was there already")
 
 
 def finish(

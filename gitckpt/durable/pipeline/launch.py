@@ -86,6 +86,7 @@ def start(
     base: str = "HEAD",
     autonomy: str | None = None,
     timeout: int | None = None,
+    key: str | None = None,
 ) -> Checkpoint:
     """Records the first checkpoint of a run of a pipeline, and returns it.
 
@@ -97,9 +98,11 @@ def start(
         base: the rev that its worktree begins with.
         autonomy: when it pauses; by default as the pipeline says.
         timeout: how long it may take, in microseconds; by default as the pipeline says.
+        key: the caller's own name for the run, which no other run has.
 
     Raises:
         NotFoundError: there is no such rev.
+        RunExists: a run with that key exists.
     """
     said = Pipeline(
         name=definition.name,
@@ -110,7 +113,29 @@ def start(
         inputs=dict(given.inputs),
         contents=given.digests,
     )
-    return begin(store, name, base=base, state={}, pipeline=said, files=given.contents)
+    return begin(store, name, base=base, state={}, pipeline=said, files=given.contents, key=key)
+
+
+def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given: Given) -> None:
+    """Compares what a run with a key was started with to what it should be started with again.
+
+    Args:
+        newest: the run's newest checkpoint.
+        definition: the pipeline that is asked for.
+        given: its inputs.
+
+    Raises:
+        Changed: it is another pipeline, or an input has another value or content; it is named.
+    """
+    before = newest.pipeline or Pipeline()
+    if before.name != definition.name:
+        changed = [f"its pipeline is {before.name or 'none'}, not {definition.name}"]
+    else:
+        changed = pipeline.changes(before.definition, definition.digest())
+        changed += next_attempt.differing({**before.inputs, **before.contents}, {**given.inputs, **given.digests}, "input")
+    if changed:
+        hint = f"start another run: another key; go on with this one: git ckpt resume {newest.run}"
+        raise Changed(str(newest.run), changed, hint=hint)
 
 
 def require_same(store: Store, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool) -> tuple[Pipeline, dict[str, bytes]]:

@@ -57,11 +57,9 @@ class Changed(UsageError):
     Args:
         run: its id.
         what: what changed, each thing in words.
+        hint: what can be done about it.
     """
 
-    def __init__(self, run: str, what: list[str]) -> None:
-        super().__init__(
-            f"run {run} was started with something else: {'; '.join(what)}",
-            hint="put it back, or go on with what is there now: --accept-changes",
-        )
+    def __init__(self, run: str, what: list[str], *, hint: str = "put it back, or go on with what is there now: --accept-changes") -> None:
+        super().__init__(f"run {run} was started with something else: {'; '.join(what)}", hint=hint)
         self.what = what

@@ -10,7 +10,8 @@ from gitckpt.durable.command import shell
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
-from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
+from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
+from gitckpt.store import keys
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold, LeaseLost, Leases
 from gitckpt.store.records import layout
@@ -92,6 +93,7 @@ def begin(
     state: Mapping[str, Any],
     pipeline: Pipeline,
     files: Mapping[str, bytes] | None = None,
+    key: str | None = None,
 ) -> Checkpoint:
     """Records the first checkpoint of a run, and returns it.
 
@@ -102,18 +104,41 @@ def begin(
         state: what its checkpoints carry.
         pipeline: what drives it.
         files: its inputs that are files: name → content.
+        key: the caller's own name for it, which no other run has.
 
     Raises:
         NotFoundError: there is no such rev.
+        RunExists: a run with that key exists.
         StateError: the state cannot be stored losslessly.
         WorktreeError: the repository is bare, and no directory for worktrees is configured.
     """
     opener.default_root(store.repository, settings.read(store.repository).worktree_dir)  # a bare repository may have none
+    if key is not None:
+        keys.require_free(store, key)  # before anything is written for a run that will not be
     commit = _commit(store.repository, base)
     there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
     if pipeline.inputs:
         trust.vouch(store.repository, pipeline)
-    return store.record(layout.RUN_STARTED, state, start=name, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
+    return store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
+
+
+def find_or_begin(store: Store, name: str, *, key: str | None, base: str, state: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
+    """Begins a run that nothing but a program or people drive, unless there is one with its key.
+
+    Args:
+        store: of the repository.
+        name: what the run is about; becomes part of its id.
+        key: the caller's own name for it; None begins one in any case.
+        base: the rev that its worktree begins with.
+        state: what its checkpoints carry.
+
+    Returns:
+        The newest checkpoint of the run, and whether it began just now. Errors: as `begin`.
+    """
+    try:
+        return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
+    except RunExists as error:
+        return store.catch_up(error.run), False
 
 
 def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
@@ -133,14 +158,14 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
     again = how.get("again", False)
     if not again:
         settle(store, run)
-    _require_open(store.catch_up(run), again=again)
+    require_open(store.catch_up(run), again=again)
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
         leases = Leases(lease_store.objects, lease_store.refs, store.repository.object_format, store.clock)
         hold = leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH))
         newest = store.catch_up(run)  # again: until the lease was ours, somebody else may have written
-        _require_open(newest, again=again)
+        require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None
         if crashed or hold.before is None:
             store.relink(run)
@@ -214,7 +239,8 @@ def _again(repository: Repository) -> Repository:
     return Repository(repository.git_dir, repository.worktree, repository.object_format)
 
 
-def _require_open(newest: Checkpoint, *, again: bool) -> None:
+def require_open(newest: Checkpoint, *, again: bool = False) -> None:
+    """Raises `UsageError` for a run that is complete, unless it may be gone on with `again`."""
     if newest.phase == layout.RUN_COMPLETE and not again:
         raise UsageError(
             f"run {newest.run} is complete", hint=f"to do a phase again: git ckpt resume {newest.run} --from PHASE; or fork it: --fork"

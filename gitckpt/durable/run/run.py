@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -23,16 +22,14 @@ from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.background import Attendant, heartbeat
 from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked
-from gitckpt.durable.run.opener import Opening, begin, reopen
+from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
 from gitckpt.durable.run.retry import USUAL, Conduct, Ended
 from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.model.phase import split
 from gitckpt.store.leases.leases import RENEWAL, LeaseLost
 from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import trust
 from gitckpt.store.store import Store
 
@@ -81,17 +78,27 @@ class Run:
         self._heartbeat.__enter__()
         self._attempting: Attempting | None = None
         self._pauses = False
-        self._numbers: Counter[str] | None = None
         if opening.newest.phase == REWINDING:  # it was killed while files were brought back
             self._writer.go_back(opening.newest)
 
     @classmethod
-    def start(cls, store: Store, name: str, *, base: str = "HEAD", state: Mapping[str, Any] | None = None, adapter: str = "auto") -> Self:
-        """Starts a run in a worktree of its own, and drives it.
+    def start(
+        cls,
+        store: Store,
+        name: str,
+        *,
+        key: str | None = None,
+        base: str = "HEAD",
+        state: Mapping[str, Any] | None = None,
+        adapter: str = "auto",
+    ) -> Self:
+        """Starts a run in a worktree of its own, and drives it; or, where a run has the key, goes on with that as `resume` does.
 
         Args:
             store: of the repository.
             name: what it is about; becomes part of its id.
+            key: the caller's own name for it, such as "nightly-2026-11-22": however often and by however many processes it is started,
+                there is one run. Where there is one, `name`, `base` and `state` are what they were when it began.
             base: the rev that its worktree begins with.
             state: what its checkpoints carry.
             adapter: as for `Store`.
@@ -99,9 +106,10 @@ class Run:
         Raises:
             NotFoundError: there is no such rev.
             WorktreeError: the worktree cannot be made.
+            LeaseHeld, UsageError: the run with that key is driven by somebody, or complete.
         """
-        first = begin(store, name, base=base, state=state or {}, pipeline=Pipeline())
-        return cls.resume(store, str(first.run), adapter=adapter)
+        newest, _ = find_or_begin(store, name, key=key, base=base, state=state or {})
+        return cls.resume(store, str(newest.run), adapter=adapter)
 
     @classmethod
     def resume(cls, store: Store, run: str, **how: Unpack[How]) -> Self:
@@ -211,7 +219,7 @@ class Run:
         next_attempt.require_name(name)
         if name in self.completed:
             return self._recorded(name, inputs)
-        coming = next_attempt.after(self.last_attempt, name, inputs, number=self._number_of(name))
+        coming = next_attempt.after(self.last_attempt, name, inputs, number=self._writer.attempts_at(name))
         if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
             self._block(coming.attempt, conduct)
         while True:
@@ -259,7 +267,7 @@ class Run:
             message: why, one line.
         """
         next_attempt.require_name(name)
-        self.last_attempt = Attempt(name, self._number_of(name) + 1, ended="skipped", result=next_attempt.to_json(result))
+        self.last_attempt = Attempt(name, self._writer.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
         self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=self.last_attempt, message=message)
 
     def redo(self, name: str, forget: Iterable[str] = ()) -> None:
@@ -361,13 +369,6 @@ class Run:
             raise Changed(self.id, differing)
         return None if attempt.result is None else json.loads(attempt.result)
 
-    def _number_of(self, name: str) -> int:
-        """Returns how many attempts at a phase there were."""
-        if self._numbers is None:
-            entries = self.store.list(Query(run=self.id, status="started")) if (self._writer.newest.sequence or 0) > 1 else []
-            self._numbers = Counter(split(entry.phase)[0] for entry in entries if entry.trigger == PHASE)
-        return self._numbers[name]
-
     def _begin(self, coming: next_attempt.Next, conduct: Conduct) -> None:
         """Records that an attempt begins."""
         self.check()
@@ -377,8 +378,7 @@ class Run:
             resets = conduct.on_resume != KEEP and (coming.crashed or not self._writer.differs_from(self._writer.newest.id))
             attempt = self._writer.prepare_again(attempt, resets=resets)
         self.last_attempt = attempt
-        if self._numbers is not None:
-            self._numbers[attempt.phase] = attempt.number
+        self._writer.count_attempt(attempt)
         self._writer.write(f"{attempt.phase}-started", self.state, trigger=PHASE, attempt=attempt)
 
     def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct) -> Any:

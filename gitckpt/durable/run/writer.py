@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable.run import rewind
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
+from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
+from gitckpt.model.phase import split
 from gitckpt.store import log
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import Hold, LeaseLost
@@ -67,6 +69,7 @@ class Writer:
         self._reported: dict[str, Any] = {}
         self.limits = settings.read(store.repository).limits
         self._made_at = made_at
+        self._attempts: Counter[str] | None = None
 
     def write(self, label: str, state: Mapping[str, Any], *, capture: bool = False, **details: Unpack[Details]) -> None:
         """Records a checkpoint of the run, after those that could not be written before.
@@ -164,6 +167,18 @@ class Writer:
         if resets and began is not None:
             self.go_back(self._store.read(began))
         return replace(attempt, began=began)
+
+    def attempts_at(self, phase: str) -> int:
+        """Returns how many attempts at a phase there were."""
+        if self._attempts is None:
+            entries = self._store.list(Query(run=self._run, status="started")) if (self.newest.sequence or 0) > 1 else []
+            self._attempts = Counter(split(entry.phase)[0] for entry in entries if entry.trigger == PHASE)
+        return self._attempts[phase]
+
+    def count_attempt(self, attempt: Attempt) -> None:
+        """Notes that an attempt begins."""
+        if self._attempts is not None:
+            self._attempts[attempt.phase] = attempt.number
 
     def began(self, phase: str) -> str | None:
         """Returns the newest checkpoint at which a phase began, None where there is none."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitckpt.model.finding import Finding
+from gitckpt.store import audit_keys
 from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
 from gitckpt.store.audit import repair as mending
 from gitckpt.store.audit import worktrees as audit_worktrees
@@ -96,6 +97,7 @@ def _look(store: Store) -> _Look:
         *in_links,
         *derived.listing(store, found),
         *in_leases,
+        *audit_keys.audit(store, found),
         *in_worktrees,
     ]
     checked = {

@@ -183,6 +183,12 @@ class Leases:
         """Returns the oid of the document of a run's lease; None where it never had one."""
         return self._refs.read(layout.LEASES + run)
 
+    def require_free(self, run: str) -> None:
+        """Raises `LeaseHeld` where somebody who is alive drives a run."""
+        found = self.read(run)
+        if found is not None and found[1].is_held(self.clock()):
+            raise _held(run, found[1])
+
     def acquire(self, run: str, holder: str, length: int = LENGTH) -> Hold:
         """Takes the lease of a run.
 

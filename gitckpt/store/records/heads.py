@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.index import Index
+    from gitckpt.store.records.recorder import Claim
 
 _STARTS = 1000
 
@@ -66,7 +67,25 @@ class Heads:
         if run not in self._moved:
             self.move_up(run)
 
-    def start(self, record: Callable[[dict[str, Any]], object], fields: dict[str, Any], instant: int, name: str) -> None:
+    def links_since(self, run: str) -> dict[str, list[str]]:
+        """Returns the note lines of a run and of all that was recorded since it began, by commit."""
+        from gitckpt.store.records.index import Query
+
+        own = self._index().select(Query(run=run))
+        since = self._index().select(Query(since=own[-1].time)) if own else []
+        links: dict[str, list[str]] = {}
+        for entry in {entry.id: entry for entry in reversed([*since, *own])}.values():
+            links.setdefault(entry.git_sha, []).append(layout.link_line(entry.id, entry.phase, entry.timestamp))
+        links.pop("", None)
+        return links
+
+    def is_there(self, run: str) -> bool:
+        """Tells whether a run exists; a head that a kill left out is made."""
+        if self._refs.read(layout.RUNS + run) is None:
+            self.move_up(run)
+        return self._refs.read(layout.RUNS + run) is not None
+
+    def start(self, record: Callable[..., object], fields: dict[str, Any], instant: int, name: str, claim: Claim | None = None) -> None:
         """Records the first checkpoint of a run, under an id that no other run has.
 
         Args:
@@ -74,8 +93,10 @@ class Heads:
             fields: its keys; `run` is filled in.
             instant: now, in microseconds since the epoch.
             name: what the run is about.
+            claim: the key that it starts with.
 
         Raises:
+            RunExists: another run has the key.
             BusyError: a thousand runs of that name started in this second.
         """
         for attempt in range(1, _STARTS):
@@ -83,7 +104,7 @@ class Heads:
             if self._refs.read(layout.RUNS + fields["run"]) is not None:
                 continue
             try:
-                record(fields)
+                record(fields, claim=claim)
             except RefMoved:
                 continue
             return

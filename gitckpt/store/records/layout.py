@@ -16,6 +16,7 @@ TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/ckpt/operations/"
 RUNS = "refs/ckpt/runs/"
 LEASES = "refs/ckpt/leases/"
+KEYS = "refs/ckpt/keys/"
 NOTES = "refs/notes/checkpoints"
 
 HOLDERS = (TREES, OPERATIONS, COMMITS)

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
         def check(self) -> None:
             """Raises `LeaseLost` if it can never succeed again."""
 
+    class Claim(Protocol):
+        """What a run that starts claims for itself: its key."""
+
+        def updates(self, run: str) -> list[Update]:
+            """Returns what the transaction begins with; raises `RunExists` where another run has it."""
+
 
 LOCK_FILE = "write.lock"
 PATIENCE = 30.0
@@ -84,6 +90,7 @@ class Recorder:
         *,
         starts_run: bool = False,
         guard: Guard | None = None,
+        claim: Claim | None = None,
         change: Change | None = None,
         keeps: Collection[str] = (),
     ) -> str:
@@ -96,6 +103,7 @@ class Recorder:
             instant: now, in microseconds since the epoch.
             starts_run: whether `run` must not exist yet.
             guard: the lease that must be held when the refs are written.
+            claim: the key that the run starts with.
             change: makes the state of the one that the run's newest checkpoint has at that moment, where `state` is None; it may change
                 `fields`, is called again when others were faster, and what it raises is raised here.
             keeps: keys of the state that others write, too: where somebody has extended the run since this recorder did, what they say
@@ -106,6 +114,7 @@ class Recorder:
 
         Raises:
             LeaseLost: somebody else drives the run by now.
+            RunExists: another run has the key.
             StateError: the state cannot be stored losslessly.
             NotFoundError: `run` does not exist.
             UsageError: a checkpoint, or something in the place of one of its refs, has the id.
@@ -129,7 +138,7 @@ class Recorder:
                     state.update((key, carried[key]) for key in keeps if key in carried)  # without any, where we were the last to write
                 data = document.render(fields, carried if state is None else state)
                 try:
-                    blob = self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES, guard=guard)
+                    blob = self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES, guard=guard, claim=claim)
                     if fields.get("run"):
                         self._written[fields["run"]] = blob, dict(fields)
                     return blob
@@ -204,9 +213,20 @@ class Recorder:
         _carry(fields, before)
         return found[0], state
 
-    def _write(self, fields: dict[str, Any], data: bytes, head: str, instant: int, *, with_links: bool, guard: Guard | None = None) -> str:
+    def _write(
+        self,
+        fields: dict[str, Any],
+        data: bytes,
+        head: str,
+        instant: int,
+        *,
+        with_links: bool,
+        guard: Guard | None = None,
+        claim: Claim | None = None,
+    ) -> str:
         blob = object_id("blob", data, self._repository.object_format)
-        updates = [*([guard.update()] if guard is not None else []), *layout.new_refs(fields, blob, head)]
+        fences = [*([guard.update()] if guard is not None else []), *(claim.updates(fields["run"]) if claim is not None else [])]
+        updates = [*fences, *layout.new_refs(fields, blob, head)]
         derived: list[tuple[str, bytes]] = []
         if fields["git_sha"]:
             line = layout.link_line(fields["id"], fields["phase"], fields["timestamp"])

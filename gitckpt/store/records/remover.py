@@ -14,6 +14,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
+from gitckpt.store import keys
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import Index
@@ -82,8 +83,9 @@ class Remover:
                     links = self._without_links(set(checkpoints), noted, instant)
                     heads = self._new_heads(checkpoints, runs)
                     deletions = [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
+                    over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
                     if links or heads or deletions:
-                        self._refs.update([*links, *heads, *deletions])
+                        self._refs.update([*links, *heads, *deletions, *keys.of_runs(self._refs, self._objects, over)])
                 gone += len(deletions)
                 held = [Update(space + name, "", oid) for space in reversed(layout.HOLDERS) for name, oid in there[space].items()]
                 if held:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.model import policy
 from gitckpt.model.policy import Candidate, Decision, Policy
+from gitckpt.store import keys
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
@@ -58,6 +59,7 @@ def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired
         if squashed:
             store.remove(squashed.keys())
         run_expiry.forget_leases(store)
+        keys.forget_orphans(store)
     whole = {fate.run: fate for fate in runs}
     decided = []
     for entry, decision in alone:
