@@ -15,19 +15,22 @@ def split(label: str) -> tuple[str, str]:
 
 
 def label(text: str) -> str:
-    """Returns what a person typed as a phase label.
+    """Returns what a person typed, or a program handed in, as a phase label: the one rule for both.
 
     Args:
-        text: `phase-status`, or the name of a phase alone, which then counts as complete.
+        text: `phase-status`, or the name of a phase alone, which then counts as complete: what follows its last hyphen is a status only
+            where it is one of `STATUSES`, so that `add-login` is the phase `add-login`, complete.
 
     Raises:
-        UsageError: there is no name, or the text has line breaks or other control characters.
+        UsageError: there is no name, what should be a status is empty or in capitals (a phase that failed must not count as complete
+            for a slip), or the text has line breaks or other control characters.
     """
     name, status = split(text)
     complete = text
     if status not in STATUSES:
         name, complete = text, f"{text}-complete"
-    if not name.strip() or not text.isprintable():
+    is_slip = name.endswith("-") or (status not in STATUSES and status.lower() in STATUSES)
+    if not name.strip() or not text.isprintable() or is_slip:
         raise UsageError(
             f"{text!r} is not a phase",
             hint=f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}",

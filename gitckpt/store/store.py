@@ -194,7 +194,7 @@ class Store:
         """Records a checkpoint; when this returns, it is on the disk.
 
         Args:
-            phase: `phase-status`, such as "research-complete".
+            phase: `phase-status`, such as "research-failed", or a phase, which is complete then: "add-login" is "add-login-complete".
             state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
             worktree: what `capture` returned; None if the linked commit stands for the files.
             start: name of a run to start with this checkpoint, instead of `run`.
@@ -211,7 +211,7 @@ class Store:
             The checkpoint, with the state that was written; one that was carried on is left out.
 
         Raises:
-            UsageError: the phase is empty, the message has more than one line, the id is taken, or a document may not hold a value.
+            UsageError: the phase is none, the message has more than one line, the id is taken, or a document may not hold a value.
             StateError: the state cannot be stored losslessly; the value's path is named.
             NotFoundError: there is no such run.
             RunExists: a run with that key exists; the error names it.

@@ -42,7 +42,8 @@ def test_a_label_with_a_status_is_taken_as_it_is(status: str) -> None:
         ("complete", "complete-complete"),
         ("write the plan", "write the plan-complete"),
         ("réviser", "réviser-complete"),
-        ("research-Failed", "research-Failed-complete"),
+        ("research-success", "research-success-complete"),
+        ("add-login", "add-login-complete"),
     ],
 )
 def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> None:
@@ -56,6 +57,10 @@ def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> N
         " ",
         "-complete",
         " -failed",
+        "research-",
+        "research--failed",
+        "research-Failed",
+        "RESEARCH-COMPLETE",
         "a\nb",
         "research-complete\n",
         "a\tb",

@@ -39,13 +39,13 @@ class TestFilters:
             Query(ids=(nth(2), nth(6), nth(99))): [6, 2],
             Query(ids=()): [],
             Query(phase="plan"): [7, 6, 4, 2, 1],
-            Query(phase="plan-complete"): [7, 4, 2],
+            Query(phase="plan-complete"): [7, 6, 4, 2],
             Query(phase="code-review"): [3],
             Query(phase="odd"): [5],
             Query(phase="pla%"): [],
-            Query(status="complete"): [7, 4, 2],
+            Query(status="complete"): [7, 6, 5, 4, 2],
             Query(status="failed"): [3],
-            Query(status=""): [6, 5],
+            Query(status=""): [],
             Query(since=since): [7, 6, 5],
             Query(since=since + 1): [7, 6],
             Query(limit=2): [7, 6],
@@ -53,6 +53,15 @@ class TestFilters:
             Query(run="20270115-080001-one", status="complete", phase="plan", git_sha=commits[0], since=0, limit=5): [2],
         }
         assert {query: listed(store, query) for query in expected} == expected
+
+    def test_labels_of_others_are_listed_as_they_are(self, plain: Store, main_checkout: Checkout) -> None:
+        for label in ("odd", "add-login"):
+            made = plain.record("x-complete", {})
+            text = main_checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace("x-complete", label)
+            main_checkout.git("update-ref", f"refs/checkpoints/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=text))
+        assert [plain.read(entry.id).phase for entry in plain.list()] == ["add-login", "odd"]
+        assert listed(plain, Query(status="")) == [1]
+        assert listed(plain, Query(status="login")) == [2]
 
     def test_what_an_entry_holds(self, store: Store, checkout: Checkout, commits: list[str]) -> None:
         branch = checkout.git("branch", "--show-current")
@@ -66,7 +75,7 @@ class TestFilters:
             oid=refs[f"refs/checkpoints/{nth(5)}"],
             run=None,
             sequence=None,
-            phase="odd",
+            phase="odd-complete",
             timestamp="2027-01-15T08:00:05.000000Z",
             time=time + 5 * times.MICRO,
             git_sha=commits[1],

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import pytest
+
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Progress
+from gitckpt.store.records.index import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, TWO
@@ -142,7 +145,7 @@ raw = "AA=="
 
     def test_the_notes_and_what_git_log_shows(self, store: Store, checkout: Checkout) -> None:
         store.record("plan-complete", {})
-        store.record("odd  label\twith spaces-started", {})
+        store.record("odd  label with   spaces-started", {})
         store.links(checkout.git("rev-parse", "HEAD"))
         shown = checkout.git("log", "-1", "--notes=checkpoints", "--format=%N").strip().splitlines()
         assert shown == [
@@ -163,3 +166,19 @@ raw = "AA=="
 def test_codec_and_git_agree_on_the_bytes(plain: Store) -> None:
     made = plain.record("a-complete", {"n": [1, {"x": None}]}, start="r")
     assert codec.encode(made) == plain.raw(made.id)
+
+
+@pytest.mark.parametrize("record", ["record", "save"])
+@pytest.mark.parametrize(
+    ("label", "stored", "name", "status"),
+    [
+        ("add-login", "add-login-complete", "add-login", "complete"),
+        ("research", "research-complete", "research", "complete"),
+        ("add-login-failed", "add-login-failed", "add-login", "failed"),
+    ],
+)
+def test_a_phase_without_a_status_is_complete(plain: Store, record: str, label: str, stored: str, name: str, status: str) -> None:
+    made = getattr(plain, record)(label, {})
+    assert (made.phase, made.phase_name, made.status) == (stored, name, status)
+    assert plain.read(made.id) == made
+    assert [entry.id for entry in plain.list(Query(phase=name, status=status))] == [made.id]

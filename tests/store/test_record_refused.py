@@ -18,8 +18,8 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("call", "error", "message"),
         [
-            ({"phase": ""}, UsageError, "the phase is empty"),
-            ({"phase": " \t"}, UsageError, "the phase is empty"),
+            ({"phase": ""}, UsageError, "'' is not a phase"),
+            ({"phase": " \t"}, UsageError, "' \\t' is not a phase"),
             ({"message": "two\nlines"}, UsageError, "a message is one line"),
             ({"message": "a line\n"}, UsageError, "a message is one line"),
             ({"message": "\n"}, UsageError, "a message is one line"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.model import codec, times
+from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import MANUAL, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
 from gitckpt.store.records import layout
@@ -59,7 +60,7 @@ def draft(
     """Returns a checkpoint without its place in a run and without its state.
 
     Args:
-        phase: its label.
+        phase: its label, as a caller may write it: see `phase.label`.
         head: the commit it is linked to, and the branch.
         worktree: its files.
         details: its other keys.
@@ -67,16 +68,14 @@ def draft(
         instant: now, in microseconds since the epoch.
 
     Raises:
-        UsageError: the phase is empty, or the message has more than one line.
+        UsageError: the phase is none, or the message has more than one line.
     """
     message = details.get("message")
-    if not phase.strip():
-        raise UsageError("the phase is empty", hint="name it: research-complete")
     if message and message.splitlines() != [message]:
         raise UsageError("a message is one line", hint="put the rest into the state")
     return Checkpoint(
         id=checkpoint_id,
-        phase=phase,
+        phase=phases.label(phase),
         timestamp=times.to_text(instant),
         git_sha=head[0],
         branch=head[1],
