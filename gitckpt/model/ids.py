@@ -103,6 +103,6 @@ def require_run_id(text: str) -> str:
     Raises:
         UsageError: it is not one.
     """
-    if not is_run_id(text):
+    if not isinstance(text, str) or not is_run_id(text):
         raise UsageError(f"{text!r} is not a run id", hint="a run id looks like 20261121-201500-add-login")
     return text

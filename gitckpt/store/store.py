@@ -18,13 +18,9 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import codec, ids, times
+from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import BusyError
-from gitckpt.model.errors import CkptError
-from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.errors import NotFoundError
-from gitckpt.model.errors import UsageError
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
@@ -220,8 +216,9 @@ class Store:
             CkptError: the objects or refs could not be written; nothing was recorded.
         """
         run = details.get("run")
-        if key is not None and start is None:
-            raise UsageError("a key is for a run that starts", hint="name it: start=…, or find the run: Store.run_of(key)")
+        draft.require_call(
+            phase, details, start=start, key=key, base=base, change=change, progress_of=progress_of, worktree=worktree, keeps=keeps
+        )
         if run is not None:
             self._heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
@@ -271,6 +268,7 @@ class Store:
         """
         from gitckpt.store.snapshot import capture as snapshot
 
+        draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(
             self.record, phase, state, start=start, key=key, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
         )
@@ -301,6 +299,7 @@ class Store:
 
         Raises: as `read`.
         """
+        require_text("id", checkpoint_id)
         ref = layout.CHECKPOINTS + checkpoint_id
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
@@ -356,11 +355,7 @@ class Store:
         self._recorder.write_links(self.clock(), self._heads.links_since(run))
 
     def run_of(self, key: str) -> str | None:
-        """Returns the id of the run that was started with a key; None where there is none, or not any more.
-
-        Raises:
-            UsageError, InvalidCheckpoint: it cannot be a key; its ref does not hold one.
-        """
+        """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""
         return self._claim(key).run()
 
     def _claim(self, key: str) -> Claim:
@@ -395,6 +390,7 @@ class Store:
             BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
         """
         self._recorder.write_links(self.clock())
+        checkpoint_ids = strings("checkpoint_ids", checkpoint_ids)
         return self._remover(Notes(self.repository, self.objects, layout.NOTES)).remove(checkpoint_ids, self.clock())
 
     def expire(self, policy: Policy, *, dry_run: bool = False) -> Sequence[tuple[Entry, Decision]]:

@@ -165,3 +165,22 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         committing.stdout.close()
         rewind.remove_locks(run.store.repository, run.id)
         assert not lock.exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run: run.phase(None, Counted()), "None cannot be the name of a phase"),
+        (lambda run: run.phase("one", None), "work: must be a function, not None"),
+        (lambda run: run.phase("one", Counted(), inputs="x"), "inputs: must be a map of names to values, not 'x'"),
+        (lambda run: run.phase("one", Counted(), conduct=3), "conduct: must be a Conduct, not 3"),
+        (lambda run: run.phase("one", lambda: run.milestone(errors="x")), "errors: must be a list of strings, not 'x'"),
+        (lambda run: run.phase("one", lambda: run.milestone(progress=3)), "progress: must be a Progress, not 3"),
+    ],
+)
+def test_what_is_handed_in_wrongly_is_named(plain: Store, call: Any, message: str) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        with pytest.raises(UsageError) as caught:
+            call(run)
+        assert caught.value.message == message
+        run.phase("two", lambda: run.milestone(errors=None))

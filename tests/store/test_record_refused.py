@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,23 @@ class TestBadInput:
             ({"run": ""}, UsageError, "'' is not a run id"),
             ({"trigger": "By Hand"}, UsageError, "trigger: must be a word such as manual or import:forge, not 'By Hand'"),
             ({"errors": [1]}, UsageError, "errors[0]: must be a string, not 1"),
+            ({"errors": "went wrong"}, UsageError, "errors: must be a list of strings, not 'went wrong'"),
+            ({"errors": 7}, UsageError, "errors: must be a list of strings, not 7"),
+            ({"phase": None}, UsageError, "phase: must be a string, not None"),
+            ({"message": 7}, UsageError, "message: must be a string, not 7"),
+            ({"agent": b"x"}, UsageError, "agent: must be a string, not b'x'"),
+            ({"trigger": None}, UsageError, "trigger: must be a string, not None"),
+            ({"id": None}, UsageError, "id: must be a string, not None"),
+            ({"run": 7}, UsageError, "run: must be a string, not 7"),
+            ({"start": 7}, UsageError, "start: must be a string, not 7"),
+            ({"base": 7}, UsageError, "base: must be a string, not 7"),
+            ({"progress": {"current_phase": 1}}, UsageError, "progress: must be a Progress, not {'current_phase': 1}"),
+            ({"pipeline": "ci"}, UsageError, "pipeline: must be a Pipeline, not 'ci'"),
+            ({"attempt": 2}, UsageError, "attempt: must be an Attempt, not 2"),
+            ({"worktree": "."}, UsageError, "worktree: must be what Store.capture returned, not '.'"),
+            ({"change": {}}, UsageError, "change: must be a function, not {}"),
+            ({"keeps": "abc"}, UsageError, "keeps: must be a list of strings, not 'abc'"),
+            ({"mesage": "a slip"}, UsageError, "there is no argument 'mesage'"),
             ({"progress": Progress(current_phase=-1)}, UsageError, "progress.current_phase: must be 0 or more, not -1"),
             ({"state": [1]}, StateError, "/: a state is a map of names to values, not [1]"),
             ({"state": 10**5000}, StateError, "/: a state is a map of names to values, not an integer of thousands of digits"),
@@ -136,3 +154,30 @@ class TestTakenIds:
     def test_a_run_whose_name_is_taken_by_a_head_without_its_object_gets_another(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write(f".git/refs/ckpt/runs/{RUN}", f"{'12' * 20}\n")
         assert plain.record("a-started", {}, start="Add login!").run == f"{RUN}-2"
+
+
+def test_errors_may_be_none(plain: Store) -> None:
+    for record in (plain.record, plain.save):
+        assert record("a-complete", {}, errors=None).errors == ()
+        assert record("a-failed", {}, errors=["one", "two"]).errors == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda store: store.save(None), "phase: must be a string, not None"),
+        (lambda store: store.save("a", {}, worktree=CLEAN), "there is no argument 'worktree'"),
+        (lambda store: store.save("a", {}, base="HEAD"), "there is no argument 'base'"),
+        (lambda store: store.read(None), "id: must be a string, not None"),
+        (lambda store: store.find(7), "id: must be a string, not 7"),
+        (lambda store: store.remove(ONE), f"checkpoint_ids: must be a list of strings, not '{ONE}'"),
+        (lambda store: store.remove([None]), "checkpoint_ids[0]: must be a string, not None"),
+        (lambda store: store.run_head(None), "None is not a run id"),
+        (lambda store: Store(store.repository, adapter="dulwich"), "there is no adapter 'dulwich'"),
+    ],
+)
+def test_what_is_handed_in_wrongly_is_named(plain: Store, call: Callable[[Any], object], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call(plain)
+    assert caught.value.message == message
+    assert plain.list() == []

@@ -77,7 +77,7 @@ class Attempting:
             self._writer.notice(self._saver.failures)
         return json.loads(result)
 
-    def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str]) -> None:
+    def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str] | None) -> None:
         """See `Run.milestone`."""
         reached = replace(self._attempt, began=self._run.store.new_id(), recoveries=0)
         label = f"{reached.phase}-progress"

@@ -56,7 +56,8 @@ def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number
 def require_name(name: str) -> None:
     """Raises `UsageError` for what cannot be the name of a phase: labels could not tell it apart."""
     if (
-        not name.strip()
+        not isinstance(name, str)
+        or not name.strip()
         or not name.isprintable()
         or phase_labels.split(name)[1] in phase_labels.STATUSES
         or name in phase_labels.NOT_PHASES

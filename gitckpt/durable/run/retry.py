@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from gitckpt.durable.pipeline.definition import AUTOSAVE, KEEP, MAX_RECOVERIES, 
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.next_attempt import FAILED
 from gitckpt.model import times
+from gitckpt.model.arguments import mapping, require, require_callable
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import StateError
 
@@ -50,6 +52,17 @@ class Conduct:
 
 USUAL = Conduct()
 """A phase that is tried once."""
+
+
+def require_call(work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: Conduct) -> dict[str, Any]:
+    """Returns the inputs that a phase is called with.
+
+    Raises:
+        UsageError: an argument is of a wrong type; it is named.
+    """
+    require_callable("work", work)
+    require("conduct", conduct, Conduct, "a Conduct")
+    return mapping("inputs", inputs)
 
 
 def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds: float, now: int) -> Attempt:

@@ -23,7 +23,7 @@ from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.background import Attendant, heartbeat
 from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked
 from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
-from gitckpt.durable.run.retry import USUAL, Conduct, Ended
+from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
@@ -207,7 +207,7 @@ class Run:
             LeaseLost: somebody else drives the run by now.
             Exception: what `work` raised, after it was recorded.
         """
-        given = dict(inputs or {})
+        given = require_call(work, inputs, conduct)
 
         def perform(_: Attempt) -> Ended:
             return Ended(work(**given))
@@ -237,7 +237,7 @@ class Run:
             coming = next_attempt.after(self.last_attempt, name, inputs)
 
     def milestone(
-        self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
+        self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
     ) -> None:
         """Records, within a phase, how far it has come: its files and the state.
 

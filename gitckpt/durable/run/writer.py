@@ -89,7 +89,8 @@ class Writer:
         attempt = details.get("attempt")
         if attempt is not None and attempt.phase in self.pipeline.phases:
             at = self.pipeline.phases.index(attempt.phase) + 1
-            said = details.get("progress") or Progress()
+            said = details.get("progress")
+            said = said if isinstance(said, Progress) else Progress()  # else the record is refused
             details["progress"] = replace(said, current_phase=at, total_phases=len(self.pipeline.phases))
         self._waiting.append((label, state, capture, details))
         self._note(label, details)

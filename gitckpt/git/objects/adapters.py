@@ -17,14 +17,17 @@ def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
 
     Raises:
         RepositoryError: libgit2 was asked for and cannot open the repository.
+        UsageError: there is no such adapter.
     """
     from gitckpt.git.objects.plumbing import Plumbing
 
     if adapter == "plumbing":
         return Plumbing(repository)
     from gitckpt.git.objects import libgit2
-    from gitckpt.model.errors import RepositoryError
+    from gitckpt.model.errors import RepositoryError, UsageError
 
+    if adapter not in ("auto", "libgit2"):
+        raise UsageError(f"there is no adapter {adapter!r}", hint="adapters: auto, libgit2, plumbing")
     try:
         return libgit2.Libgit2(repository)
     except RepositoryError:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.model import codec, times
 from gitckpt.model import phase as phases
-from gitckpt.model.checkpoint import MANUAL, Checkpoint
+from gitckpt.model.arguments import require, require_callable, require_text, strings
+from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
     from typing import TypedDict
-
-    from gitckpt.model.checkpoint import Attempt, Pipeline, Progress, Worktree
 
     class Details(TypedDict, total=False):
         """Keys of a checkpoint that a caller may set."""
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         agent: str | None
         """Who did the work."""
 
-        errors: Sequence[str]
-        """What went wrong, in order of occurrence."""
+        errors: Sequence[str] | None
+        """What went wrong, in order of occurrence; none where it is None."""
 
         progress: Progress | None
         """How far the run has come."""
@@ -52,6 +52,45 @@ if TYPE_CHECKING:
 
         rewound_to: str | None
         """The earlier checkpoint of the run that it went back to."""
+
+
+_OPTIONAL_TEXTS = ("run", "message", "agent", "forked_from", "rewound_to")
+
+
+def require_call(phase: str, details: Details, /, **others: object) -> None:
+    """Looks at what `Store.record` or `Store.save` was called with, before anything is done with it.
+
+    Args:
+        phase: the label.
+        details: keys of the document.
+        others: the other arguments by name, less the state; those that are not there are not looked at.
+
+    Raises:
+        UsageError: an argument is unknown or of a wrong type, or two of them exclude each other.
+    """
+    require_text("phase", phase)
+    for name in _OPTIONAL_TEXTS:
+        require_text(name, details.get(name), may_be_none=True)
+    require_text("id", details.get("id", ""))
+    require_text("trigger", details.get("trigger", MANUAL))
+    for name, kind in (("progress", Progress), ("pipeline", Pipeline), ("attempt", Attempt)):
+        require(name, details.get(name), (kind, NoneType), f"a{'n' if kind is Attempt else ''} {kind.__name__}")
+    unknown = sorted(set(details) - _KNOWN)
+    if unknown:
+        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}")
+    for name in ("start", "key", "base"):
+        require_text(name, others.get(name), may_be_none=True)
+    for name in ("change", "progress_of"):
+        require_callable(name, others.get(name), may_be_none=True)
+    strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
+    if others.get("key") is not None and others.get("start") is None:
+        raise UsageError("a key is for a run that starts", hint="name it: start=…, or find the run: Store.run_of(key)")
+    require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
+
+
+_KNOWN = frozenset(
+    ("id", "trigger", "errors", "progress", "pipeline", "attempt", *_OPTIONAL_TEXTS),
+)
 
 
 def draft(
@@ -82,7 +121,7 @@ def draft(
         trigger=details.get("trigger", MANUAL),
         message=message or None,
         agent=details.get("agent"),
-        errors=tuple(details.get("errors", ())),
+        errors=strings("errors", details.get("errors")),
         worktree=worktree,
         progress=details.get("progress"),
         run=details.get("run"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
+from gitckpt.model.arguments import require_text
 from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
 from gitckpt.model.names import closest
 from gitckpt.store.records import layout
@@ -18,6 +19,7 @@ _LIST = "see which there are: git ckpt list"
 
 def find(text: str, repository: Repository, index: Index, links: Callable[[str], Sequence[Entry]]) -> str:
     """Returns the id of the checkpoint that `text` means; see `Store.find`."""
+    require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
     if text == LATEST:

@@ -1,0 +1,69 @@
+"""What a caller hands in, looked at before anything is done with it: an error names the argument, not a line of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gitckpt.model.errors import UsageError
+
+
+def require(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Raises an error for an argument of another type.
+
+    Args:
+        name: of the argument.
+        value: what was handed in.
+        kind: what it may be.
+        what: the same for people, with an article.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(value, kind):
+        raise refused(name, value, what)
+
+
+def require_text(name: str, value: object, *, may_be_none: bool = False) -> None:
+    """Raises an error for an argument that is no string. Args and errors: as `require`."""
+    if not (value is None and may_be_none):
+        require(name, value, str, "a string")
+
+
+def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    """Returns the strings that an argument holds; none where it is None.
+
+    Raises:
+        UsageError: it is no collection of strings; a string is one of letters, which nobody means.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise refused(name, value, "a list of strings")
+    found = tuple(value)
+    for at, each in enumerate(found):
+        require_text(f"{name}[{at}]", each)
+    return found
+
+
+def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
+    """Raises an error for an argument that cannot be called. Args and errors: as `require`."""
+    if not callable(value) and not (value is None and may_be_none):
+        raise refused(name, value, "a function")
+
+
+def mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns a copy of an argument that is a map; an empty one where it is None.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if value is None:
+        return {}
+    require(name, value, Mapping, "a map of names to values")
+    return dict(value)
+
+
+def refused(name: str, value: object, what: str) -> UsageError:
+    """Returns the error for an argument that is something else."""
+    return UsageError(f"{name}: must be {what}, not {value!r:.60}")
