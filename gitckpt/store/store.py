@@ -196,7 +196,7 @@ class Store:
             start: name of a run to start with this checkpoint, instead of `run`.
             key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
             base: oid of the commit to link, instead of HEAD's.
-            guard: the lease of the run, which must be held when it is written.
+            guard: the lease that must be held when it is written: of the run, or, with `start`, of the run that starts another.
             change: instead of `state`, makes it of the one that the run's head has at that moment, an empty one where the run starts; it
                 is called again when others were faster, and what it raises is raised here.
             progress_of: says how far the run has come by the state that `change` returned.
@@ -216,9 +216,8 @@ class Store:
             CkptError: the objects or refs could not be written; nothing was recorded.
         """
         run = details.get("run")
-        draft.require_call(
-            phase, details, start=start, key=key, base=base, change=change, progress_of=progress_of, worktree=worktree, keeps=keeps
-        )
+        others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
+        draft.require_call(phase, details, state=state, change=change, progress_of=progress_of, **others)
         if run is not None:
             self._heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
@@ -232,7 +231,7 @@ class Store:
         if start is None:
             self._recorder.record(fields, data, instant, guard=guard, change=changing, keeps=keeps)
         else:
-            first = partial(self._recorder.record, state=data, instant=instant, starts_run=True, change=changing)
+            first = partial(self._recorder.record, state=data, instant=instant, starts_run=True, guard=guard, change=changing)
             self._heads.start(first, fields, instant, start, None if key is None else self._claim(key))
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state

@@ -265,3 +265,16 @@ def test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time(
     finally:
         for racer in racers:
             racer.communicate()
+
+
+@pytest.mark.parametrize("record", ["record", "save"])
+def test_a_run_that_a_driver_starts_is_bound_to_its_lease(desk: Leases, plain: Store, main_checkout: Checkout, record: str) -> None:
+    plain.record("run-started", {}, start="Add login!")
+    hold = desk.acquire(RUN, "a driver")
+    made = getattr(plain, record)("run-started", {}, start="child", guard=hold)
+    assert plain.run_head(made.run).id == made.id
+    elsewhere(desk, hold, token=2)
+    before = main_checkout.refs()
+    with pytest.raises(LeaseLost, match=f"^the lease of run {RUN} was taken over"):
+        getattr(plain, record)("run-started", {}, start="child", guard=hold)
+    assert main_checkout.refs() == before

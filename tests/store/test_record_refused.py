@@ -48,6 +48,13 @@ class TestBadInput:
             ({"worktree": "."}, UsageError, "worktree: must be what Store.capture returned, not '.'"),
             ({"change": {}}, UsageError, "change: must be a function, not {}"),
             ({"keeps": "abc"}, UsageError, "keeps: must be a list of strings, not 'abc'"),
+            ({"start": "one", "run": RUN}, UsageError, "start and run exclude each other"),
+            ({"change": dict, "state": {}}, UsageError, "change and state exclude each other"),
+            (
+                {"progress_of": len, "state": {}},
+                UsageError,
+                "progress_of says how far the run is by what change made, and there is no change",
+            ),
             ({"mesage": "a slip"}, UsageError, "there is no argument 'mesage'"),
             ({"progress": Progress(current_phase=-1)}, UsageError, "progress.current_phase: must be 0 or more, not -1"),
             ({"state": [1]}, StateError, "/: a state is a map of names to values, not [1]"),

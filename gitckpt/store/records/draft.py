@@ -63,7 +63,7 @@ def require_call(phase: str, details: Details, /, **others: object) -> None:
     Args:
         phase: the label.
         details: keys of the document.
-        others: the other arguments by name, less the state; those that are not there are not looked at.
+        others: the other arguments by name; those that are not there are not looked at.
 
     Raises:
         UsageError: an argument is unknown or of a wrong type, or two of them exclude each other.
@@ -85,6 +85,11 @@ def require_call(phase: str, details: Details, /, **others: object) -> None:
     strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
     if others.get("key") is not None and others.get("start") is None:
         raise UsageError("a key is for a run that starts", hint="name it: start=…, or find the run: Store.run_of(key)")
+    for one, other in (("start", details.get("run")), ("change", others.get("state"))):
+        if others.get(one) is not None and other is not None:
+            raise UsageError(f"{one} and {'run' if one == 'start' else 'state'} exclude each other", hint="give one of them")
+    if others.get("progress_of") is not None and others.get("change") is None:
+        raise UsageError("progress_of says how far the run is by what change made, and there is no change", hint="give progress instead")
     require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
 
 
