@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model import ids
+from gitckpt.store.store import Store
 from tests.cli.test_cli_running import children, told, waiting
 from tests.conftest import Checkout
 from tests.durable.commanding import comes, ends
@@ -348,3 +349,18 @@ class TestResume:
         done = stage.ckpt("resume")
         assert (done.code, stage.calls) == (0, [])
         assert "      one: skipped\n" in done.err
+
+
+def test_what_a_program_recorded_is_shown_like_what_a_run_did(stage: Stage) -> None:
+    shown = {}
+    for trigger in ("manual", "phase", "import:forge"):
+        with Store.open(stage.checkout.path) as store:
+            run = str(store.record("research-started", {}, start="lib", trigger=trigger).run)
+            store.record("research-complete", {}, run=run, trigger=trigger)
+            store.record("plan-started", {}, run=run, trigger=trigger)
+            store.record("plan-failed", {}, run=run, trigger=trigger, errors=["no spec.md"])
+            store.record("commit-complete", {}, run=run, trigger="post-commit")
+        phases = json.loads(stage.ok("status", run, "--json"))["phases"]
+        shown[trigger] = [(each["phase"], each["status"], each["attempts"], each["errors"]) for each in phases]
+        assert "no spec.md" in stage.ok("status", run)
+    assert shown == {key: [("research", "complete", 1, []), ("plan", "failed", 1, ["no spec.md"])] for key in shown}

@@ -76,6 +76,27 @@ class TestLatestResumable:
         end()
         assert found(latest_resumable(store)) == (run, "a-failed")
 
+    def test_what_a_script_recorded_outside_of_runs(self, store: Store) -> None:
+        run = run_of(store, "a-failed")
+        store.save("research-complete", {"n": 1})
+        store.save("plan-failed", {"n": 2}, errors=["no spec.md"])
+        for number in range(130):
+            store.record("commit-complete", {"n": number}, trigger="post-commit")
+        store.record("manual-complete", {"n": 3})
+        checkpoint = latest_resumable(store)
+        assert checkpoint is not None
+        assert (checkpoint.run, checkpoint.phase, checkpoint.state, checkpoint.errors) == (None, "plan-failed", {"n": 2}, ("no spec.md",))
+        store.record("b-failed", {}, run=run, trigger=PHASE)
+        assert found(latest_resumable(store)) == (run, "b-failed")
+
+    def test_a_script_says_that_nothing_is_left_to_do(self, store: Store) -> None:
+        store.record("plan-failed", {})
+        store.record("run-complete", {})
+        store.record("manual-complete", {})
+        assert latest_resumable(store) is None
+        store.record("plan-started", {})
+        assert found(latest_resumable(store)) == (None, "plan-started")
+
     def test_its_state_comes_with_it(self, store: Store) -> None:
         run = run_of(store)
         store.record("a-failed", {"n": 1}, run=run, trigger=PHASE)

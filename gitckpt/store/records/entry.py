@@ -81,6 +81,7 @@ class Query:
         ids: their ids.
         phase: the phase without status, or the whole label.
         status: the status at the end of the phase label.
+        in_run: whether they belong to a run.
         since: the earliest timestamp, in microseconds since the epoch.
         limit: at most so many, the newest.
     """
@@ -91,5 +92,6 @@ class Query:
     ids: Sequence[str] | None = None
     phase: str | None = None
     status: str | None = None
+    in_run: bool | None = None
     since: int | None = None
     limit: int | None = None

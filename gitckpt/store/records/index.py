@@ -264,6 +264,8 @@ def _conditions(query: Query) -> tuple[str, list[str | int]]:
         if value is not None:
             parts.append(condition)
             values.append(value)
+    if query.in_run is not None:
+        parts.append("run IS NOT NULL" if query.in_run else "run IS NULL")
     if query.phase is not None:
         parts.append("(phase = ? OR name = ?)")
         values += [query.phase, query.phase]

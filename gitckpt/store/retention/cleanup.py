@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.model import runstate, times
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, SAFETY, STEP
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.policy import Policy
+from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import runs
 from gitckpt.store.runs import summary
 
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.records.index import Entry
     from gitckpt.store.store import Store
+
+_FIRST = 100
+"""So many are looked at before all are: most repositories have hooks that record at each commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +54,51 @@ class Retired:
 
 
 def latest_resumable(store: Store) -> Checkpoint | None:
-    """Returns the newest checkpoint of the newest run that is neither complete nor driven by anybody; None where there is none.
+    """Returns the checkpoint to go on with; None where there is none.
 
-    Within a run the sequence decides, between runs the time of the newest checkpoint. What cannot be read is passed over. The `errors` of
-    the checkpoint say why the run stopped.
+    It is the newest one of the newest run that is neither complete nor driven by anybody; or, where that is newer, the newest of a phase
+    that was recorded outside of runs, as a script does with `git ckpt save --phase research-failed`: its `run` is None, and there is its
+    state to go on with. A script says with `--phase run-complete` that there is nothing left to do.
+
+    Within a run the sequence decides, otherwise the time. What cannot be read is passed over. The `errors` of the checkpoint say why it
+    stopped.
 
     Args:
         store: of the repository.
     """
+    found = [each for each in (_of_runs(store), _outside(store)) if each is not None]
+    return max(found, key=lambda each: each.time, default=None)
+
+
+def _of_runs(store: Store) -> Checkpoint | None:
     for run in summary.summaries(store):
         if run.status in (runstate.COMPLETE, runstate.RUNNING):
             continue
-        for entry in store.list(Query(run=run.id)):
-            try:
-                return store.read(entry.id)
-            except (InvalidCheckpoint, NotFoundError):
-                continue
+        found = _first_whole(store, store.list(Query(run=run.id)))
+        if found is not None:
+            return found
+    return None
+
+
+def _outside(store: Store) -> Checkpoint | None:
+    for limit in (_FIRST, None):
+        entries = store.list(Query(in_run=False, limit=limit))
+        told = [entry for entry in entries if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, STEP)]
+        done = next((at for at, entry in enumerate(told) if entry.phase == layout.RUN_COMPLETE), None)
+        phases = [entry for entry in told[:done] if split(entry.phase)[0] not in NOT_PHASES]
+        found = _first_whole(store, phases)
+        if found is not None or done is not None or len(entries) < _FIRST:
+            return found
+    return None
+
+
+def _first_whole(store: Store, entries: Iterable[Entry]) -> Checkpoint | None:
+    """Returns the first of some checkpoints that can be read."""
+    for entry in entries:
+        try:
+            return store.read(entry.id)
+        except (InvalidCheckpoint, NotFoundError):
+            continue
     return None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gitckpt.model import codec, phase, runstate
-from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, LOOP, REVIEW, SAFETY, STEP, Checkpoint, Pipeline
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import summary as runs
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 PENDING = "pending"
 """The status of a phase that has not begun."""
+
+
+_WITHIN = (*HOOK_TRIGGERS, SAFETY, LOOP, REVIEW, STEP)
+"""Triggers of what happens within a phase, and is no news of it; all others say what has become of one, a program's own included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def read(store: Store, run: str) -> History:
     current = ""
     for checkpoint in chain:
         name, status = phase.split(checkpoint.phase)
-        if name in phase.NOT_PHASES or checkpoint.trigger != PHASE:
+        if name in phase.NOT_PHASES or checkpoint.trigger in _WITHIN:
             continue
         events[name] = _after(events.get(name, Event(name, PENDING)), checkpoint, status)
         current = name
