@@ -55,12 +55,40 @@ def test_a_chain_without_gaps_but_for_the_progress_of_phases_that_are_complete(
 )
 def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: list[str]) -> None:
     chain(main_checkout, *there)
+    assert told(look(main_checkout)) == []  # they were removed
     found = []
     for sentence in missing:
         words, _, after = sentence.rpartition(" ")
+        main_checkout.git("update-ref", f"refs/ckpt/trees/{number(int(after) - 1)}", "HEAD^{tree}")  # their refs alone are gone
         found.append(("chain-gap", HEAD, f"{words} {number(int(after))}"))
     seen = require_left(main_checkout, found)
-    assert seen.findings[0].cure == "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"
+    assert seen.findings[0].cure == (
+        "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
+    )
+
+
+@pytest.mark.parametrize("gone", [[1], [2], [3], [2, 3], [1, 2, 3], [4], [3, 4]])
+def test_what_was_removed_by_name_is_no_gap(make_store: MakeStore, main_checkout: Checkout, gone: list[int]) -> None:
+    store = make_store(main_checkout)
+    run = store.record("run-started", {}, start="r").run
+    for name in "abc":
+        main_checkout.write("new", name)
+        store.save(f"{name}-complete", {}, run=run)
+    made = {entry.sequence: entry.id for entry in store.list()}
+    assert store.remove([made[each] for each in gone]) == len(gone)
+    assert told(look(main_checkout)) == []
+
+
+def test_what_lost_its_ref_alone_is_a_gap(make_store: MakeStore, main_checkout: Checkout) -> None:
+    store = make_store(main_checkout)
+    run = store.record("run-started", {}, start="r").run
+    for name in "abc":
+        store.record(f"{name}-complete", {}, run=run)
+    store.close()
+    third = store.list()[1].id
+    main_checkout.git("update-ref", "-d", f"refs/checkpoints/{third}")
+    found = [finding for finding in look(main_checkout).findings if finding.code == "chain-gap"]
+    assert [finding.sentence for finding in found] == [f"number 3 is missing before {store.list()[0].id}"]
 
 
 def test_a_run_whose_expiry_was_interrupted(main_checkout: Checkout) -> None:
@@ -72,6 +100,8 @@ def test_a_run_whose_expiry_was_interrupted(main_checkout: Checkout) -> None:
     assert told(look(main_checkout)) == []
     chain(main_checkout, (2, "a-complete"))
     main_checkout.git("update-ref", HEAD, f"refs/checkpoints/{number(9)}")
+    for each in (1, 3, 8):
+        main_checkout.git("update-ref", f"refs/ckpt/trees/{number(each)}", "HEAD^{tree}")
     assert [code for code, _, _ in told(look(main_checkout))] == ["chain-gap", "chain-gap", "chain-gap"]
 
 

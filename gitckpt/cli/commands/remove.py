@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, runs (their newest), revs or latest.")],
 ) -> None:
-    """Remove checkpoints by name. Their objects are git's to collect."""
+    """Remove checkpoints by name, in the middle of a run too. Their objects are git's to collect."""
     with open_store() as store:
         found = list(dict.fromkeys(store.find(text) for text in ids))
         store.remove(found)

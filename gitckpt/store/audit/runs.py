@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from gitckpt.git.notes import Notes
 from gitckpt.git.refs import Update
 from gitckpt.model import codec
 from gitckpt.model import phase as phases
@@ -16,6 +17,7 @@ from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store
 
+_GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
 _FETCH = "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"
 _CLOSING = ("complete", "skipped")
 _RUN = phases.split(layout.RUN_COMPLETE)[0]
@@ -26,11 +28,22 @@ def audit(store: Store, evidence: Evidence) -> list[Flaw]:
     """Returns what is wrong with runs."""
     runs = evidence.runs()
     flaws: list[Flaw] = []
+    traces = _traces(store, evidence)
     for run in sorted(runs):
-        flaws += _Chain(run, runs[run], evidence).flaws()
+        flaws += _Chain(run, runs[run], evidence, traces).flaws()
         if not _is_over(runs[run]):  # else it may outlive what it went on from
             flaws += _dangling(run, runs[run], evidence)
     return flaws + list(_heads(store, evidence, runs))
+
+
+def _traces(store: Store, evidence: Evidence) -> set[str]:
+    """Returns the ids that notes and refs name which keep something for a checkpoint.
+
+    Who removes a checkpoint takes these with it. Where its own ref alone is gone (a pruning fetch, a disk, a slip), they tell of it.
+    """
+    noted = Notes(store.repository, store.objects, layout.NOTES).everything()
+    listed = {layout.link_id(line) for lines in noted.values() for line in lines}
+    return listed | {name for space in layout.HOLDERS for name, _, _ in evidence.below(space)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,7 @@ class _Chain:
     run: str
     records: Sequence[Record]
     evidence: Evidence
+    traces: Collection[str]
 
     def flaws(self) -> Iterator[Flaw]:
         """Yields gaps, forks, and wrong parents."""
@@ -53,9 +67,9 @@ class _Chain:
                 continue
             if sequence == last + 1:
                 yield from self._parent(record, before)
-            elif not self._may_be_gone(at):
+            elif not (self._may_be_gone(at) or self._was_removed(record)):
                 missing = f"number {last + 1} is" if sequence == last + 2 else f"numbers {last + 1} to {sequence - 1} are"
-                yield lasting("chain-gap", layout.RUNS + self.run, f"{missing} missing before {record.entry.id}", _FETCH)
+                yield lasting("chain-gap", layout.RUNS + self.run, f"{missing} missing before {record.entry.id}", _GAP)
             before = [record]
 
     def _parent(self, record: Record, before: Sequence[Record]) -> Iterator[Flaw]:
@@ -81,6 +95,10 @@ class _Chain:
             return True  # a kill interrupted its expiry, which takes its end last
         later = [phases.split(record.entry.phase) for record in self.records[at:]]
         return any((name, status) in later for name in self._open_at(at) for status in _CLOSING)
+
+    def _was_removed(self, after: Record) -> bool:
+        """Tells whether what is missing before a record was removed, or never fetched, rather than lost: nothing else is left of it."""
+        return after.parent is not None and not self.evidence.is_there(after.parent) and after.parent not in self.traces
 
     def _open_at(self, at: int) -> set[str]:
         """Returns the phases that had started, and not ended well, where a record stands: progress in them is squashed by expiry."""
