@@ -72,6 +72,8 @@ def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
         _start_maintenance(repository)
     elif _is_due(repository, event, args):
         checkpoint_id = _record(repository, event)
+        if event == "post-rewrite":
+            _sort_lines(repository)
         if _a_day_has_passed(repository):
             _start_maintenance(repository)
         elif checkpoint_id.startswith("00"):  # one in 256: looking each time would take time, too
@@ -166,6 +168,25 @@ def _record(repository: Repository, event: str) -> str:
     }
     Recorder(repository, objects, refs.update).record(fields, None, now)
     return str(fields["id"])
+
+
+def _sort_lines(repository: Repository) -> None:
+    """Sorts the lines of history after a rebase, which may go on with one and leave another.
+
+    With the apply backend the branch still is where it was: what was rewritten is in a file, which is what git hands to the hook.
+    """
+    from gitckpt.git.objects.plumbing import Plumbing
+    from gitckpt.git.refs import Refs
+    from gitckpt.store import keep
+
+    rewritten: list[str] = []
+    try:
+        with open(os.path.join(repository.git_dir, "rebase-apply", "rewritten"), encoding="ascii") as file:
+            rewritten = [line.partition(" ")[0] for line in file]
+    except FileNotFoundError:
+        pass
+    head = repository.cat_file.info("HEAD")
+    keep.sort(repository, Plumbing(repository), Refs(repository).update, head[0] if head else "", rewritten)
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:

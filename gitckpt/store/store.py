@@ -332,7 +332,7 @@ class Store:
         return self.index.select(query or Query())
 
     def problems(self) -> Sequence[Problem]:
-        """Returns the refs below `refs/checkpoints/` that are no valid checkpoints."""
+        """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
         return self.index.problems()
 
     def links(self, commit: str) -> Sequence[Entry]:
@@ -399,6 +399,14 @@ class Store:
         self._recorder.write_links(self.clock())
         notes = Notes(self.repository, self.objects, layout.NOTES)
         return expiry.expire(self.index, notes, self._remover(notes), policy, now=self.clock(), dry_run=dry_run)
+
+    def settle(self) -> None:
+        """Drops the refs that keep commits which no checkpoint needs, or which others keep, too.
+
+        Raises:
+            BusyError: somebody else was faster, or holds a lock; each commit that is needed is kept.
+        """
+        self._remover().settle()
 
     def _pack(self) -> None:
         """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""

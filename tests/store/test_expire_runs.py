@@ -288,7 +288,7 @@ def moved_copy(original: Checkout, run: str, place: Path) -> tuple[Checkout, Pat
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "GRACE", -1)
+    monkeypatch.setattr(keep, "GRACE", -1)
     killer = Killer(tmp_path / "killer")
     content = view(real.worktree.path)
     at = share

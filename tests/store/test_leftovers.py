@@ -87,6 +87,6 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)
         assert sweep.sweep_scratch(store.repository) == []
-        monkeypatch.setattr(sweep, "GRACE", -1)
+        monkeypatch.setattr(keep, "GRACE", -1)
         assert sweep.sweep_scratch(store.repository) == ["index.123.ab", "index.123.ab.lock", "rules.123.cd"]
         assert sorted(path.name for path in place.iterdir()) == kept

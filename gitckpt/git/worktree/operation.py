@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.command import DURABLE
 from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.model.errors import WorktreeError
 
@@ -16,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
 
 FILES = (
@@ -54,14 +54,14 @@ def collect(repository: Repository) -> dict[str, bytes]:
     return found
 
 
-def commit_of(repository: Repository, files: Mapping[str, bytes], head: str) -> str | None:
-    """Returns a commit that leads to every commit which an operation needs; None where HEAD does.
+def holder_of(repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str) -> str | None:
+    """Returns a commit that keeps every commit which an operation needs, written for the purpose; None where HEAD leads to them.
 
-    Branches and reflogs that lead to them today may be gone when the operation is to go on. Where there is no single such commit, one
-    that has them as parents is made.
+    Branches and reflogs that lead to them today may be gone when the operation is to go on.
 
     Args:
         repository: where.
+        objects: its objects.
         files: what `collect` returned.
         head: what HEAD points to; "" on an unborn branch.
     """
@@ -70,14 +70,14 @@ def commit_of(repository: Repository, files: Mapping[str, bytes], head: str) -> 
         named = repository.git.run("rev-list", "--no-walk=unsorted", *named, "--not", head).out.decode("ascii").split()
     if len(named) > 1:
         named = repository.git.run("merge-base", "--independent", *named).out.decode("ascii").split()
-    if len(named) <= 1:
-        return named[0] if named else None
-    tree = repository.git.run("mktree").out.decode("ascii").strip()
-    parents = [option for commit in named for option in ("-p", commit)]
-    who = {f"GIT_{role}_{what}": "gitckpt" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    dates = {f"GIT_{role}_DATE": "1700000000 +0000" for role in ("AUTHOR", "COMMITTER")}  # the same each time
-    done = repository.git.run(*DURABLE, "commit-tree", tree, *parents, "-m", "what an operation in progress needs", env=who | dates)
-    return done.out.decode("ascii").strip()
+    if not named:
+        return None
+    from gitckpt.git import holder
+
+    dates = [holder.committed_at(found[2]) for found in repository.cat_file.contents(named) if found is not None]
+    oid, made = holder.make(named, max(dates, default=0), repository.object_format)
+    objects.write(made)
+    return oid
 
 
 def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:

@@ -6,7 +6,7 @@ import os
 import shlex
 
 from gitckpt.git import packing
-from gitckpt.model import ids, times
+from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.store.config import settings
@@ -29,6 +29,7 @@ def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
         "ref_format": "reftable" if repository.has_reftable else "files",
         "checkpoints": len(store.list(Query())),
         "loose_refs": packing.count_loose(repository),
+        **_foreign(store),
     }
 
 
@@ -48,10 +49,17 @@ def examine(store: Store, version: tuple[int, ...]) -> list[Finding]:
     ]
 
 
+def _foreign(store: Store) -> dict[str, str]:
+    """Returns a fact where other tools have refs below `refs/checkpoints/`, which we leave alone."""
+    refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
+    count = sum(map(layout.is_foreign, refs))
+    what = "ref below refs/checkpoints belongs" if count == 1 else "refs below refs/checkpoints belong"
+    return {"foreign_refs": f"{count} {what} to another tool"} if count else {}
+
+
 def _invalid(problem: Problem) -> Finding:
     ref = shlex.quote(problem.ref)
-    name = problem.ref.removeprefix(layout.CHECKPOINTS)
-    remove = f"git ckpt remove {name}" if ids.is_id(name) else f"git update-ref -d {ref}"
+    remove = f"git ckpt remove {problem.ref.removeprefix(layout.CHECKPOINTS)}"
     cure = f"look at it: git cat-file -p {ref}; remove it: {remove}"
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
     return Finding("invalid-checkpoint", problem.ref, sentence, "pip install -U gitckpt" if "a newer gitckpt" in sentence else cure)
@@ -61,6 +69,7 @@ def _broken(store: Store) -> list[Finding]:
     """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
     said = store.repository.git.run("for-each-ref", "--count=1", *layout.OWN).complaint
     refs = [line.partition("ignoring broken ref ")[2] for line in said.splitlines() if "ignoring broken ref " in line]
+    refs = [ref for ref in refs if not layout.is_foreign(ref)]
     paths = [shlex.quote(os.path.join(store.repository.common_dir, ref)) for ref in refs]
     return [Finding("broken-ref", ref, "git cannot read this ref", f"rm {path}") for ref, path in zip(refs, paths, strict=True)]
 
@@ -78,7 +87,8 @@ def _locks(store: Store) -> list[Finding]:
     places = [os.path.join(common, "packed-refs.lock"), os.path.join(common, f"{layout.NOTES}.lock")]
     for space in (*layout.OWN, "reftable"):
         for parent, _, names in os.walk(os.path.join(common, space)):
-            places += [os.path.join(parent, name) for name in names if name.endswith(".lock")]
+            refs = [os.path.relpath(os.path.join(parent, name), common) for name in names if name.endswith(".lock")]
+            places += [os.path.join(common, ref) for ref in refs if not layout.is_foreign(ref.removesuffix(".lock"))]
     now = store.clock() // times.MICRO
     findings = []
     for path in places:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
-from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.codec import decode
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
@@ -28,7 +27,7 @@ class Record:
     Attributes:
         entry: what a listing should know of it.
         parent: the checkpoint before it in its run, as it says.
-        holds: namespace of refs → the oid that its ref there should point to.
+        holds: namespace of refs → the oid that its ref there should point to, or, below `refs/keep/ckpt/`, keep.
         names: the other checkpoints it names, each with the key that does.
     """
 
@@ -54,7 +53,7 @@ class Evidence:
 
     Attributes:
         listing: what git said of the refs.
-        refs: oid by full name.
+        refs: oid by full name, without those of other tools below `refs/checkpoints/`.
         records: the valid checkpoints by id.
         unjudged: oid by name, below `refs/checkpoints/`, of what is no valid checkpoint or of a newer gitckpt.
         kinds: kind of each object that a ref of a checkpoint should point to; those that are missing are left out.
@@ -101,7 +100,7 @@ def gather(store: Store) -> Evidence:
     """
     listing, complaint = list_refs(store.repository)
     lines = listing.decode("utf-8", "surrogateescape").splitlines()
-    refs = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
+    refs = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines) if not layout.is_foreign(ref)}
     own = [(ref, oid) for ref, oid in refs.items() if ref.startswith(layout.CHECKPOINTS)]
     records: dict[str, Record] = {}
     unjudged: dict[str, str] = {}
@@ -127,7 +126,7 @@ def _record(ref: str, oid: str, found: tuple[str, bytes] | None) -> Record:
     checkpoint = decode(data, ref)
     files = checkpoint.worktree
     tree, operation_commit = (files.tree, files.operation_commit) if files else (None, None)
-    kept = zip(layout.HOLDERS, (tree, operation_commit, checkpoint.git_sha), strict=True)
+    kept = zip((*layout.HOLDERS, layout.KEEP), (tree, operation_commit, checkpoint.git_sha), strict=True)
     return Record(Entry.of(checkpoint, oid), checkpoint.parent, {space: held for space, held in kept if held}, _names(checkpoint))
 
 
@@ -148,8 +147,7 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     if is_missing:
         cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
-    name = error.ref.removeprefix(layout.CHECKPOINTS)
-    remove = f"git ckpt remove {name}" if ids.is_id(name) else f"git update-ref -d {ref}"
+    remove = f"git ckpt remove {error.ref.removeprefix(layout.CHECKPOINTS)}"
     misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
     cure = f"look at it: git cat-file -p {ref}; remove it: {remove}"
     return lasting("checkpoint-misnamed" if misnamed else "checkpoint-invalid", error.ref, sentence, cure)
@@ -158,6 +156,7 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
 def _broken(repository: Repository, complaint: str) -> list[Flaw]:
     """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
     refs = [line.partition(_BROKEN)[2] for line in complaint.splitlines() if _BROKEN in line]
+    refs = [ref for ref in refs if not layout.is_foreign(ref)]
     return [
         lasting("broken-ref", ref, "git cannot read this ref", f"rm {shlex.quote(os.path.join(repository.common_dir, ref))}")
         for ref in refs

@@ -20,11 +20,12 @@ def audit(store: Store, evidence: Evidence) -> list[Flaw]:
         gone = [
             oid
             for space, oid in record.holds.items()
-            if oid not in evidence.kinds and evidence.refs.get(space + record.entry.id) == oid  # else its ref has a flaw of its own
+            if oid not in evidence.kinds
+            and (space == layout.KEEP or evidence.refs.get(space + record.entry.id) == oid)  # else its ref has a flaw of its own
         ]
         below = [oid for root in roots[record.entry.id] for oid in lacking.get(root, ())]
         if gone or below:
-            flaws.append(_incomplete(record, list(dict.fromkeys([*gone, *below]))))
+            flaws.append(_incomplete(record, list(dict.fromkeys([*gone, *below])), lacks_commit=record.holds.get(layout.KEEP) in gone))
     return flaws
 
 
@@ -32,8 +33,9 @@ def _roots(record: Record, evidence: Evidence) -> list[str]:
     return [oid for space, oid in record.holds.items() if evidence.kinds.get(oid) == KINDS[space]]
 
 
-def _incomplete(record: Record, oids: list[str]) -> Flaw:
+def _incomplete(record: Record, oids: list[str], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: connectivity.SHOWN]) + (" and others" if len(oids) > connectivity.SHOWN else "")
     verb = "is" if len(oids) == 1 else "are"
-    cure = f"fetch from a clone that has it: git fetch REMOTE; or give it up: git ckpt remove {record.entry.id[: ids.SHORT]}"
+    fetch = f"git fetch --no-tags --no-prune REMOTE '+{layout.KEEP}*:{layout.KEEP}*'" if lacks_commit else "git fetch REMOTE"
+    cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.entry.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, f"{names} {verb} missing or damaged, which its files or history need", cure)

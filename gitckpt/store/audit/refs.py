@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 
+from gitckpt.git import connectivity
+from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
+from gitckpt.store import keep
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import layout
-from gitckpt.store.retention import sweep
 
-WORDS = {layout.COMMITS: "commit", layout.TREES: "tree", layout.OPERATIONS: "operation"}
-KINDS = {layout.COMMITS: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit"}
-"""Namespace → the kind of object that its refs point to."""
+WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation"}
+KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit"}
+"""Namespace → the kind of object that its refs keep."""
 
-_MEANT = {layout.COMMITS: "linked commit", layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation"}
+_MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation"}
 
 
 def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
@@ -26,20 +26,12 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
     flaws = [flaw for record in evidence.records.values() for flaw in _of_checkpoint(repository, record, evidence)]
     for space in layout.HOLDERS:
         for name, ref, oid in evidence.below(space):
-            if not evidence.is_there(name.rpartition("/")[2]) and not is_young(repository, ref):
+            if not evidence.is_there(name.rpartition("/")[2]) and not keep.is_young(repository, ref):
                 owner = layout.CHECKPOINTS + name
                 updates = (Update(owner, "", ""), Update(ref, "", oid)) if ids.is_id(name) else (Update(ref, "", oid),)
                 sentence = "keeps something for a checkpoint that does not exist"
                 flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
-    return flaws
-
-
-def is_young(repository: Repository, ref: str) -> bool:
-    """Tells whether a ref may belong to a checkpoint that is being written."""
-    try:
-        return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < sweep.GRACE
-    except OSError:
-        return False  # packed, or in a reftable, where transactions are all or nothing
+    return [*flaws, *_of_commits(repository, evidence)]
 
 
 def _of_checkpoint(repository: Repository, record: Record, evidence: Evidence) -> Iterator[Flaw]:
@@ -47,7 +39,7 @@ def _of_checkpoint(repository: Repository, record: Record, evidence: Evidence) -
         ref = space + record.entry.id
         wanted, there = record.holds.get(space), evidence.refs.get(ref)
         if wanted is None:
-            if there is not None and not is_young(repository, ref):
+            if there is not None and not keep.is_young(repository, ref):
                 sentence = f"its checkpoint names no {_MEANT[space]}"
                 yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
             continue
@@ -70,3 +62,36 @@ def _unlike(record: Record, space: str, there: str | None, *, is_gone: bool) -> 
         cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
         return lasting(code, ref, f"{sentence}; that is missing", cure)
     return mendable(code, ref, sentence, updates=(record.is_there, Update(ref, wanted, there or "")))
+
+
+def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+    """Yields what is wrong with the refs that keep linked commits."""
+    linked: dict[str, Record] = {}
+    for record in evidence.records.values():
+        commit = record.holds.get(layout.KEEP)
+        kind = evidence.kinds.get(commit) if commit else None
+        if commit and kind == "commit":
+            linked.setdefault(commit, record)
+        elif kind is not None:
+            sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
+            yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.entry.id}")
+    kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
+    right = {name for name, (_, oid) in kept.items() if ids.is_oid(name) and keep.is_right(repository, name, oid)}
+    try:
+        lost = connectivity.outside(repository.git, linked, right)
+        useful = connectivity.above(repository.git, right - linked.keys(), linked)
+    except GitError:  # something of the history is missing, which is a finding of its own
+        lost, useful = (set() if right else set(linked)), right
+    for commit in sorted(lost):
+        record, (ref, there) = linked[commit], kept.get(commit, (layout.KEEP + commit, ""))
+        code, sentence = "commit-ref-missing", f"nothing keeps {commit}, the linked commit of {record.entry.id}"
+        if there:
+            code, sentence = "commit-ref-wrong", f"points to {there}, which does not keep {commit}, the linked commit of {record.entry.id}"
+        yield mendable(code, ref, sentence, updates=(record.is_there, Update(ref, commit, there)))
+    if evidence.unjudged:
+        useful = right  # by checkpoints that cannot be read
+    for name, (ref, there) in kept.items():
+        if name in lost or (name in right and (name in linked or name in useful)) or keep.is_young(repository, ref):
+            continue
+        sentence = "keeps something for no checkpoint" if name in right else "does not keep the commit that it is named after"
+        yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)

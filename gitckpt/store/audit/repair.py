@@ -10,6 +10,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import RefMoved, Update
+from gitckpt.store import keep
 from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.records import index, layout
 from gitckpt.store.records.recorder import LOCK_FILE
@@ -42,6 +43,9 @@ def mend(store: Store, flaws: Sequence[Flaw]) -> list[str]:
                     continue
                 except GitError as error:
                     refused.append(f"{flaw.finding.object}: {error.message}")
+        if any(update.ref.startswith(layout.KEEP) for flaw in flaws for update in flaw.updates):
+            with contextlib.suppress(RefMoved):
+                keep.settle(store.repository, store.objects, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
         if links:
             _write_links(store, links)

@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A ref below `refs/checkpoints/` that is no valid checkpoint."""
+    """A ref of ours below `refs/checkpoints/` that is no valid checkpoint."""
 
     ref: str
     sentence: str

@@ -97,6 +97,11 @@ class Index:
         """Returns the ids of all runs that checkpoints belong to."""
         return [row[0] for row in self._ask("SELECT DISTINCT run FROM entry WHERE run IS NOT NULL ORDER BY run")]
 
+    def commits(self) -> set[str] | None:
+        """Returns the commits that checkpoints are linked to; None while there are refs of ours whose documents cannot be read."""
+        found = {row[0] for row in self._ask("SELECT git_sha FROM entry UNION SELECT NULL FROM problem")}
+        return None if None in found else found - {""}
+
     def run_rows(self) -> list[tuple[Any, ...]]:
         """Returns a row for each run, the one with the newest checkpoint first.
 
@@ -151,7 +156,7 @@ class Index:
         if _digest(connection).partition(" ")[0] != __version__:
             connection.execute("DELETE FROM entry")
         connection.execute("DELETE FROM problem")
-        now = set(listing.splitlines())
+        now = {line for line in listing.splitlines() if not layout.is_foreign(line.partition(b" ")[2].decode("utf-8", "backslashreplace"))}
         known = {row[0] for row in connection.execute("SELECT line FROM entry")}
         runs = _forget(connection, known - now) | self._add(connection, sorted(now - known))
         _rank(connection, runs)

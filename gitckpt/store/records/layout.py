@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.git.refs import Update
+from gitckpt.model import ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,19 +12,19 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
 
 CHECKPOINTS = "refs/checkpoints/"
-COMMITS = "refs/ckpt/commits/"
 TREES = "refs/ckpt/trees/"
-OPERATIONS = "refs/ckpt/operations/"
+OPERATIONS = "refs/keep/ckpt-operations/"
+KEEP = "refs/keep/ckpt/"
 RUNS = "refs/ckpt/runs/"
 LEASES = "refs/ckpt/leases/"
 KEYS = "refs/ckpt/keys/"
 NOTES = "refs/notes/checkpoints"
 
-HOLDERS = (TREES, OPERATIONS, COMMITS)
-"""What keeps alive what a checkpoint needs, in write order."""
+HOLDERS = (TREES, OPERATIONS)
+"""Where each checkpoint has refs of its own that keep alive what it needs, in write order."""
 
-OWN = ("refs/checkpoints", "refs/ckpt")
-"""The namespaces whose refs nobody else writes."""
+OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
+"""The namespaces of ours. Below the first, others have refs, too: `is_foreign`. The rest of `refs/keep` is theirs."""
 
 RUN_STARTED = "run-started"
 """The phase label of the first checkpoint of a run."""
@@ -51,18 +52,26 @@ def link_id(line: str) -> str:
     return line.partition(" ")[0]
 
 
-def new_refs(fields: dict[str, Any], blob: str, head: str) -> list[Update]:
+def is_foreign(ref: str) -> bool:
+    """Tells whether a ref below `refs/checkpoints/` belongs to another tool: ours are named by a UUID."""
+    return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
+
+
+def new_refs(fields: dict[str, Any], blob: str, head: str, kept: Update | None) -> list[Update]:
     """Returns the updates that make a checkpoint, in write order.
 
     Args:
         fields: keys of its document.
         blob: the oid of the document.
         head: the blob that its run's head points to now; "" where the run starts, or there is none.
+        kept: what keeps its commit; None where it has none.
     """
     checkpoint_id = fields["id"]
     files = fields.get("worktree") or {}
-    held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit"), fields["git_sha"]), strict=True)
+    held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit")), strict=True)
     updates = [Update(space + checkpoint_id, oid, "") for space, oid in held if oid]
+    if kept is not None:
+        updates.append(kept)
     updates.append(Update(CHECKPOINTS + checkpoint_id, blob, ""))
     if fields.get("run"):
         updates.append(Update(RUNS + fields["run"], blob, head))

@@ -16,7 +16,10 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document
-from gitckpt.model.errors import BusyError, NotFoundError, UsageError
+from gitckpt.model.errors import BusyError
+from gitckpt.model.errors import NotFoundError
+from gitckpt.store import keep
+from gitckpt.model.errors import UsageError
 from gitckpt.store.records import layout
 
 TYPE_CHECKING = False
@@ -225,15 +228,18 @@ class Recorder:
         claim: Claim | None = None,
     ) -> str:
         blob = object_id("blob", data, self._repository.object_format)
+        line = keep.Line(self._repository, fields["git_sha"], has_branch=bool(fields.get("branch"))) if fields["git_sha"] else None
+        kept = line.update if line is not None else None
         fences = [*([guard.update()] if guard is not None else []), *(claim.updates(fields["run"]) if claim is not None else [])]
-        updates = [*fences, *layout.new_refs(fields, blob, head)]
+        updates = [*fences, *layout.new_refs(fields, blob, head, kept)]
+        needed = [*(line.objects if line is not None else ()), ("blob", data)]
         derived: list[tuple[str, bytes]] = []
         if fields["git_sha"]:
-            line = layout.link_line(fields["id"], fields["phase"], fields["timestamp"])
-            links = _joined(self._pending_links, {fields["git_sha"]: [line]})
+            link = layout.link_line(fields["id"], fields["phase"], fields["timestamp"])
+            links = _joined(self._pending_links, {fields["git_sha"]: [link]})
             if with_links:
                 derived = self._link(links, updates, instant)
-        self._objects.write([("blob", data)], derived)
+        self._objects.write(needed, derived)
         try:
             self._update(updates)
         except GitError:
@@ -241,12 +247,14 @@ class Recorder:
             if not gone:
                 raise
             self._require_tree(fields, gone)
-            self._objects.write([("blob", data)], derived)  # a `gc --prune=now` took them before their refs were there
+            self._objects.write(needed, derived)  # a `gc --prune=now` took them before their refs were there
             self._update(updates)
         if fields["git_sha"]:
             self._pending_links = {} if with_links else links
         if self._repository.cat_file.info(blob) is None:  # a `gc --prune=now` ran between the object and its ref
-            self._objects.write([("blob", data)], derived)
+            self._objects.write(needed, derived)
+        if line is not None:
+            line.follow_up(self._objects, self._update)
         return blob
 
     def _require_free(self, checkpoint_id: str) -> None:

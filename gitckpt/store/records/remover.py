@@ -14,7 +14,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
-from gitckpt.store import keys
+from gitckpt.store import keep, keys
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import Index
@@ -42,6 +42,7 @@ class Remover:
     """
 
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, notes: Notes, index: Index) -> None:
+        self._repository = repository
         self._lock = os.path.join(repository.make_private_dir(), LOCK_FILE)
         self._objects = objects
         self._refs = refs
@@ -72,7 +73,7 @@ class Remover:
             LockHeld: a lock file stayed in the way.
             GitError: git refused. Whatever is raised, each checkpoint is whole or gone.
         """
-        wanted = set(ids)
+        wanted = {name for name in ids if not layout.is_foreign(layout.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         gone = 0
         while True:
@@ -90,12 +91,24 @@ class Remover:
                 held = [Update(space + name, "", oid) for space in reversed(layout.HOLDERS) for name, oid in there[space].items()]
                 if held:
                     self._refs.update(held)
+                if wanted:
+                    self.settle()
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
                 noted = None
                 continue
             return gone
+
+    def settle(self) -> None:
+        """Moves the refs that keep commits down to those that checkpoints still need, and drops those that others reach.
+
+        Raises:
+            RefMoved: somebody else was faster.
+            LockHeld, GitError: git refused; each commit that is needed is kept.
+        """
+        with Lock(self._lock, _LOCK_PATIENCE):
+            keep.settle(self._repository, self._objects, self._refs.update, self._index.commits)
 
     def _existing(self, wanted: set[str]) -> dict[str, dict[str, str]]:
         """Returns oid by name for each of the refs that wanted checkpoints have."""

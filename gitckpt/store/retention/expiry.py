@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.model import policy
+from gitckpt.model.errors import BusyError
 from gitckpt.model.policy import Candidate, Decision, Policy
 from gitckpt.store import keys
 from gitckpt.store.records import layout
@@ -60,6 +62,8 @@ def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired
             store.remove(squashed.keys())
         run_expiry.forget_leases(store)
         keys.forget_orphans(store)
+        with contextlib.suppress(BusyError):  # the next one does it
+            store.settle()
     whole = {fate.run: fate for fate in runs}
     decided = []
     for entry, decision in alone:

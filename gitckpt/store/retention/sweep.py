@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Mapping
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
+from gitckpt.model import ids
+from gitckpt.store import keep
 from gitckpt.store.records import layout
 from gitckpt.store.records.recorder import LOCK_FILE
-
-GRACE = 3600
-"""A ref younger than this, in seconds, may belong to a checkpoint that is being written."""
 
 
 def sweep(repository: Repository, refs: Refs) -> list[str]:
@@ -49,7 +49,7 @@ def sweep_scratch(repository: Repository) -> list[str]:
         path = os.path.join(repository.private_dir, name)
         # Not the time of the content, which a private index has from the index that it is a copy of.
         kind, _, rest = name.partition(".")
-        if kind not in ("index", "rules") or not rest.partition(".")[0].isdigit() or time.time() - os.stat(path).st_ctime < GRACE:
+        if kind not in ("index", "rules") or not rest.partition(".")[0].isdigit() or time.time() - os.stat(path).st_ctime < keep.GRACE:
             continue
         if os.path.isdir(path):
             shutil.rmtree(path)
@@ -62,18 +62,14 @@ def sweep_scratch(repository: Repository) -> list[str]:
 def _sweep(repository: Repository, refs: Refs) -> list[str]:
     lines = refs.list(*layout.OWN).decode("utf-8", "surrogateescape").splitlines()
     oids = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
-    leftover = [
-        ref
-        for ref in oids
-        if ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids and not _is_young(repository, ref)
-    ]
+    leftover = [ref for ref in oids if _is_of_nobody(ref, oids) and not keep.is_young(repository, ref)]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])
     return leftover
 
 
-def _is_young(repository: Repository, ref: str) -> bool:
-    try:
-        return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < GRACE
-    except FileNotFoundError:
-        return False  # packed: nobody who holds the lock is writing it
+def _is_of_nobody(ref: str, oids: Mapping[str, str]) -> bool:
+    """Tells whether a ref names a checkpoint that does not exist, or should name a commit and does not."""
+    if ref.startswith(layout.KEEP):
+        return not ids.is_oid(ref.removeprefix(layout.KEEP))
+    return ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids

@@ -127,7 +127,7 @@ def capture_index(repository: Repository, objects: Objects, commit: str) -> Work
     if (not trees or trees == {0: base}) and not under_way:
         return Worktree(dirty=False)
     found = Contents(files, trees, operation=operation.collect(repository) if under_way else {})
-    needed = operation.commit_of(repository, found.operation, commit)
+    needed = operation.holder_of(repository, objects, found.operation, commit)
     return Worktree(dirty=True, tree=manifest.write(repository, objects, found), operation=under_way, operation_commit=needed)
 
 
@@ -162,7 +162,7 @@ class _Capture:
         needed = None
         if under_way:
             content.operation = operation.collect(self._repository)
-            needed = operation.commit_of(self._repository, content.operation, self._commit)
+            needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
         tree = manifest.write(self._repository, self._objects, content)
         converted = tuple(sorted(self._converted))
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)

@@ -1,0 +1,259 @@
+"""The refs that keep linked commits alive: one for each line of history, `refs/keep/ckpt/<oid>`. Imported by the hook.
+
+A line that goes on takes its ref along. `<oid>` points to itself while a branch points there as well, and to its holder (`git.holder`)
+otherwise: `git name-rev` and `git describe` then answer as without us. Every transaction that deletes such a ref verifies those that keep
+what it kept, so that no two writers together can lose a commit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.refs import Update
+from gitckpt.model import ids
+from gitckpt.model.errors import CkptError
+from gitckpt.store.records.layout import KEEP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from typing import TypeAlias
+
+    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.repository import Repository
+
+    Apply: TypeAlias = Callable[[list[Update]], None]
+
+GRACE = 3600
+"""A ref younger than this, in seconds, may belong to a checkpoint that is being written."""
+
+_HEADS = "refs/heads/"
+
+
+def is_young(repository: Repository, ref: str) -> bool:
+    """Tells whether a ref may belong to a checkpoint that is being written.
+
+    One that is packed does not: nobody packs what was written just now but a `git gc`, and who records looks at it once more. Neither does
+    one in a reftable, where transactions are all or nothing.
+    """
+    try:
+        return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < GRACE
+    except OSError:
+        return False
+
+
+class Line:
+    """The line of history that a new checkpoint goes on with, or begins.
+
+    Args:
+        repository: where.
+        commit: the one that the checkpoint is linked to.
+        has_branch: whether a branch points to it.
+
+    Attributes:
+        update: what keeps the commit, for the transaction that makes the checkpoint.
+        objects: what has to be written before.
+
+    Raises:
+        CkptError: the commit is missing.
+    """
+
+    def __init__(self, repository: Repository, commit: str, *, has_branch: bool) -> None:
+        self._repository = repository
+        self._commit = commit
+        self._passed: list[Update] = []
+        self._is_new = False
+        self.objects: list[Item] = []
+        ref = KEEP + commit
+        there = _value(repository, ref)
+        if there == commit:
+            self.update = Update(ref, commit, commit)
+            return
+        text = _text(repository, commit)
+        held, objects = _holder(repository, commit, text)
+        if there == held:
+            self.update = Update(ref, held, held)
+            return
+        self.objects = [] if has_branch else objects
+        self.update = Update(ref, commit if has_branch else held, there)
+        self._is_new = True
+        from gitckpt.git import holder
+
+        for parent in holder.parents(text):
+            old = _value(repository, KEEP + parent)
+            if old:
+                self._passed.append(Update(KEEP + parent, "", old))
+
+    def follow_up(self, objects: Objects, apply: Apply) -> None:
+        """Drops the refs of the commit's parents; where it goes on with no line, sorts out what became of the others.
+
+        The checkpoint is recorded by then: what fails here leaves a ref too many, which maintenance drops.
+
+        Args:
+            objects: of the repository.
+            apply: applies updates in one transaction.
+        """
+        is_there = Update(self.update.ref, self.update.new, self.update.new)
+        try:
+            if not self._is_new:
+                if not _value(self._repository, is_there.ref):  # dropped while no checkpoint needed it
+                    apply([Update(is_there.ref, is_there.new, "")])
+                return
+            if self._passed:
+                apply([is_there, *self._passed])
+            if not self._passed or self._has_left():
+                sort(self._repository, objects, apply, self._commit)
+        except CkptError:
+            return
+
+    def _has_left(self) -> bool:
+        """Tells whether a reset came to the parent from a commit that counts as the end of a line."""
+        before = self._repository.cat_file.info("ORIG_HEAD")
+        if before is None or before[0] == self._commit or any(KEEP + before[0] == each.ref for each in self._passed):
+            return False
+        return _value(self._repository, KEEP + before[0]) == before[0]
+
+
+def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, abandoned: Collection[str] = ()) -> None:
+    """Sorts the lines that end where no branch points any more: drops the refs of those that go on, and lets the others lend no name.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        apply: applies updates in one transaction.
+        newest: the commit that was recorded just now.
+        abandoned: commits that branches are about to leave.
+
+    Raises:
+        BusyError, GitError: they stay as they are.
+    """
+    kept, tips = _listing(repository)
+    left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in abandoned)]
+    if not left:
+        return
+    from gitckpt.git import connectivity
+
+    on = kept.get(newest, "")
+    alone = connectivity.outside(repository.git, left, [newest]) if on else set(left)
+    gone = [Update(KEEP + oid, "", oid) for oid in left if oid not in alone]
+    if gone:
+        apply([Update(KEEP + newest, on, on), *gone])
+    _write(repository, objects, apply, {oid: kept[oid] for oid in alone}, ())
+
+
+def settle(repository: Repository, objects: Objects, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
+    """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.
+
+    None of the last hour is moved. What lies in a history that git cannot walk stays as it is.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        apply: applies updates in one transaction.
+        needed: returns the commits that checkpoints need now; None where that is not known.
+
+    Raises:
+        RefMoved: somebody else was faster.
+        LockHeld, GitError: git refused; each commit is kept all the same.
+    """
+    listed, tips = _listing(repository)
+    if not listed:
+        return
+    from gitckpt.git import connectivity
+    from gitckpt.git.process import GitError
+
+    kept = {oid: value for oid, value in listed.items() if is_right(repository, oid, value)}
+    before = needed()
+    wanted = set(kept) if before is None else {oid for oid in before if len(oid) == len(next(iter(listed)))}
+    wanted |= {oid for oid in kept if is_young(repository, KEEP + oid)}
+    try:
+        newest = connectivity.newest(repository.git, wanted)
+    except GitError:
+        return
+    values = _write(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips)
+    gone = [oid for oid in kept if oid not in newest and (oid not in wanted or repository.cat_file.info(oid) is not None)]
+    if not gone:
+        return
+    apply([*(Update(KEEP + oid, value, value) for oid, value in values.items()), *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
+    came = set(needed() or ()) - wanted  # while we looked: their ref was there when they were recorded, and we have taken it
+    lost = connectivity.outside(repository.git, came, newest)
+    _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips)
+
+
+def is_right(repository: Repository, oid: str, value: str) -> bool:
+    """Tells whether a ref keeps the commit that it is named after."""
+    if value == oid:
+        return True
+    try:
+        return value == _holder(repository, oid, _text(repository, oid))[0]
+    except CkptError:
+        return False
+
+
+def _listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
+    """Returns what the refs point to, by the oid in their name, and where branches point."""
+    lines = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", KEEP.rstrip("/"), _HEADS.rstrip("/")).out
+    kept: dict[str, str] = {}
+    tips: set[str] = set()
+    for line in lines.decode("utf-8", "surrogateescape").splitlines():
+        oid, _, ref = line.partition(" ")
+        if ref.startswith(_HEADS):
+            tips.add(oid)
+        elif ids.is_oid(ref.removeprefix(KEEP)):
+            kept[ref.removeprefix(KEEP)] = oid
+    return kept, tips
+
+
+def _write(repository: Repository, objects: Objects, apply: Apply, kept: Mapping[str, str], tips: Collection[str]) -> dict[str, str]:
+    """Gives each commit the ref it should have.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        apply: applies updates in one transaction.
+        kept: what the ref of each commit points to now; "" where it has none.
+        tips: where branches point.
+
+    Returns:
+        What the refs point to now.
+    """
+    values: dict[str, str] = {}
+    new: list[Item] = []
+    for oid in kept:
+        values[oid] = oid
+        if oid not in tips:
+            values[oid], made = _holder(repository, oid, _text(repository, oid))
+            new += made if kept[oid] != values[oid] else []
+    updates = [Update(KEEP + oid, values[oid], there) for oid, there in kept.items() if values[oid] != there]
+    if updates:
+        objects.write(new)
+        apply(updates)
+    return values
+
+
+def _value(repository: Repository, ref: str) -> str:
+    """Returns what a ref points to; "" where it is not there."""
+    found = repository.cat_file.info(ref)
+    if found is not None:
+        return found[0]
+    if not os.path.isfile(os.path.join(repository.common_dir, ref)):
+        return ""
+    return repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128)).out.decode("ascii").strip()  # its object is missing
+
+
+def _holder(repository: Repository, oid: str, text: bytes) -> tuple[str, list[Item]]:
+    from gitckpt.git import holder
+
+    return holder.make([oid], holder.committed_at(text), repository.object_format)
+
+
+def _text(repository: Repository, oid: str) -> bytes:
+    """Returns a commit as it is, whatever replaces it (git-replace(1)): a gc does not look at replacements."""
+    found = next(repository.cat_file.contents([oid]))
+    if found is not None and object_id("commit", found[2], repository.object_format) == oid:
+        return found[2]
+    from gitckpt.git import connectivity
+
+    return repository.git.run("cat-file", "commit", oid, env=connectivity.AS_GC).out
