@@ -11,8 +11,8 @@ from gitckpt.model import codec
 from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.store import keep
 from gitckpt.store.audit.inventory import Evidence, Record
-from gitckpt.store.audit.refs import is_young
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store
@@ -144,7 +144,7 @@ def _heads(store: Store, evidence: Evidence, runs: dict[str, list[Record]]) -> I
         elif head is None or head in unjudged or (newest is not None and head == newest.entry.oid):
             continue
         elif newest is None:
-            if not is_young(store.repository, ref):
+            if not keep.is_young(store.repository, ref):
                 sentence = "no checkpoint of the run exists"
                 yield mendable("run-head-orphan", ref, sentence, updates=(Update(ref, "", head),), is_leftover=True)
         else:

@@ -1,0 +1,661 @@
+"""The refs that keep linked commits alive: what they hold, that they lend no name, that they stay few, and that nothing is ever lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git import holder
+from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.git.repository import discover, require_git
+from gitckpt.model.policy import Policy
+from gitckpt.store import keep
+from gitckpt.store.audit import verification
+from gitckpt.store.hooks import installation
+from gitckpt.store.records import layout
+from gitckpt.store.store import Store
+from tests.conftest import Checkout, Clock
+from tests.store.conftest import MakeStore
+
+SPACE = layout.KEEP.rstrip("/")
+RECORD = """
+import sys
+from gitckpt.git.repository import discover
+from gitckpt.store.store import Store
+with Store(discover(sys.argv[1]), adapter="plumbing") as store:
+    for _ in range(int(sys.argv[2])):
+        store.record("at-once", {"n": 1})
+"""
+
+
+def kept(checkout: Checkout) -> dict[str, str]:
+    """Returns the oid of each ref that keeps commits, by the commit that it is named after."""
+    return {ref.removeprefix(layout.KEEP): oid for ref, oid in checkout.refs(SPACE).items()}
+
+
+def held(checkout: Checkout, commit: str) -> str:
+    """Returns the oid of a commit's holder."""
+    text = checkout.git("cat-file", "commit", commit).encode() + b"\n"
+    return holder.make([commit], holder.committed_at(text), "sha256" if len(commit) == 64 else "sha1")[0]
+
+
+def linked(checkout: Checkout) -> set[str]:
+    """Returns the commits that checkpoints are linked to, as plain git reads them."""
+    found = set()
+    for oid in checkout.refs("refs/checkpoints").values():
+        document = checkout.git("cat-file", "blob", oid)
+        found.add(next(line.split('"')[1] for line in document.splitlines() if line.startswith("git_sha = ")))
+    return found
+
+
+def lost(checkout: Checkout) -> set[str]:
+    """Returns the linked commits that none of the refs leads to."""
+    commits, tips = linked(checkout), kept(checkout).values()
+    if not commits:
+        return set()
+    data = "".join(f"{commit}\n" for commit in commits) + "".join(f"^{tip}\n" for tip in tips)
+    return commits & set(checkout.git("rev-list", "--stdin", data=data).split())
+
+
+def redundant(checkout: Checkout) -> set[str]:
+    """Returns the commits whose refs are not needed, as others lead there."""
+    commits = list(kept(checkout))
+    if not commits:
+        return set()
+    return set(commits) - set(checkout.git("merge-base", "--independent", *commits).split())
+
+
+def age(checkout: Checkout) -> None:
+    """Makes the refs older than those that may belong to a checkpoint that is being written."""
+    long_ago = time.time() - 2 * keep.GRACE
+    place = Path(discover(str(checkout.path)).common_dir) / SPACE
+    for path in place.iterdir() if place.is_dir() else ():
+        os.utime(path, (long_ago, long_ago))
+
+
+def names(checkout: Checkout, commits: list[str]) -> list[str]:
+    """Returns what git calls commits, in each way that looks at all refs."""
+    said = checkout.git("name-rev", "--name-only", *commits).splitlines()
+    said += [checkout.git("name-rev", "--name-only", commits[0]), checkout.git("name-rev", "--name-only", commits[-1])]
+    said += checkout.git("describe", "--all", "--always", *commits).splitlines()
+    said += checkout.git("describe", "--all", "--contains", "--always", *commits).splitlines()
+    every = dict(line.split(" ", 1) for line in checkout.git("name-rev", "--all").splitlines())
+    return [*said, *(every[commit] for commit in commits)]
+
+
+def require_same_names(checkout: Checkout, tmp_path: Path) -> None:
+    """Asserts that git calls every commit of branches, tags and remote-tracking branches as it does where there are no refs of ours."""
+    spaces = ("refs/heads", "refs/tags", "refs/remotes")
+    commits = checkout.git("rev-list", "--branches", "--tags", "--remotes").split()
+    mirror = Checkout(tmp_path / f"mirror-{os.urandom(4).hex()}")
+    subprocess.run(["git", "init", "--quiet", "--bare", str(mirror.path)], check=True)
+    mirror.git("fetch", "--quiet", "--no-tags", str(checkout.path), *(f"+{space}/*:{space}/*" for space in spaces))
+    assert mirror.refs() == checkout.refs(*spaces)
+    assert names(checkout, commits) == names(mirror, commits)
+
+
+# One line
+
+
+class TestALine:
+    def test_takes_its_ref_along(self, store: Store, checkout: Checkout) -> None:
+        for _ in range(3):
+            commit = checkout.commit()
+            store.record("one-complete")
+            store.record("two-complete")
+            assert kept(checkout) == {commit: commit}
+
+    def test_keeps_every_commit_of_a_merge(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("one-complete")
+        main_checkout.git("checkout", "--quiet", "-b", "topic")
+        main_checkout.commit()
+        plain.record("two-complete")
+        main_checkout.git("checkout", "--quiet", "main")
+        ours = main_checkout.commit()
+        plain.record("three-complete")
+        assert len(kept(main_checkout)) == 2
+        main_checkout.git("merge", "--quiet", "--no-edit", "topic")
+        plain.record("four-complete")
+        assert list(kept(main_checkout)) == [main_checkout.git("rev-parse", "HEAD")]
+        assert ours not in kept(main_checkout)
+
+    def test_that_ends_is_kept_by_a_holder(self, store: Store, checkout: Checkout) -> None:
+        checkout.commit("before")
+        old = checkout.commit("amended", a="1")
+        store.record("one-complete")
+        checkout.git("commit", "--quiet", "--amend", "-m", "again")
+        new = checkout.git("rev-parse", "HEAD")
+        store.record("two-complete")
+        assert kept(checkout) == {old: held(checkout, old), new: new}
+        assert checkout.git("rev-parse", f"{held(checkout, old)}{'^2' * holder.DEPTH}") == old
+        assert checkout.git("fsck", "--strict", "--no-dangling") == ""
+        assert checkout.git("rev-list", "--all", "--", "a") != ""
+        store.record("three-complete")
+        assert kept(checkout) == {old: held(checkout, old), new: new}
+
+    def test_without_a_branch_is_kept_by_a_holder(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.git("checkout", "--quiet", "--detach")
+        for _ in range(2):
+            commit = main_checkout.commit()
+            plain.record("one-complete")
+            assert kept(main_checkout) == {commit: held(main_checkout, commit)}
+
+    def test_goes_over_commits_without_checkpoints(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("one-complete")
+        main_checkout.commit()
+        commit = main_checkout.commit()
+        plain.record("two-complete")
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_that_a_reset_leaves_for_another_one_is_sorted_out(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+        base = main_checkout.git("rev-parse", "HEAD")
+        for _ in range(3):
+            main_checkout.commit()
+        plain.record("one-complete")
+        main_checkout.git("checkout", "--quiet", "-b", "topic", base)
+        topic = main_checkout.commit()
+        plain.record("two-complete")
+        main_checkout.git("reset", "--quiet", "--hard", "main")
+        main_checkout.commit()
+        plain.record("three-complete")
+        assert kept(main_checkout)[topic] == held(main_checkout, topic)
+        require_same_names(main_checkout, tmp_path)
+
+    def test_of_sha256(self, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+        checkout = make_checkout("sha256", "--object-format=sha256")
+        old = checkout.commit()
+        with make_store(checkout) as store:
+            store.record("one-complete")
+            checkout.git("commit", "--quiet", "--amend", "-m", "again")
+            new = checkout.git("rev-parse", "HEAD")
+            store.record("two-complete")
+        assert kept(checkout) == {old: held(checkout, old), new: new}
+        assert checkout.git("fsck", "--strict", "--no-dangling") == ""
+
+    def test_in_a_reftable(self, newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+        checkout = make_checkout("reftable", "--ref-format=reftable")
+        old = checkout.commit()
+        with make_store(checkout) as store:
+            first = store.record("one-complete")
+            checkout.git("commit", "--quiet", "--amend", "-m", "again")
+            new = checkout.git("rev-parse", "HEAD")
+            store.record("two-complete")
+            assert kept(checkout) == {old: held(checkout, old), new: new}
+            store.remove([first.id])
+            assert kept(checkout) == {new: new}  # a reftable says nothing of a ref's age, and needs not
+
+    def test_is_told_by_the_commit_itself_and_not_by_what_replaces_it(self, plain: Store, main_checkout: Checkout) -> None:
+        first = main_checkout.git("rev-parse", "HEAD")
+        plain.record("one-complete")
+        main_checkout.git("checkout", "--quiet", "--orphan", "other")
+        commit = main_checkout.commit("an end of its own")
+        main_checkout.git("replace", "--graft", commit, first)
+        plain.record("two-complete")
+        main_checkout.git("branch", "-D", "main")
+        assert set(kept(main_checkout)) == {first, commit}
+        plain.settle()
+        assert set(kept(main_checkout)) == {first, commit}
+
+    def test_starts_no_processes_of_its_own(self, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+        with make_store(main_checkout) as store:
+            store.record("one-complete")
+        main_checkout.commit()
+        log = tmp_path / "trace"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GIT_TRACE2_EVENT", str(log))
+            with make_store(main_checkout) as store:
+                store.record("two-complete")
+        events = map(json.loads, log.read_text().splitlines())
+        started = sorted(event["name"] for event in events if event["event"] == "cmd_name")
+        assert started == ["cat-file", "rev-parse", "unpack-objects", "unpack-objects", "update-ref"]
+
+
+# Records beside others
+
+
+class TestARecord:
+    def test_verifies_a_ref_that_is_there(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        plain.record("one-complete")
+        (commit,) = kept(main_checkout)
+        update, seen = plain._recorder._update, []
+
+        def interfere(updates: list[Update]) -> None:
+            if not seen:
+                main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+            seen.append(updates)
+            update(updates)
+
+        monkeypatch.setattr(plain._recorder, "_update", interfere)
+        plain.record("two-complete")
+        assert len(seen) == 2
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_brings_back_a_ref_that_was_dropped_at_that_moment(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plain.record("one-complete")
+        (commit,) = kept(main_checkout)
+        update, seen = plain._recorder._update, []
+
+        def interfere(updates: list[Update]) -> None:
+            update(updates)
+            if not seen:
+                main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+            seen.append(updates)
+
+        monkeypatch.setattr(plain._recorder, "_update", interfere)
+        plain.record("two-complete")
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_puts_a_wrong_value_right(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = main_checkout.commit()
+        main_checkout.git("update-ref", layout.KEEP + commit, "HEAD~1")
+        plain.record("one-complete")
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_leaves_the_parents_alone_where_its_own_ref_has_gone(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plain.record("one-complete")
+        (parent,) = kept(main_checkout)
+        commit = main_checkout.commit()
+        update, seen = plain._recorder._update, []
+
+        def interfere(updates: list[Update]) -> None:
+            update(updates)
+            if not seen:
+                main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+            seen.append(updates)
+
+        monkeypatch.setattr(plain._recorder, "_update", interfere)
+        plain.record("two-complete")
+        assert kept(main_checkout) == {parent: parent}
+
+    @pytest.mark.parametrize("error", [RefMoved("moved"), LockHeld("a.lock")])
+    def test_succeeds_where_the_parents_cannot_be_dropped(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
+        plain.record("one-complete")
+        commit = main_checkout.commit()
+        update = plain._recorder._update
+
+        def refuse(updates: list[Update]) -> None:
+            if any(not each.new for each in updates):
+                raise error
+            update(updates)
+
+        monkeypatch.setattr(plain._recorder, "_update", refuse)
+        made = plain.record("two-complete")
+        assert plain.find("latest") == made.id
+        assert len(kept(main_checkout)) == 2
+        age(main_checkout)
+        plain._recorder.write_links(plain.clock())
+        assert verification.verify(plain).findings == []
+        plain.settle()
+        assert kept(main_checkout) == {commit: commit}
+
+
+# Names
+
+
+class TestNames:
+    @pytest.fixture
+    def hooked(self, checkout: Checkout) -> Checkout:
+        installation.install(discover(str(checkout.path)), version=require_git())
+        Path(discover(str(checkout.path)).make_private_dir(), "maintained").touch()
+        return checkout
+
+    def test_of_a_history_with_everything(self, hooked: Checkout, tmp_path: Path) -> None:
+        branch = hooked.git("symbolic-ref", "--short", "HEAD")
+        for n in range(6):
+            hooked.commit(f"linear {n}", **{f"file-{n}": str(n)})
+        require_same_names(hooked, tmp_path)
+        hooked.git("commit", "--quiet", "--amend", "-m", "amended")
+        require_same_names(hooked, tmp_path)
+        hooked.commit("on top")
+        hooked.git("reset", "--quiet", "--hard", "HEAD~3")
+        require_same_names(hooked, tmp_path)
+        hooked.commit("after a reset")
+        require_same_names(hooked, tmp_path)
+        hooked.git("checkout", "--quiet", "-b", "topic", "HEAD~2")
+        for n in range(3):
+            hooked.commit(f"topic {n}", **{f"topic-{n}": str(n)})
+        require_same_names(hooked, tmp_path)
+        hooked.git("rebase", "--quiet", branch)
+        require_same_names(hooked, tmp_path)
+        hooked.git("commit", "--quiet", "--amend", "-m", "before the other backend")
+        hooked.git("checkout", "--quiet", branch)
+        hooked.commit("goes on")
+        hooked.git("checkout", "--quiet", "topic")
+        hooked.git("rebase", "--quiet", "--apply", branch)
+        require_same_names(hooked, tmp_path)
+        hooked.git("checkout", "--quiet", branch)
+        hooked.commit("between")
+        hooked.git("merge", "--quiet", "--no-edit", "topic")
+        require_same_names(hooked, tmp_path)
+        hooked.git("branch", "-D", "topic")
+        require_same_names(hooked, tmp_path)
+        hooked.git("tag", "light", "HEAD~1")
+        hooked.git("tag", "-a", "-m", "heavy", "heavy", "HEAD~2")
+        hooked.git("update-ref", "refs/remotes/origin/main", "HEAD^2~1")
+        require_same_names(hooked, tmp_path)
+        assert lost(hooked) == set()
+        assert len(kept(hooked)) < 10
+
+    def test_of_a_short_topic_that_is_rebased_onto_a_line(self, hooked: Checkout, tmp_path: Path) -> None:
+        branch = hooked.git("symbolic-ref", "--short", "HEAD")
+        hooked.git("checkout", "--quiet", "-b", "topic")
+        hooked.commit("topic", a="a")
+        hooked.git("checkout", "--quiet", branch)
+        for n in range(3):
+            hooked.commit(f"main {n}", **{f"main-{n}": str(n)})
+        for backend in ("--merge", "--apply"):
+            hooked.git("checkout", "--quiet", "topic")
+            hooked.git("rebase", "--quiet", backend, branch)
+            require_same_names(hooked, tmp_path)
+            hooked.git("checkout", "--quiet", branch)
+            hooked.commit(f"{backend}", **{f"x{backend}": "x"})
+
+    def test_of_commits_without_a_branch_at_them(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+        with make_store(main_checkout) as store:
+            main_checkout.git("checkout", "--quiet", "-b", "topic")
+            main_checkout.commit()
+            main_checkout.commit()
+            store.record("on-topic")
+            main_checkout.git("checkout", "--quiet", "main")
+            for _ in range(4):
+                main_checkout.commit()
+            main_checkout.git("checkout", "--quiet", "--detach", "main~2")
+            store.record("detached-complete")
+            require_same_names(main_checkout, tmp_path)
+            main_checkout.git("update-ref", "refs/remotes/origin/topic", "topic")
+            main_checkout.git("checkout", "--quiet", "main")
+            main_checkout.git("merge", "--quiet", "--no-ff", "--no-edit", "topic")
+            main_checkout.commit()
+            main_checkout.git("branch", "-D", "topic")
+            store.settle()
+            require_same_names(main_checkout, tmp_path)
+            main_checkout.git("update-ref", "-d", "refs/remotes/origin/topic")
+            require_same_names(main_checkout, tmp_path)
+
+    def test_of_a_branch_beside_one_that_is_deleted(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+        for _ in range(4):
+            main_checkout.commit()
+        with make_store(main_checkout) as store:
+            main_checkout.git("checkout", "--quiet", "-b", "topic", "main~3")
+            commit = main_checkout.commit()
+            store.record("on-topic")
+            main_checkout.git("checkout", "--quiet", "main")
+            main_checkout.git("branch", "-D", "topic")
+            store.settle()
+        assert kept(main_checkout) == {commit: held(main_checkout, commit)}
+        require_same_names(main_checkout, tmp_path)
+
+    def test_while_a_merge_is_in_progress(self, hooked: Checkout, tmp_path: Path) -> None:
+        branch = hooked.git("symbolic-ref", "--short", "HEAD")
+        hooked.commit("base", a="base")
+        hooked.commit("more")
+        hooked.git("checkout", "--quiet", "-b", "topic", "HEAD~1")
+        hooked.commit("theirs", a="theirs")
+        hooked.commit("theirs, too")
+        hooked.git("checkout", "--quiet", branch)
+        hooked.commit("ours", a="ours")
+        hooked.git("merge", "topic~1", ok=(1,))
+        with Store.open(hooked.path, adapter="plumbing") as store:
+            made = store.save("conflict-blocked")
+        assert made.worktree is not None
+        assert hooked.refs("refs/keep/ckpt-operations") == {layout.OPERATIONS + made.id: made.worktree.operation_commit}
+        require_same_names(hooked, tmp_path)
+        assert hooked.git("fsck", "--strict", "--no-dangling") == ""
+
+
+# Removal and expiry
+
+
+class TestARemoval:
+    def test_moves_a_ref_down_once_it_is_old(self, plain: Store, main_checkout: Checkout) -> None:
+        made = []
+        for _ in range(4):
+            commit = main_checkout.commit()
+            made.append((commit, plain.record("one-complete").id))
+        newest = made[-1][0]
+        plain.remove([made[-1][1]])
+        assert list(kept(main_checkout)) == [newest]  # it is younger than an hour
+        age(main_checkout)
+        plain.remove([made[2][1]])
+        below = made[1][0]
+        assert kept(main_checkout) == {below: held(main_checkout, below)}
+        age(main_checkout)
+        plain.remove([made[0][1]])
+        assert list(kept(main_checkout)) == [below]
+        plain.remove([made[1][1]])
+        assert kept(main_checkout) == {}
+        assert main_checkout.refs("refs/checkpoints", "refs/ckpt", "refs/keep") == {}
+
+    def test_leaves_a_ref_for_each_line(self, plain: Store, main_checkout: Checkout) -> None:
+        first = plain.record("base-complete").id
+        base = main_checkout.git("rev-parse", "HEAD")
+        ends = []
+        for name in ("one", "two"):
+            main_checkout.git("checkout", "--quiet", "-b", name, base)
+            main_checkout.commit(name)
+            ends.append(plain.record(f"{name}-complete").id)
+        age(main_checkout)
+        plain.remove(ends[:1])
+        assert list(kept(main_checkout)) == [main_checkout.git("rev-parse", "two")]
+        plain.remove(ends)
+        assert kept(main_checkout) == {base: held(main_checkout, base)} or list(kept(main_checkout)) == [base]
+        assert plain.read(first).git_sha == base
+        assert lost(main_checkout) == set()
+
+    def test_restores_what_a_checkpoint_needs_that_came_meanwhile(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore
+    ) -> None:
+        made = plain.record("one-complete")
+        commit = made.git_sha
+        age(main_checkout)
+        looks = 0
+
+        def needed() -> set[str]:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                return set()
+            return {commit}  # whose checkpoint was recorded after the first look
+
+        keep.settle(plain.repository, plain.objects, plain.refs.update, needed)
+        assert looks == 2
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_drops_nothing_while_a_document_cannot_be_read(self, plain: Store, main_checkout: Checkout) -> None:
+        made = plain.record("one-complete")
+        age(main_checkout)
+        blob = main_checkout.git("hash-object", "-w", "--stdin", data="version = 9\n")
+        main_checkout.git("update-ref", f"refs/checkpoints/{'1' * 8}-0000-4000-8000-000000000000", blob)
+        plain.remove([made.id])
+        assert list(kept(main_checkout)) == [made.git_sha]
+        plain.remove([f"{'1' * 8}-0000-4000-8000-000000000000"])
+        assert kept(main_checkout) == {}
+
+    def test_of_a_history_that_is_damaged(self, plain: Store, main_checkout: Checkout) -> None:
+        below = main_checkout.commit()
+        main_checkout.commit()
+        ids = [plain.record("one-complete").id]
+        main_checkout.commit()
+        ids.append(plain.record("two-complete").id)
+        age(main_checkout)
+        (main_checkout.path / ".git/objects" / below[:2] / below[2:]).unlink()
+        assert plain.remove(ids[1:]) == 1
+        assert list(kept(main_checkout)) == [main_checkout.git("rev-parse", "HEAD")]
+        assert plain.remove(ids) == 1
+        assert kept(main_checkout) == {}
+
+
+# Few
+
+
+def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(main_checkout: Checkout, make_store: MakeStore) -> None:
+    def stretch(number: int) -> list[str]:
+        """Adds fifty commits to main, and returns them."""
+        commands = [f"from {main_checkout.git('rev-parse', 'main')}\n"]
+        for n in range(number, number + 50):
+            commands.append(f"M 644 inline file\ndata {len(str(n))}\n{n}\n\n")
+            commands.append(f"commit refs/heads/main\ncommitter A <a@b> {1700000000 + n} +0000\ndata 1\nx\n")
+        main_checkout.git("fast-import", "--quiet", data=commands.pop() + "".join(commands))
+        return main_checkout.git("rev-list", "--reverse", "-50", "main").split()
+
+    with make_store(main_checkout) as store:
+        for n in range(20):
+            for commit in stretch(50 * n)[0 if n == 19 else 9 :: 1 if n == 19 else 10]:
+                main_checkout.git("update-ref", "refs/heads/main", commit)
+                store.record("one-complete")
+            main_checkout.git("commit", "--quiet", "--amend", "-m", "again")
+            store.record("amended-complete")
+            assert len(kept(main_checkout)) == n + 2
+        assert main_checkout.git("rev-list", "--count", "main") == "1001"
+        assert len(linked(main_checkout)) > 150
+        assert lost(main_checkout) == set()
+        assert redundant(main_checkout) == set()
+        before = kept(main_checkout)
+        store.settle()
+        assert kept(main_checkout) == before
+
+
+# Never lost
+
+
+class Work:
+    """Random work in a repository, with checkpoints in between."""
+
+    def __init__(self, checkout: Checkout, seed: int) -> None:
+        self.checkout = checkout
+        self.random = random.Random(seed)
+        self.clock = Clock()
+        self.count = 0
+
+    def store(self) -> Store:
+        return Store(discover(str(self.checkout.path)), adapter="plumbing", clock=self.clock)
+
+    def step(self) -> str:
+        """Does one thing, and returns what."""
+        names = [name for name in dir(self) if name.startswith("do_")]
+        weights = [6 if name in ("do_commit", "do_record") else 1 for name in names]
+        (name,) = self.random.choices(names, weights)
+        getattr(self, name)()
+        return name
+
+    def commit(self) -> None:
+        self.count += 1
+        self.checkout.commit(f"change {self.count}", **{f"file-{self.count}": "x"})
+
+    def branches(self) -> list[str]:
+        return [ref.removeprefix("refs/heads/") for ref in self.checkout.refs("refs/heads")]
+
+    def do_commit(self) -> None:
+        self.commit()
+        self.do_record()
+
+    def do_commit_alone(self) -> None:
+        self.commit()
+
+    def do_record(self) -> None:
+        with self.store() as store:
+            store.record("one-complete")
+
+    def do_save_at_another_commit(self) -> None:
+        commits = self.checkout.git("rev-list", "--branches").split()
+        with self.store() as store:
+            store.record("elsewhere-complete", base=self.random.choice(commits))
+
+    def do_amend(self) -> None:
+        self.count += 1
+        self.checkout.git("commit", "--quiet", "--amend", "-m", f"amended {self.count}")
+        self.do_record()
+
+    def do_reset(self) -> None:
+        depth = int(self.checkout.git("rev-list", "--count", "--first-parent", "HEAD"))
+        self.checkout.git("reset", "--quiet", "--hard", f"HEAD~{self.random.randrange(min(4, depth))}")
+
+    def do_branch(self) -> None:
+        self.count += 1
+        self.checkout.git("checkout", "--quiet", "-b", f"branch-{self.count}")
+
+    def do_switch(self) -> None:
+        self.checkout.git("checkout", "--quiet", self.random.choice(self.branches()))
+
+    def do_detach(self) -> None:
+        self.checkout.git("checkout", "--quiet", "--detach")
+
+    def do_delete_branches(self) -> None:
+        self.checkout.git("checkout", "--quiet", "--detach")
+        for name in self.random.sample(self.branches(), len(self.branches()) - 1):
+            self.checkout.git("branch", "--quiet", "-D", name)
+
+    def do_merge(self) -> None:
+        self.checkout.git("merge", "--quiet", "--no-edit", "--no-ff", self.random.choice(self.branches()))
+        self.do_record()
+
+    def do_rebase(self) -> None:
+        if self.checkout.git("rev-list", "--merges", "--max-count=1", "HEAD") == "":
+            self.checkout.git("rebase", "--quiet", self.random.choice(self.branches()))
+            self.do_record()
+
+    def do_remove(self) -> None:
+        ids = [ref.rpartition("/")[2] for ref in self.checkout.refs("refs/checkpoints")]
+        with self.store() as store:
+            store.remove(self.random.sample(ids, min(len(ids), self.random.choice([1, 3]))))
+
+    def do_expire(self) -> None:
+        with self.store() as store:
+            store.expire(Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True))
+            store.settle()
+
+    def do_age(self) -> None:
+        age(self.checkout)
+
+    def do_pack(self) -> None:
+        self.checkout.git("pack-refs", "--all")
+
+    def do_collect(self) -> None:
+        self.checkout.git("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
+        self.checkout.git("gc", "--quiet", "--prune=now")
+
+    def do_record_at_once(self) -> None:
+        command = [sys.executable, "-c", RECORD, str(self.checkout.path), "3"]
+        racers = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(2)]
+        self.commit()
+        with self.store() as store:
+            store.record("at-once", {})
+        assert [racer.wait() for racer in racers] == [0, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_linked_commit_is_ever_lost(main_checkout: Checkout, seed: int, pytestconfig: pytest.Config) -> None:
+    is_long = pytestconfig.getoption("--long")
+    work = Work(main_checkout, int.from_bytes(os.urandom(4)) if is_long else seed)
+    done = []
+    for _ in range(1000 if is_long else 30):
+        done.append(work.step())
+        assert lost(main_checkout) == set(), done
+    work.do_collect()
+    for commit in linked(main_checkout):
+        assert main_checkout.git("cat-file", "-t", commit) == "commit", done
+    age(main_checkout)
+    with work.store() as store:
+        store.settle()
+        assert redundant(main_checkout) == set(), done
+        assert lost(main_checkout) == set(), done
+        age(main_checkout)
+        assert [(one.code, one.object, one.sentence) for one in verification.verify(store).findings] == [], done
+    heads = set(main_checkout.refs("refs/heads").values())
+    for commit, oid in kept(main_checkout).items():
+        assert oid == (commit if commit in heads else held(main_checkout, commit)), done
+    assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
