@@ -132,7 +132,7 @@ def expire(scratch: Scratch, many: int) -> Iterator[Row]:
     dry = subprocess.run([*CKPT, "expire", "--dry-run"], cwd=ours_path, check=True, capture_output=True, text=True).stdout
     gone = [line.split()[1] for line in dry.splitlines() if line.startswith("expires")]
     refs = dict(line.split(" ")[::-1] for line in git(ours_path, "for-each-ref", "--format=%(objectname) %(refname)").splitlines())
-    names = [f"{space}{name}" for space in ("refs/checkpoints/", "refs/ckpt/commits/") for name in gone]
+    names = [f"refs/checkpoints/{name}" for name in gone]
     deletions = "".join(f"delete {name} {refs[name]}\n" for name in names)
 
     def ours() -> None:

@@ -89,7 +89,7 @@ def _build(path: str, count: int, *, linked: bool) -> None:
         blobs = _import_blobs(path, [codec.encode(checkpoint) for checkpoint in checkpoints])
         for checkpoint, blob in zip(checkpoints, blobs, strict=True):
             refs[layout.CHECKPOINTS + checkpoint.id] = blob
-            refs[layout.COMMITS + checkpoint.id] = checkpoint.git_sha
+        refs[layout.KEEP + commits[-1]] = commits[-1]
         _import_notes(path, checkpoints)
     with open(os.path.join(path, ".git", "packed-refs"), "w", encoding="ascii") as file:
         file.write("# pack-refs with: peeled fully-peeled sorted \n")
@@ -108,10 +108,9 @@ def _build_runs(path: str, count: int, checkpoints: int) -> None:
         documents += _chain(run, commit, checkpoints, now - (count - number) * 60 * times.MICRO)
         leased.append(_lease(run, times.to_text(now)))
     blobs = _import_blobs(path, [*(codec.encode(document) for document in documents), *map(leases.render, leased)])
-    refs = {"refs/heads/main": commit}
+    refs = {"refs/heads/main": commit, layout.KEEP + commit: commit}
     for document, blob in zip(documents, blobs[: len(documents)], strict=True):
         refs[layout.CHECKPOINTS + document.id] = blob
-        refs[layout.COMMITS + document.id] = commit
         refs[layout.RUNS + str(document.run)] = blob
     for lease, blob in zip(leased, blobs[len(documents) :], strict=True):
         refs[layout.LEASES + lease.run] = blob

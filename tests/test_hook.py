@@ -55,9 +55,9 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
         f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\ntimestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
         f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n[state]'
     )
-    assert hooked.refs("refs/checkpoints", "refs/ckpt") == {
+    assert hooked.refs(*layout.OWN) == {
         layout.CHECKPOINTS + entry.id: entry.oid,
-        layout.COMMITS + entry.id: commit,
+        layout.KEEP + commit: commit,
     }
     notes = hooked.git("log", "-1", "--notes=checkpoints", "--format=%N")
     assert notes.strip() == f"{entry.id} commit-complete {entry.timestamp}"

@@ -65,7 +65,7 @@ class Worktree:
     """The operation in progress: merge, cherry-pick, revert, rebase, am or bisect."""
 
     operation_commit: str | None = None
-    """The commit that `refs/ckpt/operations/<id>` points to: it leads to every commit that the operation needs and HEAD does not."""
+    """The commit that `refs/keep/ckpt-operations/<id>` points to: it leads to every commit that the operation needs and HEAD does not."""
 
     omitted: tuple[Omitted, ...] = ()
     """What was left out."""

@@ -172,7 +172,7 @@ def commit_gone(main_checkout: Checkout, save: Save) -> tuple[Checkout, str, str
     main_checkout.write("README", "dirty\n")
     made = save(main_checkout)
     main_checkout.git("reset", "--quiet", "--hard", "HEAD~1")
-    main_checkout.git("update-ref", "-d", f"refs/ckpt/commits/{made}")
+    main_checkout.git("update-ref", "-d", f"refs/keep/ckpt/{gone}")
     forget(main_checkout, gone)
     return main_checkout, made, gone
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gitckpt.store.records import layout
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, document, normal, store_text
 from tests.cli.test_cli_json import check, documented
 from tests.conftest import Checkout
@@ -33,11 +34,11 @@ def test_no_checkpoints_are_fine(ckpt: Ckpt, main_checkout: Checkout) -> None:
 
 
 def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
-    before = checkout.refs("refs/checkpoints", "refs/ckpt")
-    checkout.git("update-ref", "-d", f"refs/ckpt/commits/{saved}")
+    before = checkout.refs(*layout.OWN)
+    checkout.git("update-ref", "-d", f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}")
     checkout.git("update-ref", "-d", NOTES)
     lines = [
-        "commit-ref-missing: refs/ckpt/commits/ID: nothing keeps OID, the linked commit of its checkpoint",
+        "commit-ref-missing: refs/keep/ckpt/OID: nothing keeps OID, the linked commit of ID",
         "note-missing: refs/checkpoints/ID: the note of its commit OID does not list it",
     ]
     done = ckpt("verify", at=checkout)
@@ -89,8 +90,8 @@ def test_many_findings_of_a_kind_are_cut_for_people(ckpt: Ckpt, main_checkout: C
 
 
 def test_what_git_refuses_is_a_warning(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
-    name = save(main_checkout)
-    ref = f"refs/ckpt/commits/{name}"
+    save(main_checkout)
+    ref = f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}"
     main_checkout.git("update-ref", "-d", ref)
     (main_checkout.path / ".git" / ref).mkdir(parents=True)
     (main_checkout.path / ".git" / ref / "in the way").touch()

@@ -51,7 +51,7 @@ def filled(main_checkout: Checkout) -> Checkout:
 
 def add(checkout: Checkout, count: int) -> None:
     head = checkout.git("rev-parse", "HEAD")
-    names = [f"refs/checkpoints/{number}" for number in range(count)] + [f"refs/ckpt/commits/{number}" for number in range(count)]
+    names = [f"refs/checkpoints/{number}" for number in range(count)] + [f"refs/ckpt/trees/{number}" for number in range(count)]
     checkout.git("update-ref", "--stdin", data="".join(f"create {name} {head}\n" for name in names))
 
 
@@ -86,7 +86,7 @@ class TestPack:
         names = [line.split()[1] for line in packed if line[0] not in "#^"]
         assert names == sorted(
             ["refs/checkpoints/packed", "refs/ckpt/tagged", "refs/heads/main", "refs/heads/packed/branch", "refs/tags/v1"]
-            + [f"refs/{name}/{number}" for name in ("checkpoints", "ckpt/commits") for number in range(5)]
+            + [f"refs/{name}/{number}" for name in ("checkpoints", "ckpt/trees") for number in range(5)]
         )
 
     def test_where_nothing_was_packed_before(self, main_checkout: Checkout, opened: Open, version: tuple[int, ...]) -> None:
@@ -111,7 +111,7 @@ class TestPack:
 
     def test_of_one_nested_namespace(self, filled: Checkout, opened: Open, version: tuple[int, ...]) -> None:
         before = see(filled)
-        assert pack(opened(filled), ["refs/ckpt/commits", "refs/ckpt/none"], version)
+        assert pack(opened(filled), ["refs/ckpt/trees", "refs/ckpt/none"], version)
         ours = [f"refs/checkpoints/{number}" for number in range(5)] + ["refs/ckpt/tagged"]
         assert [loose(filled), see(filled)] == [sorted([*LOOSE_OTHERS, *ours]), before]
 
@@ -259,7 +259,7 @@ def create(path: str, oid: str, number: int, count: int) -> None:
     refs = Refs(repository)
     for serial in range(count):
         name = f"{number}-{serial}"
-        refs.update([Update(f"refs/ckpt/commits/{name}", oid, ""), Update(f"refs/checkpoints/{name}", oid, "")])
+        refs.update([Update(f"refs/ckpt/trees/{name}", oid, ""), Update(f"refs/checkpoints/{name}", oid, "")])
     refs.close()
     repository.close()
 
@@ -299,7 +299,7 @@ def test_packing_while_others_write_loses_and_resurrects_nothing(main_checkout: 
     packer.join()
     assert [process.exitcode for process in (packer, *writers)] == [0] * 5
     names = [f"{number}-{serial}" for number in range(3) for serial in range(count)]
-    expected = dict.fromkeys([f"refs/{kind}/{name}" for kind in ("checkpoints", "ckpt/commits") for name in names], oid)
+    expected = dict.fromkeys([f"refs/{kind}/{name}" for kind in ("checkpoints", "ckpt/trees") for name in names], oid)
     assert checkout.refs("refs/checkpoints", "refs/ckpt") == expected
     assert [entry for entry in loose(checkout) if entry.endswith(".lock")] == []
     assert leftovers(checkout) == []

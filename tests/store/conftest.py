@@ -136,8 +136,11 @@ def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
             found[ref.rpartition("/")[2]] = codec.decode(blob(checkout, oid), ref)
     for name, checkpoint in found.items():
         tree = checkpoint.tree
-        kept = (refs.get(f"refs/ckpt/commits/{name}", ""), refs.get(f"refs/ckpt/trees/{name}"))
-        assert kept == (checkpoint.git_sha, tree), f"{name} is not whole"
+        assert refs.get(f"refs/ckpt/trees/{name}") == tree, f"{name} is not whole"
+    commits = {checkpoint.git_sha for checkpoint in found.values()} - {""}
+    tips = [f"^{oid}" for ref, oid in refs.items() if ref.startswith("refs/keep/ckpt/")]
+    lost = commits & set(checkout.git("rev-list", "--stdin", data="".join(f"{rev}\n" for rev in [*commits, *tips])).split())
+    assert not (commits and lost), f"{lost} are not kept"
     said = checkout.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs")
     assert said == "", said
     return found

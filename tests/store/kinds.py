@@ -19,7 +19,7 @@ from tests.conftest import Checkout
 SUBMODULES = ("sub/clean", "sub/dirty", "sub/moved")
 ODD = (b"caf\xe9", b"new\nline", b'q"uote\\', b"-x", b"in/\xff\xfe")
 MANY = 100_000
-OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/notes/checkpoints")
+OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 
 
 def nothing(here: Checkout) -> None:

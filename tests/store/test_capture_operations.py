@@ -115,8 +115,8 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     assert made.worktree.operation == kind.name
     ends = go_on(checkout, kind)
     forget(checkout, refs)
-    held = checkout.refs("refs/ckpt/operations")
-    assert held == ({f"refs/ckpt/operations/{made.id}": made.worktree.operation_commit} if made.worktree.operation_commit else {})
+    held = checkout.refs("refs/keep/ckpt-operations")
+    assert held == ({f"refs/keep/ckpt-operations/{made.id}": made.worktree.operation_commit} if made.worktree.operation_commit else {})
     there = Checkout(Path(resumption.resume(store, made).path))
     assert view(there.path) == expected
     if "refs/heads/topic" in refs:

@@ -126,8 +126,8 @@ def test_while_others_are_removed_and_refs_are_packed(main_checkout: Checkout, p
     assert not set(others) & found.keys()
     chain = require_runs(main_checkout, {id_: one for id_, one in found.items() if one.run == run})[run]
     assert sorted(chain) == sorted([nth(1), *(id_ for ids in recorded for id_ in ids)])
-    refs = main_checkout.refs("refs/ckpt/commits", "refs/ckpt/trees")
-    assert {ref.rpartition("/")[2] for ref in refs} == found.keys()
+    head = main_checkout.git("rev-parse", "HEAD")
+    assert main_checkout.refs("refs/ckpt/trees", "refs/keep") == {f"refs/keep/ckpt/{head}": head}
     assert sorted(name for lines in notes(main_checkout).values() for name in lines) == sorted(found)
 
 
@@ -137,7 +137,7 @@ def test_two_remove_the_same(main_checkout: Checkout, plain: Store, run: str) ->
     counts = [int(text) for (text,) in together([(remove, (str(main_checkout.path), ids))] * 3)]
     assert sum(counts) == 30
     assert list(require_whole(main_checkout)) == [nth(1)]
-    assert sorted(main_checkout.refs("refs/ckpt")) == [f"refs/ckpt/commits/{nth(1)}", f"refs/ckpt/runs/{run}"]
+    assert sorted(main_checkout.refs("refs/ckpt")) == [f"refs/ckpt/runs/{run}"]
     assert main_checkout.refs()[f"refs/ckpt/runs/{run}"] == main_checkout.refs()[f"refs/checkpoints/{nth(1)}"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
+from gitckpt.store import keep
 from gitckpt.store.audit import verification
 from gitckpt.store.config import settings
 from gitckpt.store.retention import expiry, runs, sweep
@@ -351,7 +352,7 @@ class TestWorkInNoBranch:
         main_checkout.git("branch", "-D", "made-r")
         clock.instant += 7 * DAY
         expiry.expire_all(plain, Policy())
-        assert main_checkout.refs("refs/ckpt/commits") == {f"refs/ckpt/commits/{work.newest.id}": work.newest.git_sha}
+        assert f"refs/keep/ckpt/{work.newest.git_sha}" in main_checkout.refs()
         main_checkout.git("branch", "made-r", work.newest.git_sha)
         expiry.expire_all(plain, Policy())
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}

@@ -52,7 +52,7 @@ class TestHeldLocks:
     def test_of_packed_refs_and_of_other_checkpoints(self, main_checkout: Checkout, make_store: MakeStore, adapter: str) -> None:
         store = make_store(main_checkout, adapter)
         store.record("a-complete", {})
-        places = ["packed-refs", f"refs/checkpoints/{nth(1)}", f"refs/ckpt/commits/{nth(1)}", f"refs/ckpt/trees/{nth(99)}", "HEAD", "index"]
+        places = ["packed-refs", f"refs/checkpoints/{nth(1)}", f"refs/keep/ckpt/{nth(1)}", f"refs/ckpt/trees/{nth(99)}", "HEAD", "index"]
         locks = [main_checkout.path / ".git" / f"{place}.lock" for place in places]
         for lock in locks:
             lock.parent.mkdir(parents=True, exist_ok=True)

@@ -225,7 +225,8 @@ class TestARecord:
     def test_verifies_a_ref_that_is_there(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         plain.record("one-complete")
         (commit,) = kept(main_checkout)
-        update, seen = plain._recorder._update, []
+        update = plain._recorder._update
+        seen: list[list[Update]] = []
 
         def interfere(updates: list[Update]) -> None:
             if not seen:
@@ -243,7 +244,8 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         (commit,) = kept(main_checkout)
-        update, seen = plain._recorder._update, []
+        update = plain._recorder._update
+        seen: list[list[Update]] = []
 
         def interfere(updates: list[Update]) -> None:
             update(updates)
@@ -267,7 +269,8 @@ class TestARecord:
         plain.record("one-complete")
         (parent,) = kept(main_checkout)
         commit = main_checkout.commit()
-        update, seen = plain._recorder._update, []
+        update = plain._recorder._update
+        seen: list[list[Update]] = []
 
         def interfere(updates: list[Update]) -> None:
             update(updates)

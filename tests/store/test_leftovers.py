@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import discover
+from gitckpt.store import keep
 from gitckpt.store.records import layout
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store
@@ -45,11 +46,12 @@ def _leave_behind(checkout: Checkout, store: Store) -> tuple[str, str]:
     checkout.write("new", "work\n")
     saved = store.save("half-complete")
     checkout.git("update-ref", "-d", layout.CHECKPOINTS + saved.id)
-    return layout.TREES + saved.id, layout.COMMITS + saved.id
+    checkout.git("update-ref", f"{layout.KEEP}of-nobody", "HEAD")
+    return layout.TREES + saved.id, f"{layout.KEEP}of-nobody"
 
 
 def _age(checkout: Checkout, refs: tuple[str, ...]) -> None:
-    long_ago = time.time() - 2 * sweep.GRACE
+    long_ago = time.time() - 2 * keep.GRACE
     for ref in refs:
         os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
 
@@ -59,9 +61,9 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
         assert sweep.sweep(store.repository, store.refs) == []
-        _age(checkout, (*left, layout.COMMITS + whole.id))
+        _age(checkout, (*left, layout.KEEP + whole.git_sha))
         assert sweep.sweep(store.repository, store.refs) == sorted(left)
-    assert sorted(checkout.refs("refs/checkpoints", "refs/ckpt")) == [layout.CHECKPOINTS + whole.id, layout.COMMITS + whole.id]
+    assert sorted(checkout.refs(*layout.OWN)) == [layout.CHECKPOINTS + whole.id, layout.KEEP + whole.git_sha]
 
 
 def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Checkout) -> None:

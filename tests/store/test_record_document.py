@@ -106,11 +106,10 @@ raw = "AA=="
 """
         assert store.raw(TWO).decode() == document
         assert store.read(TWO) == returned
-        assert checkout.refs("refs/checkpoints", "refs/ckpt") == {
+        assert checkout.refs("refs/checkpoints", "refs/ckpt", "refs/keep") == {
             f"refs/checkpoints/{ONE}": checkout.git("hash-object", "--stdin", data=store.raw(ONE)),
             f"refs/checkpoints/{TWO}": checkout.git("hash-object", "--stdin", data=document),
-            f"refs/ckpt/commits/{ONE}": head,
-            f"refs/ckpt/commits/{TWO}": head,
+            f"refs/keep/ckpt/{head}": head,
             f"refs/ckpt/trees/{ONE}": files.tree,
             f"refs/ckpt/trees/{TWO}": files.tree,
             f"refs/ckpt/runs/{RUN}": checkout.git("hash-object", "--stdin", data=document),
@@ -120,7 +119,8 @@ raw = "AA=="
         checkout.write("new", "x")
         store.record("a-complete", {})
         assert store.read(ONE).worktree is None
-        assert sorted(checkout.refs("refs/checkpoints", "refs/ckpt")) == [f"refs/checkpoints/{ONE}", f"refs/ckpt/commits/{ONE}"]
+        head = checkout.git("rev-parse", "HEAD")
+        assert sorted(checkout.refs("refs/checkpoints", "refs/ckpt", "refs/keep")) == [f"refs/checkpoints/{ONE}", f"refs/keep/ckpt/{head}"]
 
     def test_every_value_comes_back_equal(self, store: Store) -> None:
         state: dict[str, Any] = {

@@ -20,7 +20,7 @@ FIRST = 1_800_000_001_000_000
 def left(checkout: Checkout) -> list[int]:
     """Returns the numbers of the checkpoints that are left, after a look that nothing of the others is."""
     found = require_whole(checkout)
-    refs = checkout.refs("refs/ckpt/commits", "refs/ckpt/trees")
+    refs = checkout.refs("refs/ckpt/trees", "refs/keep/ckpt-operations")
     assert {ref.rpartition("/")[2] for ref in refs} <= found.keys()
     assert {name for lines in notes(checkout).values() for name in lines} <= found.keys()
     return sorted(int(name[:8], 16) for name in found)
@@ -34,6 +34,7 @@ class TestRemove:
         assert store.remove([nth(1)]) == 1
         after = checkout.refs()
         tip = after.pop("refs/notes/checkpoints")
+        after.pop(f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}")  # it is younger than an hour
         assert after == before
         assert (checkout.git("ls-tree", "-r", tip), checkout.git("fsck", "--connectivity-only", "--no-dangling")) == ("", "")
         assert store.list() == []
@@ -114,11 +115,10 @@ class TestRemove:
     def test_a_ref_that_is_no_checkpoint(self, store: Store, checkout: Checkout) -> None:
         store.record("a-complete", {})
         oid = checkout.git("hash-object", "-w", "--stdin", data="garbage")
-        for name in (nth(7), "no-uuid"):
-            checkout.git("update-ref", f"refs/checkpoints/{name}", oid)
-            checkout.git("update-ref", f"refs/ckpt/commits/{name}", "HEAD")
-        assert len(store.problems()) == 2
-        assert store.remove([nth(7), "no-uuid"]) == 2
+        checkout.git("update-ref", f"refs/checkpoints/{nth(7)}", oid)
+        checkout.git("update-ref", f"refs/ckpt/trees/{nth(7)}", "HEAD^{tree}")
+        assert len(store.problems()) == 1
+        assert store.remove([nth(7)]) == 1
         assert (store.problems(), left(checkout)) == ([], [1])
 
     @pytest.mark.parametrize("name", ["*", "../heads/main", "", "/", "a\nb", "--all", "refs/heads/main", nth(1)[:8]])
@@ -129,11 +129,11 @@ class TestRemove:
         assert main_checkout.fingerprint() == before
 
     def test_what_a_killed_process_left_behind(self, plain: Store, main_checkout: Checkout) -> None:
-        """Either record or removal: commits and trees without a checkpoint."""
-        main_checkout.git("update-ref", f"refs/ckpt/commits/{nth(5)}", "HEAD")
+        """Either record or removal: operations and trees without a checkpoint."""
+        main_checkout.git("update-ref", f"refs/keep/ckpt-operations/{nth(5)}", "HEAD")
         main_checkout.git("update-ref", f"refs/ckpt/trees/{nth(5)}", "HEAD^{tree}")
         assert plain.remove([nth(5)]) == 0
-        assert main_checkout.refs("refs/ckpt") == {}
+        assert main_checkout.refs("refs/ckpt", "refs/keep") == {}
 
     def test_packed_and_loose_ones(self, plain: Store, main_checkout: Checkout) -> None:
         run = plain.record("a-complete", {}, start="r").run
@@ -177,7 +177,6 @@ def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: C
     store = make_store(main_checkout)
     run = store.record("a-complete", {}, start="r").run
     template = store.raw(nth(1)).decode()
-    head = main_checkout.git("rev-parse", "HEAD")
     documents = []
     for number in range(2, 1501):
         place = f'parent = "{nth(number - 1)}"\nsequence = {number}\n'
@@ -186,10 +185,7 @@ def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: C
     oids = main_checkout.git(
         "hash-object", "--stdin-paths", data="".join(f"{write(main_checkout, n, d)}\n" for n, d in enumerate(documents))
     ).splitlines()
-    commands = [
-        f"create refs/checkpoints/{nth(number)} {oid}\ncreate refs/ckpt/commits/{nth(number)} {head}\n"
-        for number, oid in enumerate(oids, 2)
-    ]
+    commands = [f"create refs/checkpoints/{nth(number)} {oid}\n" for number, oid in enumerate(oids, 2)]
     main_checkout.git("update-ref", "--stdin", data="".join(commands[:1000]))
     main_checkout.git("pack-refs", "--all")
     main_checkout.git("update-ref", "--stdin", data="".join(commands[1000:]) + f"update refs/ckpt/runs/{run} {oids[-1]}\n")

@@ -56,7 +56,7 @@ def test_what_was_recorded_is_clean_and_counted(filled: Checkout, adapter: str) 
     report = look(filled, repair=True, adapter=adapter)
     assert told(report) == []
     assert report.is_clean
-    assert report.checked == {"checkpoints": 4, "refs": 12, "runs": 1, "links": 4, "leases": 0, "worktrees": 0}
+    assert report.checked == {"checkpoints": 4, "refs": 9, "runs": 1, "links": 4, "leases": 0, "worktrees": 0}
     assert filled.fingerprint() == before
 
 
@@ -65,31 +65,28 @@ def test_sha256(make_checkout: Callable[..., Checkout], make_store: MakeStore) -
     checkout.commit("first", README="hello\n")
     before = fill(checkout, make_store)
     assert told(look(checkout)) == []
-    commit = before[f"refs/ckpt/commits/{ONE}"]
+    commit = checkout.git("rev-parse", "HEAD")
     assert len(commit) == 64
-    checkout.git("update-ref", "-d", f"refs/ckpt/commits/{ONE}")
+    checkout.git("update-ref", "-d", f"refs/keep/ckpt/{commit}")
     checkout.git("update-ref", "-d", NOTES)
-    sentence = f"nothing keeps {commit}, the linked commit of its checkpoint"
-    missing = ("commit-ref-missing", f"refs/ckpt/commits/{ONE}", sentence)
-    require_mended(checkout, before, [missing, *unlinked(before, ONE, TWO, THREE, FOUR)])
+    sentence = f"nothing keeps {commit}, the linked commit of {ONE}"
+    missing = ("commit-ref-missing", f"refs/keep/ckpt/{commit}", sentence)
+    require_mended(checkout, before, [missing, *unlinked(checkout, ONE, TWO, THREE, FOUR)])
 
 
 def test_reftable(newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
     checkout = make_checkout("reftable", "--ref-format=reftable")
     checkout.commit("first", README="hello\n")
     before = fill(checkout, make_store)
-    checkout.git("update-ref", f"refs/ckpt/commits/{STRANGER}", "HEAD")
-    leftover = f"refs/ckpt/commits/{STRANGER}"
+    checkout.git("update-ref", f"refs/ckpt/trees/{STRANGER}", "HEAD^{tree}")
+    leftover = f"refs/ckpt/trees/{STRANGER}"
     require_mended(checkout, before, [("ref-leftover", leftover, "keeps something for a checkpoint that does not exist")])
 
 
-def unlinked(refs: dict[str, str], *names: str) -> list[tuple[str, str, str]]:
-    """Returns what is said of checkpoints that no note lists."""
-    commits = {name: refs[f"refs/ckpt/commits/{name}"] for name in names}
-    return [
-        ("note-missing", f"refs/checkpoints/{name}", f"the note of its commit {commit} does not list it")
-        for name, commit in commits.items()
-    ]
+def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
+    """Returns what is said of checkpoints of HEAD that no note lists."""
+    commit = checkout.git("rev-parse", "HEAD")
+    return [("note-missing", f"refs/checkpoints/{name}", f"the note of its commit {commit} does not list it") for name in names]
 
 
 # Refs that keep something alive
@@ -98,44 +95,72 @@ def unlinked(refs: dict[str, str], *names: str) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("space", "word", "what"),
     [
-        ("commits", "commit", "linked commit"),
-        ("trees", "tree", "snapshot"),
-        ("operations", "operation", "commit of its operation"),
+        ("refs/ckpt/trees", "tree", "snapshot"),
+        ("refs/keep/ckpt-operations", "operation", "commit of its operation"),
     ],
 )
 def test_a_ref_that_keeps_something_is_made_anew(filled: Checkout, space: str, word: str, what: str) -> None:
     before = filled.refs()
-    ref = f"refs/ckpt/{space}/{TWO}"
+    ref = f"{space}/{TWO}"
     filled.git("update-ref", "-d", ref)
     require_mended(filled, before, [(f"{word}-ref-missing", ref, f"nothing keeps {before[ref]}, the {what} of its checkpoint")])
-    other = filled.git("rev-parse", "HEAD~1" if space != "trees" else "HEAD~1^{tree}")
+    other = filled.git("rev-parse", "HEAD~1" if word != "tree" else "HEAD~1^{tree}")
     filled.git("update-ref", ref, other)
     sentence = f"points to {other}, not to {before[ref]}, the {what} of its checkpoint"
     require_mended(filled, before, [(f"{word}-ref-wrong", ref, sentence)])
 
 
-def test_a_ref_whose_object_is_gone_is_left_to_a_person(main_checkout: Checkout) -> None:
+def test_a_commit_that_nothing_keeps_is_kept_again(filled: Checkout) -> None:
+    before = filled.refs()
+    commit = filled.git("rev-parse", "HEAD")
+    ref = f"refs/keep/ckpt/{commit}"
+    filled.git("update-ref", "-d", ref)
+    require_mended(filled, before, [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")])
+    below = filled.git("rev-parse", "HEAD~1")
+    for oid in (below, filled.commit("another")):  # though a child of it does, it should not by that name
+        filled.git("update-ref", ref, oid)
+        sentence = f"points to {oid}, which does not keep {commit}, the linked commit of {ONE}"
+        assert told(look(filled)) == [("commit-ref-wrong", ref, sentence)]
+        assert look(filled, repair=True).is_clean
+    filled.git("update-ref", "refs/keep/ckpt/" + filled.git("rev-parse", "HEAD"), "HEAD")
+    filled.git("update-ref", "-d", ref)
+    assert told(look(filled)) == []  # a newer one of the line keeps it
+
+
+def test_a_commit_that_is_gone_is_left_to_a_person(main_checkout: Checkout) -> None:
     gone = "1" * 40
     put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", gone, "manual"))
-    ref = f"refs/ckpt/commits/{ONE}"
-    seen = require_left(
-        main_checkout,
-        [("commit-ref-missing", ref, f"nothing keeps {gone}, the linked commit of its checkpoint; that is missing")],
-    )
-    assert seen.findings[0].cure == f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+    sentence = f"{gone} is missing or damaged, which its files or history need"
+    seen = require_left(main_checkout, [("objects-missing", f"refs/checkpoints/{ONE}", sentence)])
+    fetch = "git fetch --no-tags --no-prune REMOTE '+refs/keep/ckpt/*:refs/keep/ckpt/*'"
+    assert seen.findings[0].cure == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove 00000001"
+
+
+def test_what_keeps_a_commit_for_nobody(filled: Checkout) -> None:
+    before = filled.refs()
+    alone, wrong, nameless = filled.git("commit-tree", "HEAD^{tree}", "-m", "x"), "2" * 40, "refs/keep/ckpt/of-nobody"
+    refs = [f"refs/keep/ckpt/{alone}", f"refs/keep/ckpt/{wrong}", nameless]
+    for ref, rev in zip(refs, (alone, "HEAD~1", "HEAD"), strict=True):
+        filled.git("update-ref", ref, rev)
+    assert told(look(filled, repair=True)) == []
+    age(filled, *refs)
+    unlike = "does not keep the commit that it is named after"
+    found = [("ref-leftover", refs[0], "keeps something for no checkpoint"), *(("ref-leftover", ref, unlike) for ref in refs[1:])]
+    assert sorted(told(look(filled))) == sorted(found)
+    assert look(filled, repair=True).is_clean
+    assert filled.refs() == before
 
 
 def test_a_document_that_names_another_kind_of_object(main_checkout: Checkout) -> None:
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", tree, "manual"))
-    main_checkout.git("update-ref", f"refs/ckpt/commits/{ONE}", tree)
     sentence = f"its checkpoint names {tree}, which is a tree, not a commit"
-    require_left(main_checkout, [("commit-ref-wrong", f"refs/ckpt/commits/{ONE}", sentence)])
+    require_left(main_checkout, [("commit-ref-wrong", f"refs/checkpoints/{ONE}", sentence)])
 
 
 def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
     before = filled.refs()
-    commit, tree, extra = f"refs/ckpt/commits/{STRANGER}", "refs/ckpt/trees/of-nobody", f"refs/ckpt/trees/{ONE}"
+    commit, tree, extra = f"refs/keep/ckpt-operations/{STRANGER}", "refs/ckpt/trees/of-nobody", f"refs/ckpt/trees/{ONE}"
     filled.git("update-ref", commit, "HEAD")
     filled.git("update-ref", tree, "HEAD^{tree}")
     filled.git("update-ref", extra, "HEAD^{tree}")
@@ -157,8 +182,8 @@ def test_leftovers_stay_while_a_checkpoint_is_being_written(main_checkout: Check
     from gitckpt.store.records.recorder import LOCK_FILE
 
     monkeypatch.setattr(repair, "_LOCK_PATIENCE", 0.0)
-    ref = f"refs/ckpt/commits/{STRANGER}"
-    main_checkout.git("update-ref", ref, "HEAD")
+    ref = f"refs/ckpt/trees/{STRANGER}"
+    main_checkout.git("update-ref", ref, "HEAD^{tree}")
     age(main_checkout, ref)
     with Lock(os.path.join(discover(str(main_checkout.path)).make_private_dir(), LOCK_FILE), 0) as held:
         assert held
@@ -168,23 +193,23 @@ def test_leftovers_stay_while_a_checkpoint_is_being_written(main_checkout: Check
 
 
 def test_a_broken_ref(main_checkout: Checkout) -> None:
-    place = main_checkout.path / ".git/refs/ckpt/commits" / ONE
+    place = main_checkout.path / ".git/refs/ckpt/trees" / ONE
     place.parent.mkdir(parents=True)
     place.touch()
-    seen = require_left(main_checkout, [("broken-ref", f"refs/ckpt/commits/{ONE}", "git cannot read this ref")])
+    seen = require_left(main_checkout, [("broken-ref", f"refs/ckpt/trees/{ONE}", "git cannot read this ref")])
     assert seen.findings[0].cure == f"rm {place}"
 
 
 def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore) -> None:
     with make_store(main_checkout) as store:
         store.record("plan-complete")
-    ref = f"refs/ckpt/commits/{ONE}"
     commit = main_checkout.git("rev-parse", "HEAD")
+    ref = f"refs/keep/ckpt/{commit}"
     main_checkout.git("update-ref", "-d", ref)
     (main_checkout.path / ".git" / ref).mkdir(parents=True)
     (main_checkout.path / ".git" / ref / "in-the-way.lock").touch()
     report = look(main_checkout, repair=True)
-    assert told(report) == [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of its checkpoint")]
+    assert told(report) == [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")]
     assert len(report.refused) == 1
     assert report.refused[0].startswith(f"{ref}: git update-ref failed: ")
     assert not report.is_clean
@@ -196,7 +221,7 @@ def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore
 def test_notes_that_are_gone(filled: Checkout) -> None:
     before = filled.refs()
     filled.git("update-ref", "-d", NOTES)
-    require_mended(filled, before, unlinked(before, ONE, TWO, THREE, FOUR))
+    require_mended(filled, before, unlinked(filled, ONE, TWO, THREE, FOUR))
     assert filled.git("notes", "--ref=checkpoints", "show", "HEAD").count("\n") == 3
 
 
@@ -204,15 +229,16 @@ def test_notes_whose_commit_is_gone(filled: Checkout) -> None:
     before = filled.refs()
     tip = Path(discover(str(filled.path)).common_dir) / "objects" / before[NOTES][:2] / before[NOTES][2:]
     tip.unlink()
-    require_mended(filled, before, unlinked(before, ONE, TWO, THREE, FOUR))
+    require_mended(filled, before, unlinked(filled, ONE, TWO, THREE, FOUR))
 
 
 def test_a_link_is_missing_only_where_no_note_lists_it(filled: Checkout) -> None:
     """As after an amend: git has carried the note over, and the commit's own was lost."""
+    commit = filled.git("rev-parse", "HEAD")
     filled.git("commit", "--quiet", "--amend", "-m", "reworded")
-    filled.git("notes", "--ref=checkpoints", "copy", f"refs/ckpt/commits/{ONE}", "HEAD")
+    filled.git("notes", "--ref=checkpoints", "copy", commit, "HEAD")
     assert told(look(filled)) == []
-    filled.git("notes", "--ref=checkpoints", "remove", f"refs/ckpt/commits/{ONE}")
+    filled.git("notes", "--ref=checkpoints", "remove", commit)
     assert told(look(filled)) == []
 
 
@@ -284,17 +310,18 @@ def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeSto
     with make_store(main_checkout) as store:
         store.record("plan-complete")
         oid = store.list()[0].oid
-    main_checkout.git("update-ref", "refs/checkpoints/a/b", "HEAD")
+    odd = f"refs/checkpoints/{STRANGER}"
+    main_checkout.git("update-ref", odd, "HEAD")
     path = main_checkout.path / ".git/objects" / oid[:2] / oid[2:]
     content = path.read_bytes()
-    invalid = ("checkpoint-invalid", "refs/checkpoints/a/b", "points to a commit, not to a blob")
+    invalid = ("checkpoint-invalid", odd, "points to a commit, not to a blob")
     unreadable = ("checkpoint-unreadable", f"refs/checkpoints/{ONE}", f"its object {oid} is missing or damaged")
     path.unlink()
     seen = require_left(main_checkout, [unreadable, invalid])
     ref = f"refs/checkpoints/{ONE}"
     assert [finding.cure for finding in seen.findings] == [
         f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}",
-        "look at it: git cat-file -p refs/checkpoints/a/b; remove it: git update-ref -d refs/checkpoints/a/b",
+        f"look at it: git cat-file -p {odd}; remove it: git ckpt remove {STRANGER}",
     ]
     path.write_bytes(content[:20])
     require_left(main_checkout, [unreadable, invalid])
@@ -312,7 +339,7 @@ def test_a_checkpoint_that_is_being_written_is_no_flaw(
     with make_store(main_checkout) as store:
         store.record("plan-complete")
     commit = main_checkout.git("rev-parse", "HEAD")
-    ref = f"refs/ckpt/commits/{ONE}"
+    ref = f"refs/keep/ckpt/{commit}"
     main_checkout.git("update-ref", "-d", ref)
     real = objects.audit
 
@@ -332,7 +359,7 @@ def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_s
 
     with make_store(main_checkout) as store:
         store.record("plan-complete")
-    ref = f"refs/ckpt/commits/{ONE}"
+    ref = f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}"
     other = main_checkout.commit("another")
     main_checkout.git("update-ref", "-d", ref)
     real = repair.mend
@@ -354,7 +381,7 @@ def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
 
     with make_store(main_checkout) as store:
         store.record("run-started", start="work")
-    main_checkout.git("update-ref", "-d", f"refs/ckpt/commits/{ONE}")
+    main_checkout.git("update-ref", "-d", f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}")
     main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{next(iter(main_checkout.refs('refs/ckpt/runs'))).rpartition('/')[2]}")
     main_checkout.git("update-ref", "-d", NOTES)
     real = repair.mend

@@ -98,7 +98,7 @@ def test_a_tree_that_was_never_one(main_checkout: Checkout) -> None:
     oid = main_checkout.git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", data=b"nonsense")
     commit = main_checkout.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", data=f"tree {oid}\nparent of none\n\nx")
     put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", commit, "manual"))
-    main_checkout.git("update-ref", f"refs/ckpt/commits/{ONE}", commit)
+    main_checkout.git("update-ref", f"refs/keep/ckpt/{commit}", commit)
     main_checkout.git("notes", "--ref=checkpoints", "add", "-m", f"{ONE} a-complete 2027-01-15T08:00:00.000000Z", commit)
     assert told(look(main_checkout)) == [lacking(ONE, oid, "of none")]
 

@@ -38,13 +38,13 @@ def nothing_left(checkout: Checkout) -> None:
 def test_what_a_checkpoint_holds_goes_and_comes_back(plain: Store, main_checkout: Checkout, work: Work) -> None:
     before, refs = (
         view(work.worktree.path),
-        main_checkout.refs("refs/checkpoints", "refs/ckpt/commits", "refs/ckpt/trees", "refs/ckpt/runs"),
+        main_checkout.refs("refs/checkpoints", "refs/keep", "refs/ckpt/trees", "refs/ckpt/runs"),
     )
     assert reason_to_stay(plain, work.run) is None
     assert view(work.worktree.path) == before
     assert remove_worktree(plain, work.run) is None
     nothing_left(main_checkout)
-    assert main_checkout.refs(*["refs/checkpoints", "refs/ckpt/commits", "refs/ckpt/trees", "refs/ckpt/runs"]) == refs
+    assert main_checkout.refs(*["refs/checkpoints", "refs/keep", "refs/ckpt/trees", "refs/ckpt/runs"]) == refs
     assert remove_worktree(plain, work.run) is None
     assert (resumption.resume(plain, work.newest).path, view(work.worktree.path)) == (str(work.worktree.path), before)
 

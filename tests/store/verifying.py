@@ -9,8 +9,9 @@ from pathlib import Path
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store import keep
 from gitckpt.store.audit.verification import Report, verify
-from gitckpt.store.retention import sweep
+from gitckpt.store.records import layout
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 
@@ -38,8 +39,7 @@ def require_mended(checkout: Checkout, before: dict[str, str], found: list[tuple
     assert (told(mended), mended.refused) == (found, [])
     assert all(finding.repaired for finding in mended.findings)
     assert told(look(checkout)) == []
-    after = checkout.refs("refs/checkpoints", "refs/ckpt")
-    assert after == {ref: oid for ref, oid in before.items() if ref.startswith(("refs/checkpoints", "refs/ckpt"))}
+    assert checkout.refs(*layout.OWN) == {ref: oid for ref, oid in before.items() if ref.startswith(layout.OWN)}
 
 
 def require_left(checkout: Checkout, found: list[tuple[str, str, str]]) -> Report:
@@ -56,7 +56,7 @@ def require_left(checkout: Checkout, found: list[tuple[str, str, str]]) -> Repor
 
 def age(checkout: Checkout, *refs: str) -> None:
     """Makes refs older than those that may belong to a checkpoint that is being written."""
-    long_ago = time.time() - 2 * sweep.GRACE
+    long_ago = time.time() - 2 * keep.GRACE
     for ref in refs:
         os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
 

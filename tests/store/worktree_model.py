@@ -23,7 +23,7 @@ _ENTRY = re.compile(rb"\S ([0-7]+) ([0-9a-f]+) ([0-3])\t([^\0]*)\0(?:  [^\n]*\n)
 _MEANT = 0x60008000
 """The flags of an entry that a person sets: added in intent, to be skipped, assumed to be unchanged."""
 
-_OWN = ("refs/checkpoints/", "refs/ckpt/", "refs/notes/checkpoints")
+_OWN = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 _PASSING = ("ORIG_HEAD", "AUTO_MERGE")
 """Of no meaning for the operation in progress: the first outlives it, of the second a `gc` takes the object."""
 

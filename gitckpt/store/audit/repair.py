@@ -35,6 +35,7 @@ def mend(store: Store, flaws: Sequence[Flaw]) -> list[str]:
     """
     refused = []
     with Lock(os.path.join(store.repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE) as alone:
+        keeps_more = False
         for flaw in flaws:
             if flaw.updates and (alone or not flaw.is_leftover):
                 try:
@@ -43,7 +44,9 @@ def mend(store: Store, flaws: Sequence[Flaw]) -> list[str]:
                     continue
                 except GitError as error:
                     refused.append(f"{flaw.finding.object}: {error.message}")
-        if any(update.ref.startswith(layout.KEEP) for flaw in flaws for update in flaw.updates):
+                else:
+                    keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)
+        if keeps_more:
             with contextlib.suppress(RefMoved):
                 keep.settle(store.repository, store.objects, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
