@@ -111,7 +111,7 @@ inputs = { question = "0123456789abcdef" }
 [state]""",
     )
     store_text(main_checkout, "refs/checkpoints/11111111-1111-4111-8111-111111111111", text)
-    main_checkout.git("update-ref", "refs/checkpoints/wrong", "HEAD")
+    main_checkout.git("update-ref", "refs/checkpoints/99999999-9999-4999-8999-999999999999", "HEAD")
     return main_checkout
 
 

@@ -152,7 +152,7 @@ def test_refs_that_are_no_checkpoints_are_one_line_and_stop_nothing(ckpt: Ckpt, 
     assert ids_of(done) == [good]
     ref = "refs/checkpoints/11111111-1111-4111-8111-111111111111"
     assert done.err == f"warning: not a valid checkpoint: {ref}: points to a commit, not to a blob; see: git ckpt doctor\n"
-    checkout.git("update-ref", "refs/checkpoints/name", "HEAD^{tree}")
+    checkout.git("update-ref", "refs/checkpoints/99999999-9999-4999-8999-999999999999", "HEAD^{tree}")
     store_text(checkout, "refs/checkpoints/33333333-3333-4333-8333-333333333333", document(version="2"))
     done = ckpt("--quiet", "list", "--json", at=checkout)
     assert done.err == f"warning: not a valid checkpoint: {ref}: points to a commit, not to a blob (and 2 more); see: git ckpt doctor\n"
@@ -161,5 +161,5 @@ def test_refs_that_are_no_checkpoints_are_one_line_and_stop_nothing(ckpt: Ckpt, 
     assert [(each["ref"], each["problem"].removeprefix(f"{each['ref']}: ")) for each in report["problems"]] == [
         (ref, "points to a commit, not to a blob"),
         ("refs/checkpoints/33333333-3333-4333-8333-333333333333", "version: written by a newer gitckpt (document version 2)"),
-        ("refs/checkpoints/name", "points to a tree, not to a blob"),
+        ("refs/checkpoints/99999999-9999-4999-8999-999999999999", "points to a tree, not to a blob"),
     ]

@@ -48,7 +48,8 @@ def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
 
 def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     save(main_checkout)
-    lock = main_checkout.path / ".git/refs/checkpoints/it's.lock"
+    lock = main_checkout.path / ".git/refs/ckpt/it's.lock"
+    lock.parent.mkdir(exist_ok=True)
     lock.write_text("")
     os.utime(lock, (1_000_000_000, 1_000_000_000))
     done = ckpt("doctor", at=main_checkout)

@@ -71,7 +71,7 @@ class TestTheIndexIsOnlyACache:
         run = store.record("a-complete", {}, start="r").run
         for _ in range(30):
             store.record("b-complete", {}, run=run)
-        main_checkout.git("update-ref", "refs/checkpoints/bad", "HEAD")
+        main_checkout.git("update-ref", f"refs/checkpoints/{nth(99)}", "HEAD")
         before = (store.list(), store.problems(), store.find(run or ""))
         path = Path(store.repository.private_dir) / "index.sqlite"
         store.index.close()
@@ -135,14 +135,14 @@ class TestTheIndexIsOnlyACache:
         store.close()
         if not had_one:
             shutil.rmtree(main_checkout.path / ".git" / "ckpt")
-        main_checkout.git("update-ref", "refs/checkpoints/bad", "HEAD")
+        main_checkout.git("update-ref", f"refs/checkpoints/{nth(99)}", "HEAD")
         script = (
             "import sys; from gitckpt.store.store import Store\n"
             "with Store.open(sys.argv[1], adapter='plumbing') as store:\n"
             "    print([entry.id for entry in store.list()], [problem.ref for problem in store.problems()])"
         )
         done = denied(main_checkout.path / ".git", script, str(main_checkout.path))
-        assert (done.stdout, done.stderr) == (f"['{nth(1)}'] ['refs/checkpoints/bad']\n", "")
+        assert (done.stdout, done.stderr) == (f"['{nth(1)}'] ['refs/checkpoints/{nth(99)}']\n", "")
 
 
 class TestTheIndexFollowsTheRefs:

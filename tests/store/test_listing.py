@@ -172,8 +172,6 @@ class TestInvalidRefs:
         add(nth(7), write(document), f"id: {nth(1)} is not the ref's name")
         add(nth(8), write(document.replace(nth(1), nth(8)).replace('trigger = "manual"\n', "")), "trigger: missing")
         add(nth(9), write(""), "version: missing")
-        add("not-a-uuid", write(document + "\n"), f"id: {nth(1)} is not the ref's name")
-        add("deep/er", write(document + "\n\n"), f"id: {nth(1)} is not the ref's name")
         gone = write("soon gone")
         add(nth(10), gone, f"its object {gone} is missing")
         common = Path(checkout.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
@@ -193,8 +191,7 @@ class TestInvalidRefs:
         oid = main_checkout.git("rev-parse", f"refs/checkpoints/{nth(1)}")
         main_checkout.git("update-ref", "--stdin", data=b"create refs/checkpoints/caf\xe9 %s\n" % oid.encode())
         main_checkout.git("update-ref", "--stdin", data=f"create refs/checkpoints/a\x85b\u2028c {oid}\n")
-        assert listed(plain) == [1]
-        assert [problem.ref for problem in plain.problems()] == ["refs/checkpoints/a\x85b\u2028c", "refs/checkpoints/caf\\xe9"]
+        assert (listed(plain), plain.problems()) == ([1], [])  # they belong to another tool
 
     def test_an_object_that_comes_back_is_seen(self, plain: Store, main_checkout: Checkout) -> None:
         plain.record("a-complete", {"n": 1})
