@@ -48,7 +48,7 @@ def require_left_alone(ckpt: Ckpt, checkout: Checkout, refs: dict[str, str], min
     """
     done = ckpt("list", at=checkout)
     assert (done.code, done.err) == (0, "")
-    assert [line.split()[0] for line in done.out.splitlines()[1:]] == [name[:8] for name in mine]
+    assert [line.split()[0] for line in done.out.splitlines()] == mine
     report = ckpt("verify", "--repair", at=checkout)
     assert (report.code, report.out) == (0, "")
     assert f"looked at {len(mine)} checkpoint" in report.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 
-from gitckpt.git import packing
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
@@ -22,14 +21,18 @@ STALE_AFTER = 600
 def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
     """Returns what to know about the repository, by name."""
     repository = store.repository
+    refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
+    foreign = sum(map(layout.is_foreign, refs))
+    loose = sum(not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in refs)
+    whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
         "object_format": repository.object_format,
         "ref_format": "reftable" if repository.has_reftable else "files",
         "checkpoints": len(store.list(Query())),
-        "loose_refs": packing.count_loose(repository),
-        **_foreign(store),
+        "loose_refs": loose,
+        **({"foreign_refs": f"{foreign} {whose} to another tool"} if foreign else {}),
     }
 
 
@@ -47,14 +50,6 @@ def examine(store: Store, version: tuple[int, ...]) -> list[Finding]:
         *(_invalid(problem) for problem in store.problems()),
         *_broken(store),
     ]
-
-
-def _foreign(store: Store) -> dict[str, str]:
-    """Returns a fact where other tools have refs below `refs/checkpoints/`, which we leave alone."""
-    refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
-    count = sum(map(layout.is_foreign, refs))
-    what = "ref below refs/checkpoints belongs" if count == 1 else "refs below refs/checkpoints belong"
-    return {"foreign_refs": f"{count} {what} to another tool"} if count else {}
 
 
 def _invalid(problem: Problem) -> Finding:

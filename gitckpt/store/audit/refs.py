@@ -67,12 +67,15 @@ def _unlike(record: Record, space: str, there: str | None, *, is_gone: bool) -> 
 def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     """Yields what is wrong with the refs that keep linked commits."""
     linked: dict[str, Record] = {}
+    gone: set[str] = set()
     for record in evidence.records.values():
         commit = record.holds.get(layout.KEEP)
         kind = evidence.kinds.get(commit) if commit else None
         if commit and kind == "commit":
             linked.setdefault(commit, record)
-        elif kind is not None:
+        elif commit and kind is None:
+            gone.add(commit)
+        elif commit:
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.entry.id}")
     kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
@@ -80,7 +83,10 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     try:
         lost = connectivity.outside(repository.git, linked, right)
         useful = connectivity.above(repository.git, right - linked.keys(), linked)
-    except GitError:  # something of the history is missing, which is a finding of its own
+        is_whole = not right & gone
+    except GitError:
+        is_whole = False
+    if not is_whole:  # something of the history is missing, which is a finding of its own
         lost, useful = (set() if right else set(linked)), right
     for commit in sorted(lost):
         record, (ref, there) = linked[commit], kept.get(commit, (layout.KEEP + commit, ""))
