@@ -25,6 +25,14 @@ RECORD = """
     open(path + "/more", "w").write("more")
     print(store.record("a-complete", worktree=store.capture(), run=first.run).id, flush=True)
 """
+LINES = """
+    import subprocess
+    print(store.record("a-complete").id, flush=True)
+    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "-m", "two"], check=True)
+    print(store.record("b-complete").id, flush=True)
+    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "--amend", "-m", "three"], check=True)
+    print(store.record("c-complete").id, flush=True)
+"""
 REMOVE = """
     print(store.remove(args), flush=True)
 """
@@ -97,13 +105,33 @@ class TestAKillAtEveryGitCall:
                 return
 
     @each_share
+    def test_of_records_on_lines_that_go_on_and_end(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+        main_checkout.commit("one")
+        for at in positions(share):
+            checkout = copies.make()
+            survived, reported = killer.run(at, LINES, str(checkout.path))
+            assert set(reported) <= require_whole(checkout).keys()
+            with opened(checkout) as store:
+                store.settle()
+            found = require_whole(checkout)
+            kept = [ref.rpartition("/")[2] for ref in checkout.refs("refs/keep/ckpt")]
+            assert {one.git_sha for one in found.values()} <= set(checkout.git("rev-list", *kept).split()) if kept else not found
+            assert len(kept) == len(checkout.git("merge-base", "--independent", *kept).split()) if kept else True
+            if survived:
+                assert (len(reported), len(kept), at > 30) == (3, 2, True)
+                return
+
+    @each_share
     @pytest.mark.parametrize("packed", [True, False])
     def test_of_a_removal(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool) -> None:
         with opened(main_checkout) as store:
             run = str(store.record("a-started", {}, start="r").run)
             main_checkout.write("new", "x")
             ids = [store.record("a-complete", {"n": n}, worktree=store.capture(), run=run).id for n in range(3)]
+            main_checkout.commit("second")
             other = store.record("b-complete", {}).id
+        for path in (main_checkout.path / ".git/refs/keep/ckpt").iterdir():
+            os.utime(path, (1_000_000_000, 1_000_000_000))  # else it would not be moved down
         if packed:
             main_checkout.git("pack-refs", "--all")
         for at in positions(share, 1 if packed else 3):  # most calls are the same
