@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from gitckpt.model import document, ids, pointers, times, toml
+from gitckpt.model import document, ids, pointers, toml
 from gitckpt.model.checkpoint import VERSION, Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
-from gitckpt.model.pointers import shown
-
-T = TypeVar("T")
+from gitckpt.model.table import Reader, shown
 
 _STATE = b"\n[state]\n"
 _OTHER_TABLE = re.compile(rb"\n[ \t]*\[(?!state[\].])")
 _DRIVES = re.compile(rb"\n\[(?:attempt|pipeline)\]\n")
 _EARLIER_TABLE = re.compile(rb"\n[ \t]*\[(?!(?:attempt|pipeline|state)[\].])")
 _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
-_WORDS = {str: "a string", int: "an integer", bool: "a boolean", dict: "a table", list: "an array"}
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -113,8 +110,8 @@ def check(found: Mapping[str, Any], ref: str) -> None:
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tables `pipeline` and `attempt`, of those that are there, as a checkpoint has them."""
-    readers: dict[str, Callable[[_Table], Pipeline | Attempt]] = {"pipeline": _pipeline, "attempt": _attempt}
-    return {key: readers[key](_Table(table, "", f"{key}.")) for key, table in found.items()}
+    readers: dict[str, Callable[[Reader], Pipeline | Attempt]] = {"pipeline": _pipeline, "attempt": _attempt}
+    return {key: readers[key](Reader(table, "", f"{key}.")) for key, table in found.items()}
 
 
 def _parse(data: bytes, ref: str) -> dict[str, Any]:
@@ -135,40 +132,8 @@ def _parse(data: bytes, ref: str) -> dict[str, Any]:
     return table
 
 
-class _Table:
-    """Takes the keys of one table, checking type and presence; what is left over is unknown."""
-
-    def __init__(self, table: dict[str, Any], ref: str, prefix: str = "") -> None:
-        self.rest = dict(table)
-        self.ref = ref
-        self.prefix = prefix
-
-    def optional(self, key: str, kind: type[T]) -> T | None:
-        if key not in self.rest:
-            return None
-        value = self.rest.pop(key)
-        if type(value) is not kind:
-            raise self.invalid(key, f"must be {_WORDS[kind]}, not {shown(value)}")
-        return value
-
-    def required(self, key: str, kind: type[T]) -> T:
-        value = self.optional(key, kind)
-        if value is None:
-            raise self.invalid(key, "missing")
-        return value
-
-    def count(self, key: str, least: int) -> int | None:
-        value = self.optional(key, int)
-        if value is not None and value < least:
-            raise self.invalid(key, f"must be {least} or more, not {shown(value)}")
-        return value
-
-    def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
-        return InvalidCheckpoint(self.ref, self.prefix + key, problem)
-
-
 def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
-    take = _Table(table, ref)
+    take = Reader(table, ref)
     version = take.required("version", int)
     if version != VERSION:
         raise take.invalid("version", f"must be {VERSION}, not {shown(version)}")
@@ -179,7 +144,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         id=_id(take, "id", take.required("id", str)),
         run=_run(take),
         parent=_optional_id(take, "parent"),
-        sequence=take.count("sequence", 1),
+        sequence=_count(take, "sequence", 1),
         phase=_line(take, "phase", take.required("phase", str)),
         timestamp=_timestamp(take),
         git_sha=_git_sha(take, take.required("git_sha", str)),
@@ -188,10 +153,10 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         message=take.optional("message", str),
         agent=take.optional("agent", str),
         errors=_errors(take),
-        worktree=None if worktree is None else _worktree(_Table(worktree, ref, "worktree.")),
-        progress=None if progress is None else _progress(_Table(progress, ref, "progress.")),
-        pipeline=None if pipeline is None else _pipeline(_Table(pipeline, ref, "pipeline.")),
-        attempt=None if attempt is None else _attempt(_Table(attempt, ref, "attempt.")),
+        worktree=None if worktree is None else _worktree(Reader(worktree, ref, "worktree.")),
+        progress=None if progress is None else _progress(Reader(progress, ref, "progress.")),
+        pipeline=None if pipeline is None else _pipeline(Reader(pipeline, ref, "pipeline.")),
+        attempt=None if attempt is None else _attempt(Reader(attempt, ref, "attempt.")),
         forked_from=_optional_id(take, "forked_from"),
         rewound_to=_optional_id(take, "rewound_to"),
         state=pointers.put_back(state, types, ref) if with_state else {},
@@ -206,90 +171,80 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     return checkpoint
 
 
-def _id(take: _Table, key: str, text: str) -> str:
+def _id(take: Reader, key: str, text: str) -> str:
     if not ids.is_id(text):
         raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
     return text
 
 
-def _optional_id(take: _Table, key: str) -> str | None:
+def _optional_id(take: Reader, key: str) -> str | None:
     text = take.optional(key, str)
     return None if text is None else _id(take, key, text)
 
 
-def _run(take: _Table) -> str | None:
+def _run(take: Reader) -> str | None:
     text = take.optional("run", str)
     if text is not None and not ids.is_run_id(text):
         raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {shown(text)}")
     return text
 
 
-def _line(take: _Table, key: str, text: str) -> str:
+def _line(take: Reader, key: str, text: str) -> str:
     if not text.strip():
         raise take.invalid(key, "empty")
     return text
 
 
-def _timestamp(take: _Table) -> str:
-    return _instant(take, "timestamp", take.required("timestamp", str))
-
-
-def _optional_instant(take: _Table, key: str) -> str | None:
-    text = take.optional(key, str)
-    return None if text is None else _instant(take, key, text)
-
-
-def _instant(take: _Table, key: str, text: str) -> str:
-    try:
-        times.from_text(text)
-    except ValueError as error:
-        raise take.invalid(key, str(error)) from None
+def _timestamp(take: Reader) -> str:
+    text = take.required("timestamp", str)
+    take.instant("timestamp")
     return text
 
 
-def _git_sha(take: _Table, text: str) -> str:
+def _count(take: Reader, key: str, least: int) -> int | None:
+    value = take.optional(key, int)
+    if value is not None and value < least:
+        raise take.invalid(key, f"must be {least} or more, not {shown(value)}")
+    return value
+
+
+def _git_sha(take: Reader, text: str) -> str:
     if text and not ids.is_oid(text):
         raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
     return text
 
 
-def _trigger(take: _Table) -> str:
+def _trigger(take: Reader) -> str:
     text = take.required("trigger", str)
     if not _TRIGGER.fullmatch(text):
         raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {shown(text)}")
     return text
 
 
-def _errors(take: _Table) -> tuple[str, ...]:
-    return _strings(take, "errors", take.required("errors", list))
+def _errors(take: Reader) -> tuple[str, ...]:
+    take.required("errors", list)
+    return take.texts("errors")
 
 
-def _strings(take: _Table, key: str, values: list[Any]) -> tuple[str, ...]:
-    for i, value in enumerate(values):
-        if type(value) is not str:
-            raise take.invalid(f"{key}[{i}]", f"must be a string, not {shown(value)}")
-    return tuple(values)
-
-
-def _optional_oid(take: _Table, key: str) -> str | None:
+def _optional_oid(take: Reader, key: str) -> str | None:
     text = take.optional(key, str)
     if text is not None and not ids.is_oid(text):
         raise take.invalid(key, f"must be a full object id, not {shown(text)}")
     return text
 
 
-def _worktree(take: _Table) -> Worktree:
+def _worktree(take: Reader) -> Worktree:
     tree = _optional_oid(take, "tree")
     omitted = []
     for i, entry in enumerate(take.optional("omitted", list) or []):
         if type(entry) is not dict:
             raise take.invalid(f"omitted[{i}]", f"must be a table, not {shown(entry)}")
-        inner = _Table(entry, take.ref, f"worktree.omitted[{i}].")
+        inner = Reader(entry, take.source, f"worktree.omitted[{i}].")
         omitted.append(
             Omitted(
                 inner.required("path", str),
                 inner.required("reason", str),
-                inner.count("size", 0),
+                _count(inner, "size", 0),
                 _optional_oid(inner, "oid"),
                 inner.optional("dirty", bool),
                 unknown=inner.rest,
@@ -301,65 +256,56 @@ def _worktree(take: _Table) -> Worktree:
         operation=take.optional("operation", str),
         operation_commit=_optional_oid(take, "operation_commit"),
         omitted=tuple(omitted),
-        converted=_strings(take, "converted", take.optional("converted", list) or []),
+        converted=take.texts("converted"),
         degraded=take.optional("degraded", str),
         unknown=take.rest,
     )
 
 
-def _progress(take: _Table) -> Progress:
+def _progress(take: Reader) -> Progress:
     return Progress(
-        current_phase=take.count("current_phase", 0),
-        total_phases=take.count("total_phases", 0),
+        current_phase=_count(take, "current_phase", 0),
+        total_phases=_count(take, "total_phases", 0),
         current_task=take.optional("current_task", str),
-        tasks_completed=take.count("tasks_completed", 0),
-        tasks_total=take.count("tasks_total", 0),
+        tasks_completed=_count(take, "tasks_completed", 0),
+        tasks_total=_count(take, "tasks_total", 0),
         unknown=take.rest,
     )
 
 
-def _pipeline(take: _Table) -> Pipeline:
-    completed = _map(take, "completed")
+def _pipeline(take: Reader) -> Pipeline:
+    completed = take.map("completed")
     for phase, checkpoint in completed.items():
         _id(take, f"completed.{phase}", checkpoint)
     return Pipeline(
         name=take.optional("name", str),
-        phases=_strings(take, "phases", take.optional("phases", list) or []),
+        phases=take.texts("phases"),
         completed=completed,
         autonomy=take.optional("autonomy", str),
-        deadline=_optional_instant(take, "deadline"),
-        definition=_map(take, "definition"),
-        inputs=_map(take, "inputs"),
-        contents=_map(take, "contents"),
+        deadline=take.instant("deadline"),
+        definition=take.map("definition"),
+        inputs=take.map("inputs"),
+        contents=take.map("contents"),
         unknown=take.rest,
     )
 
 
-def _attempt(take: _Table) -> Attempt:
+def _attempt(take: Reader) -> Attempt:
     return Attempt(
         phase=_line(take, "phase", take.required("phase", str)),
-        number=take.count("number", 1) or 1,
+        number=_count(take, "number", 1) or 1,
         ended=take.optional("ended", str),
         began=_optional_id(take, "began"),
-        failures=take.count("failures", 0) or 0,
-        recoveries=take.count("recoveries", 0) or 0,
-        retry_at=_optional_instant(take, "retry_at"),
+        failures=_count(take, "failures", 0) or 0,
+        recoveries=_count(take, "recoveries", 0) or 0,
+        retry_at=take.instant("retry_at"),
         exit_code=take.optional("exit_code", int),
         seconds=take.optional("seconds", float),
         output=take.optional("output", str),
         result=take.optional("result", str),
-        inputs=_map(take, "inputs"),
+        inputs=take.map("inputs"),
         unknown=take.rest,
     )
-
-
-def _map(take: _Table, key: str) -> dict[str, str]:
-    """Returns a table of strings; an empty one where it is absent."""
-    found = take.optional(key, dict) or {}
-    for name, value in found.items():
-        if type(value) is not str:
-            raise take.invalid(f"{key}.{name}", f"must be a string, not {shown(value)}")
-    return found
 
 
 def _worktree_fields(worktree: Worktree) -> dict[str, Any]:

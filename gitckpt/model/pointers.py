@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.table import shown
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
@@ -61,11 +62,3 @@ def _lacking(kind: Any, text: str) -> Any:
             raise ValueError(text)
         return int(text, 16) if "x" in text else int(text)
     raise ValueError(kind)
-
-
-def shown(value: Any) -> str:
-    """Returns a value for a message, cut short."""
-    try:
-        return f"{value!r:.60}"
-    except ValueError:  # Python prints no integer beyond 4,300 digits, and `0x…` can write one
-        return "an integer of thousands of digits"

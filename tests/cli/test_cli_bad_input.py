@@ -273,31 +273,32 @@ def test_a_state_that_is_none(
     assert checkout.fingerprint() == before
 
 
+CORRECT = "correct it: {}"
 SETTINGS = [
     (
-        "[retention]\nolder = 1\n",
-        "{}: unknown key retention.older",
+        "[retention]\nnewest = 1\n",
+        "2: unknown key 'newest' in [retention]",
         "known keys: older_than, keep_last, rewritten_older_than, runs_older_than",
     ),
-    ("[retension]\n", "{}: unknown table or key 'retension'", "known tables: retention, snapshot, pipelines, agents, steps"),
-    ("retention = 3\n", "{}: retention must be a table", "write [retention] above its keys"),
-    ("[retention]\nolder_than = 30\n", '{}: retention.older_than: must be an age such as "30d", not 30', None),
+    ("[retension]\n", "1: unknown key 'retension' in the file", "did you mean retention?"),
+    ("retention = 3\n", "1: retention must be a table", "write [retention] above its keys"),
+    ("[retention]\nolder_than = 30\n", '2: older_than in [retention] must be an age such as "30d", not 30', CORRECT),
     (
         '[retention]\nolder_than = "soon"\n',
-        "{}: retention.older_than: 'soon' is not an age",
+        "2: older_than in [retention]: 'soon' is not an age",
         "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
     ),
-    ('[retention]\nkeep_last = "x"\n', "{}: retention.keep_last: must be a whole number, not 'x'", None),
-    ("[retention]\nkeep_last = -1\n", "{}: retention.keep_last: must be a whole number, not -1", None),
-    ("[retention\n", "{} is not TOML: ", "correct it: {}"),
-    ("\x1b[31m", "{} is not TOML: ", "correct it: {}"),
+    ('[retention]\nkeep_last = "x"\n', "2: keep_last in [retention] must be a whole number from 0 on, not 'x'", CORRECT),
+    ("[retention]\nkeep_last = -1\n", "2: keep_last in [retention] must be a whole number from 0 on, not -1", CORRECT),
+    ("[retention\n", "1: not TOML: ", CORRECT),
+    ("\x1b[31m", "1: not TOML: ", CORRECT),
 ]
 
 
 @pytest.mark.parametrize(("text", "error", "hint"), SETTINGS, ids=range(len(SETTINGS)))
 @pytest.mark.parametrize("command", ["expire", "resume", "init"])
-def test_settings_that_cannot_be_understood_are_2_with_file_key_and_cure(
-    ckpt: Ckpt, checkout: Checkout, save: Save, text: str, error: str, hint: str | None, command: str
+def test_settings_that_cannot_be_understood_are_2_with_file_line_key_and_cure(
+    ckpt: Ckpt, checkout: Checkout, save: Save, text: str, error: str, hint: str, command: str
 ) -> None:
     save(checkout)
     path = checkout.write("gitckpt.toml", text)
@@ -307,16 +308,32 @@ def test_settings_that_cannot_be_understood_are_2_with_file_key_and_cure(
     assert (done.code, done.out) == (2, "")
     assert "\x1b" not in done.err
     first, *rest = done.err.splitlines()
-    assert first.startswith(f"error: {error.format(path)}")
-    assert rest == ([f"hint: {hint.format(path)}"] if hint else [])
+    assert first.startswith(f"error: gitckpt.toml:{error}")
+    assert rest == [f"hint: {hint.format(path)}"]
     assert checkout.fingerprint() == before
     assert sorted((checkout.main / ".git").glob("hooks/*")) == hooks
     told = ckpt("doctor", at=checkout).out
-    assert f"settings-invalid: gitckpt.toml: {error.format(path)}" in told
+    line, _, said = error.partition(": ")
+    assert f"settings-invalid: gitckpt.toml:{line}: {said}" in told
     assert ckpt("list", at=checkout).code == 0
+
+
+def test_all_that_is_wrong_in_the_settings_is_told_at_once(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    path = main_checkout.write("gitckpt.toml", '[retention]\nkeep_last = "x"\n[snapshot]\ntimeout = 3\n')
+    assert ckpt("expire", at=main_checkout) == Outcome(
+        2,
+        "",
+        "error: gitckpt.toml: 2 mistakes\n"
+        "  gitckpt.toml:2: keep_last in [retention] must be a whole number from 0 on, not 'x'\n"
+        '  gitckpt.toml:4: timeout in [snapshot] must be an age such as "30d", not 3\n'
+        f"hint: correct them: {path}\n",
+    )
+    told = ckpt("doctor", at=main_checkout).out
+    assert "settings-invalid: gitckpt.toml:2: keep_last" in told
+    assert "settings-invalid: gitckpt.toml:4: timeout" in told
 
 
 def test_a_setting_of_git_is_named_too(ckpt: Ckpt, main_checkout: Checkout) -> None:
     main_checkout.git("config", "ckpt.keepLast", "many")
-    expected = "error: git config ckpt.keeplast: must be a whole number, not 'many'\n"
+    expected = "error: ckpt.keeplast in git config must be a whole number from 0 on, not 'many'\n"
     assert ckpt("expire", at=main_checkout) == Outcome(2, "", expected)

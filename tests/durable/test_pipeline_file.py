@@ -11,11 +11,11 @@ from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline import file as pipeline_file
 from gitckpt.durable.pipeline import presets
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
-from gitckpt.durable.pipeline.file import PipelineError
 from gitckpt.model import phase
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.times import MICRO
 from gitckpt.store.config import settings
+from gitckpt.store.config.file import ConfigError
 
 STEPS: dict[str, tuple[str, ...]] = {"read plan": (), "generate branch": ()}
 PHASE = '[[pipelines.ci.phases]]\nname = "lint"\nrun = "true"\n'
@@ -35,18 +35,18 @@ class File:
 
     def mistakes(self, text: str) -> list[str]:
         """Returns what is wrong, each as `LINE: TEXT (HINT)`."""
-        with pytest.raises(PipelineError) as caught:
+        with pytest.raises(ConfigError) as caught:
             self.read(text)
         error = caught.value
         assert error.exit_code == 2
-        if len(error.problems) == 1:
+        if len(error.mistakes) == 1:
             assert error.candidates == []
-            line, said = error.problems[0]
+            line, said = error.mistakes[0].line, error.mistakes[0].text
             assert error.message == f"gitckpt.toml:{line}: {said}"
             hint = "" if error.hint == f"correct it: {self.path}" else f" ({error.hint})"
             return [f"{line}: {said}{hint}"]
-        assert (error.message, error.hint) == (f"gitckpt.toml: {len(error.problems)} mistakes", f"correct them: {self.path}")
-        starts = [f"gitckpt.toml:{line}: {said}" for line, said in error.problems]
+        assert (error.message, error.hint) == (f"gitckpt.toml: {len(error.mistakes)} mistakes", f"correct them: {self.path}")
+        starts = [f"gitckpt.toml:{line}: {said}" for line, said in ((each.line, each.text) for each in error.mistakes)]
         assert all(told.startswith(start) for told, start in zip(error.candidates, starts, strict=True))
         return [told.removeprefix("gitckpt.toml:") for told in error.candidates]
 
@@ -173,10 +173,6 @@ class TestReading:
         lines = settings.TEMPLATE[settings.TEMPLATE.index("# [pipelines.") :].splitlines()
         definition = file.read("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
         assert [(each.name, each.run) for each in definition.phases] == [("lint", "ruff check ."), ("test", "pytest")]
-
-    def test_settings_leave_pipelines_alone(self, file: File) -> None:
-        file.write("pipelines = 3\n")
-        assert settings._file(str(file.path)) == {}
 
 
 class TestOrder:

@@ -14,8 +14,9 @@ import pytest
 from gitckpt.durable.driver import registry
 from gitckpt.durable.pipeline import presets
 from gitckpt.durable.pipeline.definition import PhaseDefinition
-from gitckpt.durable.pipeline.parser import PipelineError, parse
+from gitckpt.durable.pipeline.parser import parse
 from gitckpt.model.errors import NotFoundError
+from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
 
 STEPS = registry.OPTIONS
@@ -35,7 +36,7 @@ def test_none_by_that_name() -> None:
 
 
 def test_a_step_that_is_not_known() -> None:
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(ConfigError) as caught:
         presets.definition("plan-to-pr", {"read plan": ()})
     assert caught.value.message.startswith("preset plan-to-pr:")
 

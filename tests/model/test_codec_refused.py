@@ -134,6 +134,14 @@ def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, problem: s
     assert refusal(changed(key, value)) == (InvalidCheckpoint, REF, field, problem)
 
 
+@pytest.mark.parametrize("value", ['"x"', "1", "true", "[]"])
+def test_seconds_that_are_no_float_are_refused(value: str) -> None:
+    data = SMALL_DOCUMENT.replace("\n[state]", f'\n[attempt]\nphase = "build"\nseconds = {value}\n\n[state]').encode()
+    found = refusal(data)
+    assert found[:3] == (InvalidCheckpoint, REF, "attempt.seconds")
+    assert found[3].startswith("must be a float, not ")
+
+
 def test_a_parent_without_a_run_is_refused() -> None:
     data = SMALL_DOCUMENT.replace("phase", f'parent = "{PARENT}"\nphase', 1).encode()
     assert refusal(data) == (InvalidCheckpoint, REF, "parent", "belongs to a run, and there is no run")

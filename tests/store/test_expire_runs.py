@@ -147,7 +147,7 @@ class TestWholeRuns:
         for dry_run in (True, False):
             found = told(plain, Policy(), dry_run=dry_run)
             assert found["other"] == "- complete, 7d old, limit 7d"
-            assert found["r"].startswith(f"{work.worktree.path}/gitckpt.toml is not TOML")
+            assert found["r"].startswith(f"in {work.worktree.path}: gitckpt.toml:1: not TOML: ")
         assert (work.worktree.path.exists(), other.worktree.path.exists()) == (True, False)
 
     def test_the_setting(self, main_checkout: Checkout, plain: Store) -> None:

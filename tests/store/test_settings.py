@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.config import settings
+from gitckpt.store.config.file import ConfigError
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import Limits
 from tests.conftest import Checkout
 
+ROOT = Path(__file__).parent.parent.parent
 DEFAULT = Settings(Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100), Limits(), None)
 
 
@@ -34,8 +38,11 @@ class TestReading:
         checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 0\nrewritten_older_than = "12h"\n')
         assert read(checkout) == Settings(Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), Limits(), None)
 
-    def test_pipelines_are_for_others_to_read(self, checkout: Checkout) -> None:
-        checkout.write("gitckpt.toml", "[retention]\nkeep_last = 3\n[pipelines.ci]\nwrong = true\n")
+    @pytest.mark.parametrize("others", ["[pipelines.ci]\nwrong = true\n", "[agents]\nwrong = true\n", "[steps]\n3 = 3\n"])
+    def test_what_others_read_is_for_others_to_judge(self, checkout: Checkout, others: str) -> None:
+        checkout.write("gitckpt.toml", f"[retention]\nkeep_last = 3\n{others}")
+        assert read(checkout).policy.keep_last == 3
+        checkout.write("gitckpt.toml", "pipelines = 3\nagents = 3\nsteps = 3\n[retention]\nkeep_last = 3\n")
         assert read(checkout).policy.keep_last == 3
 
     def test_git_config_overrides_it_key_by_key(self, checkout: Checkout) -> None:
@@ -61,42 +68,79 @@ class TestReading:
         [
             (
                 "[retention\n",
-                "{file} is not TOML: Expected ']' at the end of a table declaration (at line 1, column 11)",
-                "correct it: {file}",
+                "1: not TOML: Expected ']' at the end of a table declaration",
+                None,
             ),
-            ("[retntion]\n", "{file}: unknown table or key 'retntion'", "known tables: retention, snapshot, pipelines, agents, steps"),
-            ("keep_last = 3\n", "{file}: unknown table or key 'keep_last'", "known tables: retention, snapshot, pipelines, agents, steps"),
-            ("retention = 3\n", "{file}: retention must be a table", "write [retention] above its keys"),
+            ("\n[retntion]\n", "2: unknown key 'retntion' in the file", "did you mean retention?"),
+            ("keep_last = 3\n", "1: unknown key 'keep_last' in the file", "known keys: retention, snapshot, pipelines, agents, steps"),
+            ("retention = 3\n", "1: retention must be a table", "write [retention] above its keys"),
             (
-                "[retention]\nkeep = 3\n",
-                "{file}: unknown key retention.keep",
+                "[retention]\nnewest = 3\n",
+                "2: unknown key 'newest' in [retention]",
                 "known keys: older_than, keep_last, rewritten_older_than, runs_older_than",
             ),
-            ("[retention]\nkeep_last = -1\n", "{file}: retention.keep_last: must be a whole number, not -1", None),
-            ("[retention]\nkeep_last = true\n", "{file}: retention.keep_last: must be a whole number, not True", None),
-            ("[retention]\nkeep_last = 1.0\n", "{file}: retention.keep_last: must be a whole number, not 1.0", None),
-            ("[retention]\nolder_than = 30\n", '{file}: retention.older_than: must be an age such as "30d", not 30', None),
+            ("[retention]\nkeep_last = -1\n", "2: keep_last in [retention] must be a whole number from 0 on, not -1", None),
+            ("[retention]\nkeep_last = true\n", "2: keep_last in [retention] must be a whole number from 0 on, not true", None),
+            ("[retention]\nkeep_last = 1.0\n", "2: keep_last in [retention] must be a whole number from 0 on, not 1.0", None),
+            ("[retention]\n\nolder_than = 30\n", '3: older_than in [retention] must be an age such as "30d", not 30', None),
+            (
+                f"[retention]\nolder_than = 0x{'f' * 5000}\n",
+                '2: older_than in [retention] must be an age such as "30d", not an integer of thousands of digits',
+                None,
+            ),
             (
                 '[retention]\nolder_than = "a month"\n',
-                "{file}: retention.older_than: 'a month' is not an age",
+                "2: older_than in [retention]: 'a month' is not an age",
                 "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+            ),
+            ('[snapshot]\nmax_file_size = "big"\n', "2: max_file_size in [snapshot] must be a size such as \"50 MB\", not 'big'", None),
+            ("[snapshot]\nmax_file_size = 1.5\n", '2: max_file_size in [snapshot] must be a size such as "50 MB", not 1.5', None),
+            (
+                '[snapshot]\ninclude = "*.log"\n',
+                "2: include in [snapshot] must be a list of patterns such as [\"*.pem\"], not '*.log'",
+                None,
             ),
         ],
     )
     def test_a_file_that_cannot_be_understood(self, main_checkout: Checkout, text: str, message: str, hint: str | None) -> None:
         file = main_checkout.write("gitckpt.toml", text)
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(ConfigError) as caught:
             read(main_checkout)
-        assert caught.value.message == message.format(file=file)
-        assert caught.value.hint == (hint.format(file=file) if hint else None)
+        assert (caught.value.message, caught.value.hint) == (f"gitckpt.toml:{message}", hint or f"correct it: {file}")
+
+    def test_all_mistakes_of_a_file_are_told_at_once(self, main_checkout: Checkout) -> None:
+        text = 'typo = 1\n[retention]\nkeep = 1\nolder_than = 3\n\n[snapshot]\ntimeout = "soon"\nsecrets = [1]\n'
+        file = main_checkout.write("gitckpt.toml", text)
+        with pytest.raises(ConfigError) as caught:
+            read(main_checkout)
+        assert (caught.value.message, caught.value.hint) == ("gitckpt.toml: 5 mistakes", f"correct them: {file}")
+        assert caught.value.candidates == [
+            "gitckpt.toml:1: unknown key 'typo' in the file (known keys: retention, snapshot, pipelines, agents, steps)",
+            "gitckpt.toml:3: unknown key 'keep' in [retention] (did you mean keep_last?)",
+            'gitckpt.toml:4: older_than in [retention] must be an age such as "30d", not 3',
+            "gitckpt.toml:7: timeout in [snapshot]: 'soon' is not an age (write a number and a unit: 90s, 30m, 12h, 7d or 2w)",
+            'gitckpt.toml:8: secrets in [snapshot] must be a list of patterns such as ["*.pem"], not [1]',
+        ]
+
+    def test_what_git_config_overrides_is_not_judged(self, main_checkout: Checkout) -> None:
+        main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = -1\n")
+        main_checkout.git("config", "ckpt.keepLast", "5000000")
+        assert read(main_checkout).policy.keep_last == 5_000_000
+
+    def test_the_lines_of_a_file_without_mistakes_are_not_looked_for(self, main_checkout: Checkout) -> None:
+        main_checkout.write("gitckpt.toml", settings.TEMPLATE)
+        code = "import sys; from gitckpt.store.config import settings; from gitckpt.git.repository import discover\n"
+        code += "settings.read(discover(sys.argv[1])); print('gitckpt.store.config.lines' in sys.modules)"
+        command = [sys.executable, "-c", code, str(main_checkout.path)]
+        assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout == "False\n"
 
     @pytest.mark.parametrize(
         ("key", "value", "message"),
         [
-            ("ckpt.olderThan", "soon", "git config ckpt.olderthan: 'soon' is not an age"),
-            ("ckpt.olderThan", "", "git config ckpt.olderthan: '' is not an age"),
-            ("ckpt.keepLast", "many", "git config ckpt.keeplast: must be a whole number, not 'many'"),
-            ("ckpt.keepLast", "²", "git config ckpt.keeplast: must be a whole number, not '²'"),
+            ("ckpt.olderThan", "soon", "ckpt.olderthan in git config: 'soon' is not an age"),
+            ("ckpt.olderThan", "", "ckpt.olderthan in git config: '' is not an age"),
+            ("ckpt.keepLast", "many", "ckpt.keeplast in git config must be a whole number from 0 on, not 'many'"),
+            ("ckpt.keepLast", "²", "ckpt.keeplast in git config must be a whole number from 0 on, not '²'"),
         ],
     )
     def test_a_setting_that_cannot_be_understood(self, main_checkout: Checkout, key: str, value: str, message: str) -> None:

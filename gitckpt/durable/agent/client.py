@@ -8,13 +8,10 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gitckpt.durable.pipeline import parser
-from gitckpt.durable.pipeline.parser import PipelineError
-from gitckpt.model import toml
 from gitckpt.model.errors import UsageError
-from gitckpt.store.config.lines import Locations
+from gitckpt.store.config.file import read_file
 from gitckpt.store.config.settings import AGENTS
-from gitckpt.store.config.table import Mistake, Table, name_problem
+from gitckpt.store.config.table import Table
 
 STDIN, ARGUMENT = "stdin", "argument"
 PROMPTS = (STDIN, ARGUMENT)
@@ -102,28 +99,10 @@ def read_clients(path: str) -> dict[str, Client]:
         path: of the file; one that does not exist configures none.
 
     Raises:
-        PipelineError: it is not TOML, or anything in any of its tables of agents is a mistake.
+        ConfigError: it is not TOML, or anything in any of its tables of agents is a mistake.
         UsageError: the file cannot be read.
     """
-    text = parser.text_of(path)
-    parser.tables(text, path)  # which says in which line it is not TOML
-    found = toml.loads(text).get(AGENTS, {})
-    mistakes: list[Mistake] = []
-    locations = Locations(text)
-    if not isinstance(found, dict):
-        raise PipelineError(path, [Mistake(locations.line(AGENTS), f"{AGENTS} must be a table", f"write [{AGENTS}.NAME]")])
-    whole = Table(found, (AGENTS,), AGENTS, locations, mistakes)
-    clients = {}
-    for name in found:
-        problem = name_problem(name)
-        if problem:
-            whole.complain(f"the name of agent {name!r} {problem}", name)
-        table = whole.inner(name, f"agent {name!r}")
-        if table:
-            clients[name] = _client(name, table)
-    if mistakes:
-        raise PipelineError(path, mistakes)
-    return clients
+    return read_file(path).each(AGENTS, "agent", _client)
 
 
 def session_id(value: object) -> str | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from gitckpt.durable.pipeline import parser, presets
+from gitckpt.durable.pipeline import presets
 from gitckpt.durable.pipeline.definition import PipelineDefinition
-from gitckpt.durable.pipeline.parser import PipelineError, parse, tables
+from gitckpt.durable.pipeline.parser import parse
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.names import closest
-
-__all__ = ["PipelineError", "names", "parse", "read"]
+from gitckpt.store.config.file import read_file, text_of
+from gitckpt.store.config.settings import PIPELINES
 
 
 def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
@@ -23,11 +23,11 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
         known_steps: what `use` may name, with the options of each.
 
     Raises:
-        PipelineError: anything in any pipeline of the file is a mistake.
+        ConfigError: anything in any pipeline of the file is a mistake.
         NotFoundError: there is no such pipeline; those there are are named.
         UsageError: the file cannot be read.
     """
-    found = parse(parser.text_of(path), path, known_steps)
+    found = parse(text_of(path), path, known_steps)
     if name in found:
         return found[name]
     if name in presets.names():
@@ -43,7 +43,10 @@ def names(path: str) -> list[str]:
     """Returns the names of the pipelines of a file, in order, unchecked; none where there is no such file.
 
     Raises:
-        PipelineError: the file is not TOML.
+        ConfigError: the file is not TOML.
         UsageError: it cannot be read.
     """
-    return list(tables(parser.text_of(path), path))
+    file = read_file(path)
+    found = file.table(PIPELINES)
+    file.require_correct()
+    return list(found.values)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
-from gitckpt.model import phase, toml
+from gitckpt.model import phase
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
-from gitckpt.store.config.lines import Locations
-from gitckpt.store.config.table import Mistake, Table, name_problem
+from gitckpt.store.config.file import ConfigFile
+from gitckpt.store.config.settings import PIPELINES
+from gitckpt.store.config.table import Table, name_problem
 
 PIPELINE_KEYS = ("description", "autonomy", "timeout", "env", "worktree", "retention", "inputs", "files", "phases")
 PHASE_KEYS = (
@@ -21,62 +21,6 @@ PHASE_KEYS = (
 RETRIES_KEYS = ("attempts", "delay", "backoff", "max_delay", "jitter", "on")
 RESERVED = ("run", "commit", "manual", "safety")
 """Names of phases that checkpoints without a pipeline have."""
-
-
-class PipelineError(UsageError):
-    """A file of pipelines has mistakes.
-
-    Args:
-        path: of the file, or what it is called.
-        mistakes: what is wrong, one at the least.
-
-    Attributes:
-        problems: line and text of each mistake, by line.
-        candidates: a line for each mistake where there are several.
-    """
-
-    def __init__(self, path: str, mistakes: Collection[Mistake]) -> None:
-        found = sorted(mistakes, key=lambda mistake: mistake.line)
-        name = os.path.basename(path)
-        self.problems = [(each.line, each.text) for each in found]
-        self.candidates: list[str] = []
-        if len(found) == 1:
-            super().__init__(f"{name}:{found[0].line}: {found[0].text}", hint=found[0].hint or f"correct it: {path}")
-            return
-        super().__init__(f"{name}: {len(found)} mistakes", hint=f"correct them: {path}")
-        self.candidates = [f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "") for each in found]
-
-
-def text_of(path: str) -> str:
-    """Returns the text of a file; "" where there is none.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-
-
-def tables(text: str, path: str) -> dict[str, object]:
-    """Returns the pipelines of a text as tables, unchecked.
-
-    Args:
-        text: of the file.
-        path: what messages call it.
-
-    Raises:
-        PipelineError: it is not TOML, or `pipelines` is no table.
-    """
-    document = _document(text, path)
-    found = document.get("pipelines", {})
-    if isinstance(found, dict):
-        return found
-    raise PipelineError(path, [Mistake(Locations(text).line("pipelines"), "pipelines must be a table", "write [pipelines.NAME]")])
 
 
 def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
@@ -89,37 +33,9 @@ def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, s
         source: what the definitions say they come from; by default the path.
 
     Raises:
-        PipelineError: it is not TOML, or anything in any of its pipelines is a mistake.
+        ConfigError: it is not TOML, or anything in any of its pipelines is a mistake.
     """
-    found = tables(text, path)
-    if not found:
-        return {}
-    mistakes: list[Mistake] = []
-    locations = Locations(text)
-    whole = Table(found, ("pipelines",), "pipelines", locations, mistakes)
-    definitions = {}
-    for name in found:
-        table = whole.inner(name, f"pipeline {name!r}")
-        problem = name_problem(name)
-        if problem:
-            whole.complain(f"the name of pipeline {name!r} {problem}", name)
-        if table:
-            definitions[name] = _pipeline(name, table, known_steps, source or path)
-    if mistakes:
-        raise PipelineError(path, mistakes)
-    return definitions
-
-
-def _document(text: str, path: str) -> dict[str, object]:
-    import re
-
-    try:
-        return toml.loads(text)
-    except ValueError as error:
-        where = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-        line = int(where[1]) if where and where[1] else text.count("\n") + (not text.endswith("\n")) if where else 1
-        said = str(error)[: where.start()] if where else str(error)
-        raise PipelineError(path, [Mistake(max(line, 1), f"not TOML: {said}")]) from None
+    return ConfigFile(text, path).each(PIPELINES, "pipeline", lambda name, table: _pipeline(name, table, known_steps, source or path))
 
 
 def _pipeline(name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str) -> PipelineDefinition:
@@ -242,17 +158,18 @@ def _retries(table: Table) -> Retries:
 
 def _names_differ(phases: list[tuple[Table, PhaseDefinition]]) -> None:
     """Notes names and aliases that a person could not tell apart; names go before aliases, wherever they stand."""
-    taken: dict[str, tuple[str, int]] = {}
+    taken: dict[str, tuple[str, Table, tuple[str | int, ...]]] = {}
 
     def take(table: Table, name: str, what: str, *path: str | int) -> None:
         if not name.strip():
             return
         if folded(name) in taken:
-            other, line = taken[folded(name)]
+            other, where, there = taken[folded(name)]
+            line = where.line(*there)
             same = f"is that of line {line}" if other == name else f"cannot be told from {other!r} in line {line}"
             table.complain(f"{what} {name!r} {same}", *path, hint="names differ by more than case, hyphens and underscores")
             return
-        taken[folded(name)] = (name, table.line(*path))
+        taken[folded(name)] = (name, table, path)
 
     for table, definition in phases:
         take(table, definition.name, "the phase name", "name")

@@ -42,6 +42,6 @@ def definition(name: str, known_steps: Mapping[str, Collection[str]]) -> Pipelin
 
     Raises:
         NotFoundError: there is no preset of that name.
-        PipelineError: it uses a step that is not among the known ones.
+        ConfigError: it uses a step that is not among the known ones.
     """
     return parse(text(name), f"preset {name}", known_steps, source=SOURCE)[name]

@@ -6,15 +6,14 @@ import functools
 import os
 from collections.abc import Sequence
 
-from gitckpt.durable.pipeline import parser
-from gitckpt.durable.pipeline.parser import PipelineError
 from gitckpt.durable.steps.graph import COMPLETE, MAX_FIX_CYCLES, MAX_ITERATIONS, Graph, StepDefinition
 from gitckpt.durable.steps.statuses import NOT_STARTED, STATUSES
-from gitckpt.model import phase, toml
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model import phase
+from gitckpt.model.errors import NotFoundError
 from gitckpt.model.names import closest, folded
-from gitckpt.store.config.lines import Locations
-from gitckpt.store.config.table import Mistake, Table, name_problem
+from gitckpt.store.config.file import ConfigFile, text_of
+from gitckpt.store.config.settings import STEPS
+from gitckpt.store.config.table import Table, name_problem
 
 SUPERPOWERS = "superpowers"
 """The graph that a run has where nobody says otherwise."""
@@ -25,11 +24,6 @@ RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
 """What no step may be called: where the steps end, statuses, and names of checkpoints that have nothing to do with steps."""
 
 _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
-_TABLE = "steps"
-
-
-class GraphError(PipelineError):
-    """A file of step graphs has mistakes."""
 
 
 def read(path: str, name: str) -> Graph:
@@ -40,11 +34,11 @@ def read(path: str, name: str) -> Graph:
         name: of the graph.
 
     Raises:
-        GraphError: anything in any graph of the file is a mistake.
+        ConfigError: anything in any graph of the file is a mistake.
         NotFoundError: there is no such graph; those there are are named.
         UsageError: the file cannot be read.
     """
-    found = parse(parser.text_of(path), path)
+    found = parse(text_of(path), path)
     if name not in found and name == SUPERPOWERS:
         return preset()
     if name in found:
@@ -58,12 +52,12 @@ def read(path: str, name: str) -> Graph:
 @functools.cache
 def preset() -> Graph:
     """Returns the steps of superpowers."""
-    return parse(parser.text_of(_PRESET), "preset superpowers")[SUPERPOWERS]
+    return parse(text_of(_PRESET), "preset superpowers")[SUPERPOWERS]
 
 
 def preset_text() -> str:
     """Returns the TOML of the steps of superpowers, to be copied and changed."""
-    return parser.text_of(_PRESET)
+    return text_of(_PRESET)
 
 
 def parse(text: str, path: str) -> dict[str, Graph]:
@@ -74,30 +68,11 @@ def parse(text: str, path: str) -> dict[str, Graph]:
         path: what messages call it.
 
     Raises:
-        GraphError: it is not TOML, or anything in any of its graphs is a mistake.
+        ConfigError: it is not TOML, or anything in any of its graphs is a mistake.
     """
-    if _TABLE not in text:
-        return {}  # most files have none, and to locate every key of a large one takes time
-    try:
-        found = toml.loads(text).get(_TABLE, {})
-    except ValueError as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint=f"correct it: {path}") from None
-    mistakes: list[Mistake] = []
-    locations = Locations(text)
-    if not isinstance(found, dict):
-        raise GraphError(path, [Mistake(locations.line(_TABLE), "steps must be a table", "write [steps.NAME]")])
-    whole = Table(found, (_TABLE,), _TABLE, locations, mistakes)
-    graphs = {}
-    for name in found:
-        table = whole.inner(name, f"steps {name!r}")
-        problem = name_problem(name)
-        if problem:
-            whole.complain(f"the name of steps {name!r} {problem}", name)
-        if table is not None:
-            graphs[name] = _graph(name, table)
-    if mistakes:
-        raise GraphError(path, mistakes)
-    return graphs
+    if STEPS not in text:
+        return {}  # most files have none: what is wrong in such a one is for those who read it
+    return ConfigFile(text, path).each(STEPS, "steps", _graph)
 
 
 def _graph(name: str, table: Table) -> Graph:

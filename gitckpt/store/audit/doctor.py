@@ -9,6 +9,7 @@ from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.store.config import settings
+from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Problem, Query
@@ -72,6 +73,8 @@ def _broken(store: Store) -> list[Finding]:
 def _settings(store: Store) -> list[Finding]:
     try:
         settings.read(store.repository)
+    except ConfigError as error:
+        return [Finding("settings-invalid", f"{settings.FILE}:{each.line}", each.text, each.hint or error.hint) for each in error.mistakes]
     except UsageError as error:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
     return []

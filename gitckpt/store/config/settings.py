@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gitckpt.git import config
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
-from gitckpt.model import times, toml
+from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import Policy
+from gitckpt.store.config.file import read_file, text_of
+from gitckpt.store.config.table import Mistakes, Table
 from gitckpt.store.snapshot.limits import MB, SECRETS, Limits
+
+T = TypeVar("T")
 
 FILE = "gitckpt.toml"
 
@@ -80,7 +87,8 @@ STEPS = "steps"
 _ELSEWHERE = (PIPELINES, AGENTS, STEPS)
 """The tables that are read and checked where they are used: a mistake in them breaks no other command."""
 
-_LISTS = ("include", "secrets")
+_LISTS = ("ckpt.include", "ckpt.secrets")
+_KEEP_LAST = "ckpt.keeplast"
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
@@ -103,27 +111,43 @@ def read(repository: Repository) -> Settings:
     """Returns the settings of a repository as seen from one of its worktrees.
 
     Raises:
-        UsageError: a value cannot be understood; the file or setting, the key and the cure are named.
+        ConfigError: the file has mistakes; each is named with its line and the cure.
+        UsageError: the file cannot be read, or a value of git's configuration cannot be understood.
     """
     top = repository.worktree or main_worktree(repository)
-    path = os.path.join(top, FILE) if top else ""
-    said = _Said(path, _file(path) if os.path.exists(path) else {}, config.read(repository, r"^ckpt\."))
+    file = read_file(os.path.join(top, FILE) if top else "")
+    own = config.read(repository, r"^ckpt\.")
+    overriding = Mistakes("")
+    over = Table({name: _own(name, values) for name, values in own.items()}, (), "git config", overriding)
+    file.whole.only((*_TABLES, *_ELSEWHERE))
+    tables = {name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in _TABLES}
+    for name, table in tables.items():
+        table.only(tuple(_TABLES[name]))
+
+    def said(read: Callable[[Table, str, T], T], table: str, key: str, default: T) -> T:
+        name = _TABLES[table][key]
+        return read(over, name, default) if name in own else read(tables[table], key, default)
+
     policy, limits = Policy(), Limits()
-    return Settings(
+    found = Settings(
         policy=Policy(
-            older_than=said.age("retention", "older_than", policy.older_than),
-            rewritten_older_than=said.age("retention", "rewritten_older_than", policy.rewritten_older_than),
-            keep_last=said.count("retention", "keep_last", policy.keep_last),
-            runs_older_than=said.age("retention", "runs_older_than", policy.runs_older_than),
+            older_than=said(Table.age, "retention", "older_than", policy.older_than),
+            rewritten_older_than=said(Table.age, "retention", "rewritten_older_than", policy.rewritten_older_than),
+            keep_last=said(_count, "retention", "keep_last", policy.keep_last),
+            runs_older_than=said(Table.age, "retention", "runs_older_than", policy.runs_older_than),
         ),
         limits=Limits(
-            max_file_size=said.size("snapshot", "max_file_size", limits.max_file_size),
-            secrets=said.patterns("snapshot", "secrets", limits.secrets),
-            include=said.patterns("snapshot", "include", limits.include),
-            timeout=said.age("snapshot", "timeout", round(limits.timeout * times.MICRO)) / times.MICRO,
+            max_file_size=said(_size, "snapshot", "max_file_size", limits.max_file_size),
+            secrets=said(_patterns, "snapshot", "secrets", limits.secrets),
+            include=said(_patterns, "snapshot", "include", limits.include),
+            timeout=said(Table.age, "snapshot", "timeout", round(limits.timeout * times.MICRO)) / times.MICRO,
         ),
-        worktree_dir=said.own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in said.own else None,
+        worktree_dir=own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in own else None,
     )
+    file.require_correct()
+    for mistake in overriding.found:
+        raise UsageError(mistake.text, hint=mistake.hint)
+    return found
 
 
 def write_template(path: str) -> bool:
@@ -140,7 +164,7 @@ def write_template(path: str) -> bool:
     from tomlkit.exceptions import TOMLKitError
 
     try:
-        before = _text(path) if os.path.exists(path) else ""
+        before = text_of(path)
         document = tomlkit.parse(before or _SETTINGS)
         for name, table in tomlkit.parse(_SETTINGS).items():
             if name not in document:
@@ -161,92 +185,37 @@ def write_template(path: str) -> bool:
 
 def is_template(path: str) -> bool:
     """Tells whether the file is as `write_template` made it."""
-    return os.path.exists(path) and _text(path) == TEMPLATE
+    return text_of(path) == TEMPLATE
 
 
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return file.read()
+def _own(name: str, values: list[str]) -> object:
+    """Returns what the values of a setting of git stand for."""
+    if name in _LISTS:
+        return list(filter(None, values))
+    last = values[-1]
+    return int(last) if name == _KEEP_LAST and last.isascii() and last.isdigit() else last
 
 
-def _file(path: str) -> dict[str, dict[str, object]]:
-    try:
-        document = toml.loads(_text(path))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint=f"correct it: {path}") from None
-    for name in _ELSEWHERE:
-        document.pop(name, None)
-    for name, table in document.items():
-        if name not in _TABLES:
-            raise UsageError(f"{path}: unknown table or key {name!r}", hint=f"known tables: {', '.join((*_TABLES, *_ELSEWHERE))}")
-        if not isinstance(table, dict):
-            raise UsageError(f"{path}: {name} must be a table", hint=f"write [{name}] above its keys")
-        for key in table:
-            if key not in _TABLES[name]:
-                raise UsageError(f"{path}: unknown key {name}.{key}", hint=f"known keys: {', '.join(_TABLES[name])}")
-    return document
+def _count(table: Table, key: str, default: int) -> int:
+    return table.count(key, default, most=sys.maxsize)
 
 
-class _Said:
-    """What file and configuration say, key by key.
+def _size(table: Table, key: str, default: int | None) -> int | None:
+    value = table.values.get(key)
+    if value is None:
+        return default
+    text = str(value).strip() if type(value) in (int, str) else ""
+    digits = text.rstrip("BKMGIbkmgi ")
+    factor = _SIZES.get(text[len(digits) :].strip().upper())
+    if not (digits.isascii() and digits.isdigit()) or factor is None:
+        return table.wrong(key, 'a size such as "50 MB"', value, default)
+    return int(digits) * factor
 
-    Args:
-        path: of the file.
-        tables: what is in it.
-        own: the settings of git.
-    """
 
-    def __init__(self, path: str, tables: dict[str, dict[str, object]], own: dict[str, list[str]]) -> None:
-        self._path = path
-        self._tables = tables
-        self.own = own
-
-    def _value(self, table: str, key: str) -> tuple[object, str]:
-        """Returns what is said of a key, None where nothing is, and where that is said."""
-        name = _TABLES[table][key]
-        if name in self.own:
-            values = self.own[name]
-            return (list(filter(None, values)) if key in _LISTS else values[-1]), f"git config {name}"
-        return self._tables.get(table, {}).get(key), f"{self._path}: {table}.{key}"
-
-    def age(self, table: str, key: str, default: int) -> int:
-        value, source = self._value(table, key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            raise UsageError(f'{source}: must be an age such as "30d", not {value!r}')
-        try:
-            return times.parse_age(value)
-        except UsageError as error:
-            raise UsageError(f"{source}: {error.message}", hint=error.hint) from None
-
-    def count(self, table: str, key: str, default: int) -> int:
-        value, source = self._value(table, key)
-        if value is None:
-            return default
-        if isinstance(value, str) and value.isascii() and value.isdigit():
-            value = int(value)
-        if type(value) is not int or value < 0:
-            raise UsageError(f"{source}: must be a whole number, not {value!r}")
-        return value
-
-    def size(self, table: str, key: str, default: int | None) -> int | None:
-        value, source = self._value(table, key)
-        if value is None:
-            return default
-        text = str(value).strip()
-        digits = text.rstrip("BKMGIbkmgi ")
-        factor = _SIZES.get(text[len(digits) :].strip().upper())
-        if type(value) not in (int, str) or not (digits.isascii() and digits.isdigit()) or factor is None:
-            raise UsageError(f'{source}: must be a size such as "50 MB", not {value!r}')
-        return int(digits) * factor
-
-    def patterns(self, table: str, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        value, source = self._value(table, key)
-        if value is None:
-            return default
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise UsageError(f'{source}: must be a list of patterns such as ["*.pem"], not {value!r}')
-        return tuple(value)
+def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    value = table.values.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        return table.wrong(key, 'a list of patterns such as ["*.pem"]', value, default)
+    return tuple(value)

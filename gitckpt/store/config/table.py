@@ -1,21 +1,25 @@
-"""Tables of a pipeline file, read key by key: what is wrong with a value is noted with its line, and the reading goes on."""
+"""The tables of a file that people write, read key by key: what is wrong with a value is noted with its line, and the reading goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from gitckpt.model import times
+from gitckpt.model import table, times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest
-from gitckpt.store.config.lines import Locations
+
+if TYPE_CHECKING:
+    from gitckpt.store.config.lines import Locations
 
 MAX_NAME = 100
 MAX_DURATION = 36_500 * 86400 * times.MICRO
 """A century: what is longer is a slip, and instants beyond the year 9999 cannot be written."""
 
-T = TypeVar("T")
+MANY = 999_999
+
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,24 +31,57 @@ class Mistake:
     hint: str | None = None
 
 
-class Table:
+class Mistakes:
+    """What is wrong with a text.
+
+    Args:
+        text: TOML.
+
+    Attributes:
+        found: the mistakes that were noted until now.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._locations: Locations | None = None
+        self.found: list[Mistake] = []
+
+    def note(self, text: str, path: tuple[str | int, ...], hint: str | None) -> None:
+        """Notes a mistake.
+
+        Args:
+            text: what is wrong.
+            path: where.
+            hint: what to do about it.
+        """
+        self.found.append(Mistake(self.line(*path), text, hint))
+
+    def line(self, *path: str | int) -> int:
+        """Returns the line of something in the text."""
+        if self._locations is None:
+            # Only now: to find the lines takes longer than to read the text, and most files have no mistake.
+            from gitckpt.store.config.lines import Locations
+
+            self._locations = Locations(self._text)
+        return self._locations.line(*path)
+
+
+class Table(table.Reader):
     """One table of the file. Each reader returns the default where the key is missing or its value is a mistake.
 
     Args:
         values: the table.
         path: where it stands in the document.
         label: what messages call it, such as `phase 'lint'`.
-        locations: of the document.
         mistakes: where each mistake is added.
     """
 
-    def __init__(
-        self, values: Mapping[str, object], path: tuple[str | int, ...], label: str, locations: Locations, mistakes: list[Mistake]
-    ) -> None:
-        self.values = values
+    kinds: Mapping[type, str] = {**table.Reader.kinds, bool: "true or false"}
+
+    def __init__(self, values: Mapping[str, object], path: tuple[str | int, ...], label: str, mistakes: Mistakes) -> None:
+        super().__init__(values, label)
         self.path = path
         self.label = label
-        self._locations = locations
         self._mistakes = mistakes
 
     def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
@@ -55,11 +92,11 @@ class Table:
             path: where, from this table on.
             hint: what to do about it.
         """
-        self._mistakes.append(Mistake(self._locations.line(*self.path, *path), text, hint))
+        self._mistakes.note(text, (*self.path, *path), hint)
 
     def line(self, *path: str | int) -> int:
         """Returns the line of something in this table."""
-        return self._locations.line(*self.path, *path)
+        return self._mistakes.line(*self.path, *path)
 
     def only(self, known: Sequence[str]) -> None:
         """Notes each key that is not known."""
@@ -71,28 +108,23 @@ class Table:
 
     def inner(self, key: str, label: str) -> Table | None:
         """Returns a table in this one; None where there is none, or the value is no table."""
-        value = self.values.get(key, {})
-        if isinstance(value, dict):
-            return Table(value, (*self.path, key), label, self._locations, self._mistakes) if key in self.values else None
-        return self._wrong(key, "a table", value, None)
+        values = self.optional(key, dict)
+        return None if values is None else Table(values, (*self.path, key), label, self._mistakes)
 
     def tables(self, key: str, label: str) -> list[Table]:
         """Returns the tables of an array, each called after its `name` or its number."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            return self._wrong(key, f"an array of tables, [[{'.'.join(map(str, self.path))}.{key}]]", value, [])
+            return self.wrong(key, f"an array of tables, [[{'.'.join(map(str, self.path))}.{key}]]", value, [])
         return [
-            Table(item, (*self.path, key, i), f"{label} {shown(item.get('name', i + 1))}", self._locations, self._mistakes)
-            for i, item in enumerate(value)
+            Table(item, (*self.path, key, i), f"{label} {shown(item.get('name', i + 1))}", self._mistakes) for i, item in enumerate(value)
         ]
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
         """Returns a string that is not blank."""
-        value = self.values.get(key, default)
-        if value is default:
+        value = self.optional(key, str)
+        if value is None:
             return default
-        if not isinstance(value, str):
-            return self._wrong(key, "a string", value, default)
         if not value.strip():
             self.complain(f"{key} is empty in {self.label}", key)
         elif not sound(value):
@@ -110,56 +142,62 @@ class Table:
             return str(value)
         close = closest(value, known) if isinstance(value, str) else None
         hint = f"did you mean {close}?" if close else None
-        return self._wrong(key, f"one of {', '.join(known)}", value, default, hint=hint)
+        return self.wrong(key, f"one of {', '.join(known)}", value, default, hint=hint)
 
-    def flag(self, key: str, *, default: bool) -> bool:
-        """Returns true or false."""
-        value = self.values.get(key, default)
-        return value if isinstance(value, bool) else self._wrong(key, "true or false", value, default)
-
-    def count(self, key: str, default: int, least: int = 0) -> int:
+    def count(self, key: str, default: int, least: int = 0, most: int = MANY) -> int:
         """Returns a whole number of at least `least`."""
         value = self.values.get(key, default)
-        if type(value) is int and least <= value < 1_000_000:
+        if type(value) is int and least <= value <= most:
             return value
-        return self._wrong(key, f"a whole number from {least} on", value, default)
+        return self.wrong(key, f"a whole number from {least} on", value, default)
 
     def number(self, key: str, default: float, least: float, most: float) -> float:
         """Returns a number in a range."""
         value = self.values.get(key, default)
-        if type(value) in (int, float) and least <= value <= most:  # type: ignore[operator]
-            return float(value)  # type: ignore[arg-type]
-        return self._wrong(key, f"a number from {least:g} to {most:g}", value, default)
+        if type(value) in (int, float) and least <= value <= most:
+            return float(value)
+        return self.wrong(key, f"a number from {least:g} to {most:g}", value, default)
+
+    def age(self, key: str, default: int) -> int:
+        """Returns an age in microseconds."""
+        length = self._length(key, "an age", "30d")
+        return default if length is None else length
 
     def duration(self, key: str, default: int | None = None, *, positive: bool = False) -> int | None:
         """Returns a length of time in microseconds; more than none where it must be `positive`."""
-        value = self.values.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            return self._wrong(key, 'a duration such as "30m"', value, default)
-        try:
-            length = times.parse_age(value.strip())
-        except UsageError as error:
-            self.complain(f"{key} in {self.label}: {value!r} is not a duration", key, hint=error.hint)
+        length = self._length(key, "a duration", "30m")
+        if length is None:
             return default
         if length > MAX_DURATION or (positive and not length):
-            self.complain(f"{key} in {self.label}: {value!r} is {'more than a century' if length else 'no time at all'}", key)
+            problem = "more than a century" if length else "no time at all"
+            self.complain(f"{key} in {self.label}: {self.values[key]!r} is {problem}", key)
             return default
         return length
+
+    def _length(self, key: str, wanted: str, example: str) -> int | None:
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            return self.wrong(key, f'{wanted} such as "{example}"', value, None)
+        try:
+            return times.parse_age(value.strip())
+        except UsageError as error:
+            self.complain(f"{key} in {self.label}: {value!r} is not {wanted}", key, hint=error.hint)
+            return None
 
     def codes(self, key: str) -> tuple[int, ...]:
         """Returns exit codes of failures."""
         value = self.values.get(key, [])
         if isinstance(value, list) and all(type(code) is int and 1 <= code <= 255 for code in value):
             return tuple(value)
-        return self._wrong(key, "a list of exit codes from 1 to 255", value, ())
+        return self.wrong(key, "a list of exit codes from 1 to 255", value, ())
 
     def words(self, key: str) -> tuple[str, ...]:
         """Returns strings, each of them once."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() and sound(item) for item in value):
-            return self._wrong(key, 'a list of names, such as ["lint"]', value, ())
+            return self.wrong(key, 'a list of names, such as ["lint"]', value, ())
         for i, item in enumerate(value):
             if item in value[:i]:
                 self.complain(f"{key} names {item!r} twice in {self.label}", key, i)
@@ -215,7 +253,8 @@ class Table:
                 self.complain(f"{name} in {label} must be a string, not {shown(value)}", key, name, hint="put it in quotes")
         return found
 
-    def _wrong(self, key: str, wanted: str, value: object, default: T, *, hint: str | None = None) -> T:
+    def wrong(self, key: str, wanted: str, value: object, default: D, *, hint: str | None = None) -> D:
+        """Notes that a value is not what was wanted, and returns the default."""
         self.complain(f"{key} in {self.label} must be {wanted}, not {shown(value)}", key, hint=hint)
         return default
 
@@ -227,7 +266,7 @@ def sound(text: str) -> bool:
 
 def shown(value: object) -> str:
     """Returns a value of TOML as a message shows it, cut where it is long."""
-    text = str(value).lower() if isinstance(value, bool) else "a table" if isinstance(value, dict) else repr(value)
+    text = str(value).lower() if isinstance(value, bool) else "a table" if isinstance(value, dict) else table.shown(value, 61)
     return text if len(text) <= 60 else text[:59] + "…"
 
 

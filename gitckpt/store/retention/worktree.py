@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Checkpoint, Omitted
-from gitckpt.model.errors import NotFoundError, WorktreeError
+from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
@@ -32,6 +32,7 @@ from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.leftover import record_leftover
 
 if TYPE_CHECKING:
+    from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Contents
     from gitckpt.store.store import Store
 
@@ -249,7 +250,7 @@ def _unsaved(store: Store, newest: Checkpoint, path: str) -> list[str]:
         commit = seen.objects.head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        limits = replace(settings.read(there).limits, timeout=math.inf)
+        limits = replace(_limits(there, path), timeout=math.inf)
         found = seen.capture(limits, run_files.of_run(there, str(newest.run)))
         tree = newest.tree
         before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, found.tree))
@@ -259,6 +260,13 @@ def _unsaved(store: Store, newest: Checkpoint, path: str) -> list[str]:
         said += [one.path for one in found.omitted if _is_work(path, one)]
         said += there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").splitlines()
         return list(dict.fromkeys(said))
+
+
+def _limits(there: Repository, path: str) -> Limits:
+    try:
+        return settings.read(there).limits
+    except UsageError as error:
+        raise UsageError(f"in {path}: {error.message}", hint=error.hint) from None  # it names the file, as if there were but one
 
 
 def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.agent.client import BUILT_IN, Client, client_of, read_clients, session_id
-from gitckpt.durable.pipeline.parser import PipelineError
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
 from gitckpt.store.config import settings
+from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
 
 OWN = Client("own", "./agent.sh", "argument", "text", "--go-on {session}")
@@ -176,7 +176,7 @@ four = "claude"
 "a/b" = {command = "x"}
 "five" = {command = "a\\nb"}
 """
-    with pytest.raises(PipelineError) as error:
+    with pytest.raises(ConfigError) as error:
         configured(tmp_path, text)
     assert error.value.message == "gitckpt.toml: 9 mistakes"
     assert error.value.candidates == [
@@ -200,7 +200,7 @@ four = "claude"
     ],
 )
 def test_file_that_cannot_be_understood(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(PipelineError) as error:
+    with pytest.raises(ConfigError) as error:
         configured(tmp_path, text)
     assert error.value.message == message
 

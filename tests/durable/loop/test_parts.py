@@ -14,10 +14,11 @@ from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
 from gitckpt.durable.phases.loop.options import Options
-from gitckpt.durable.pipeline.parser import PipelineError, parse
+from gitckpt.durable.pipeline.parser import parse
 from gitckpt.durable.pipeline.presets import definition
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.errors import UsageError
+from gitckpt.store.config.file import ConfigError
 
 # Options
 
@@ -108,9 +109,9 @@ def test_with_in_a_pipeline_of_ones_own() -> None:
     ],
 )
 def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> None:
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse(OWN.format(line), "gitckpt.toml", registry.OPTIONS)
-    assert caught.value.problems == [problem]
+    assert [(each.line, each.text) for each in caught.value.mistakes] == [problem]
 
 
 # The prompt

@@ -6,16 +6,19 @@ leaves out, without which nobody could go on faithfully, is in the table `more`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from gitckpt.durable.phases.review import phases
-from gitckpt.durable.phases.review.fields import Fields
 from gitckpt.durable.phases.review.finding import FOUND, STATUSES, Finding, Verification
 from gitckpt.durable.phases.review.phases import BEAD_CREATED, CODE_COMPLETE, ERROR, IDLE, PHASES
 from gitckpt.durable.phases.review.replies import ReviewReport
-from gitckpt.model.errors import NewerCheckpoint
+from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.table import Reader
+
+D = TypeVar("D")
 
 VERSION = 1
 
@@ -173,7 +176,7 @@ class CycleState:
         Raises:
             InvalidCheckpoint: a key is missing or has a value that cannot be; `NewerCheckpoint`: the version is a later one.
         """
-        head, more = Fields(table, source), Fields(table.get(MORE, {}), f"{source}.{MORE}")
+        head, more = _Said(table, source), _Said(table.get(MORE, {}), f"{source}.{MORE}")
         _require_version(head)
         phase = _phase(head, more, numbers)
         failed_in = more.choice("failed_in", PHASES, default="") if phase == ERROR else ""
@@ -217,13 +220,81 @@ class CycleState:
             # What quasar wrote does not tell whether the coder's work was committed; to commit it twice does no harm.
             uncommitted=more.text("uncommitted") if MORE in table or phase != CODE_COMPLETE else "cycle",
             lint_fixes=more.count("lint_fixes"),
-            sessions={name: more.table("sessions").text(name) for name in more.table("sessions").names()},
+            sessions=more.table("sessions").all_texts(),
             struggle=more.text("struggle"),
             report=_report(more.table("report")),
         )
 
 
-def _require_version(head: Fields) -> None:
+class _Said(Reader):
+    """A table as quasar has them: what is missing is zero, empty or false.
+
+    Args:
+        table: what stands where the table should.
+        source: where that is, for errors.
+    """
+
+    kinds: Mapping[type, str] = {**Reader.kinds, int: "a whole number"}
+
+    def __init__(self, table: Any, source: str) -> None:
+        if not isinstance(table, Mapping):
+            raise InvalidCheckpoint(source, "", f"is {_kind(table)}, not a table")
+        super().__init__(table, source)
+
+    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - it is raised here, too
+        raise self.invalid(key, f"is {_kind(value)}, not {wanted}")
+
+    def text(self, key: str) -> str:
+        return self.value(key, str, "")
+
+    def all_texts(self) -> dict[str, str]:
+        return {key: self.text(key) for key in self.values}
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        values: list[Any] = self.value(key, list, [])
+        if not all(type(value) is str for value in values):
+            raise self.invalid(key, "holds something else than strings")
+        return tuple(values)
+
+    def count(self, key: str, *, required: bool = False) -> int:
+        if required and key not in self.values:
+            raise self.invalid(key, "is missing")
+        value = self.value(key, int, 0)
+        if value < 0:
+            raise self.invalid(key, f"is {value}, less than 0")
+        return value
+
+    def number(self, key: str) -> float:
+        """Returns a finite number, 0 or more."""
+        value = self.values.get(key, 0.0)
+        if type(value) not in (int, float):
+            self.wrong(key, "a number", value, 0.0)
+        if not math.isfinite(value) or value < 0:
+            raise self.invalid(key, f"is {value}, no amount")
+        return float(value)
+
+    def choice(self, key: str, words: Sequence[str], default: str | None = None) -> str:
+        """Returns one of some words; where it is missing, the default, if there is one."""
+        value = self.text(key)
+        if value == "" and default is not None:
+            return default
+        if value not in words:
+            raise self.invalid(key, f"is {value!r:.60}, not one of {', '.join(words)}")
+        return value
+
+    def table(self, key: str) -> _Said:
+        return _Said(self.values.get(key, {}), f"{self.source}.{key}")
+
+    def tables(self, key: str) -> list[_Said]:
+        values: list[Any] = self.value(key, list, [])
+        return [_Said(value, f"{self.source}.{key}[{at}]") for at, value in enumerate(values)]
+
+
+def _kind(value: object) -> str:
+    return f"{value!r:.40} ({type(value).__name__})"
+
+
+def _require_version(head: _Said) -> None:
     version = head.count("version", required=True)
     if version > VERSION:
         raise NewerCheckpoint(head.source, "version", f"{version} is not supported", hint="read it with the program that wrote it")
@@ -231,10 +302,10 @@ def _require_version(head: Fields) -> None:
         raise head.invalid("version", f"{version} is not supported")
 
 
-def _phase(head: Fields, more: Fields, numbers: tuple[str, ...]) -> str:
+def _phase(head: _Said, more: _Said, numbers: tuple[str, ...]) -> str:
     """Returns the phase: by its name, where there is one, as the numbers have moved twice."""
     number = head.count("phase", required=True)
-    if "phase" in more.names():
+    if "phase" in more.values:
         return more.choice("phase", PHASES)
     if number >= len(numbers):
         raise head.invalid("phase", f"{number} is no phase: {', '.join(f'{at} {name}' for at, name in enumerate(numbers))}")
@@ -245,7 +316,7 @@ def _plain(findings: tuple[Finding, ...]) -> list[dict[str, Any]]:
     return [{"severity": each.severity, "description": each.description, "cycle": each.cycle} for each in findings]
 
 
-def _findings(head: Fields, more: Fields, name: str) -> tuple[Finding, ...]:
+def _findings(head: _Said, more: _Said, name: str) -> tuple[Finding, ...]:
     """Returns findings, with the status that `more` has for them."""
     statuses = more.tables(name)
     found = []
@@ -257,13 +328,13 @@ def _findings(head: Fields, more: Fields, name: str) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _verifications(more: Fields) -> tuple[Verification, ...]:
+def _verifications(more: _Said) -> tuple[Verification, ...]:
     said = more.tables("verifications")
     return tuple(Verification(each.text("id"), each.choice("status", STATUSES), each.text("comment")) for each in said)
 
 
-def _report(said: Fields) -> ReviewReport | None:
-    if not said.names():
+def _report(said: _Said) -> ReviewReport | None:
+    if not said.values:
         return None
     return ReviewReport(said.text("satisfaction"), said.text("risk"), said.flag("needs_human_review"), said.text("summary"))
 
