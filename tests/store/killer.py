@@ -18,7 +18,7 @@ from tests.store.conftest import ROOT
 OPEN = """
 import os, sys
 from gitckpt.git.repository import discover
-from gitckpt.store import resumption
+from gitckpt.store.worktrees import resumption
 from gitckpt.store.store import Store
 path, *args = sys.argv[1:]
 with Store(discover(path), adapter="plumbing") as store:

@@ -262,7 +262,7 @@ class TestLeasesOfNoRun:
 
 EXPIRE = """
     from gitckpt.model.policy import Policy
-    from gitckpt.store import expiry
+    from gitckpt.store.retention import expiry
     expiry.expire_all(store, Policy(runs_older_than=0))
 """
 SHARES, STRIDE = 4, 3

@@ -62,7 +62,7 @@ class TestBlock:
         shutil.copytree(os.path.join(PACKAGE_DIR, "gitckpt"), site / "gitckpt", ignore=shutil.ignore_patterns("__pycache__"))
         (site / "hooks").mkdir()
         (site / "hooks" / "block.sh").write_text("somebody else's package")
-        code = "from gitckpt.store import hook_files; print(hook_files.Pin('/p', '/d').block('e').decode())"
+        code = "from gitckpt.store.hooks import files; print(files.Pin('/p', '/d').block('e').decode())"
         code = f"import sys; sys.path.insert(0, sys.argv[1]); {code}"
         shutil.copytree(os.path.join(PACKAGE_DIR, "hooks"), site / "gitckpt" / "hooks")
         run = subprocess.run([sys.executable, "-I", "-c", code, site], capture_output=True, check=True, text=True)

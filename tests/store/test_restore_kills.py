@@ -20,12 +20,12 @@ from tests.store.test_kill_at_git_calls import SHARES, Copies
 pytestmark = pytest.mark.long
 
 RESTORE = """
-    from gitckpt.store import restorer
+    from gitckpt.store.restore import restorer
     id_, *paths = [word for word in args if word != "--dry-run"]
     restorer.restore(store, store.read(id_), [path.encode() for path in paths], dry_run="--dry-run" in args)
 """
 UNDO = """
-    from gitckpt.store import restorer
+    from gitckpt.store.restore import restorer
     restorer.undo(store)
 """
 
