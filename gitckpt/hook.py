@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
 MAINTAIN, PACK = "maintain", "pack"
 STAMP = "maintained"
 """A file in the private directory: its time is when expiry last started."""
@@ -51,7 +50,9 @@ def main(argv: Sequence[str]) -> int:
     event = argv[0] if argv else ""
     repository = None
     try:
-        if event not in (*EVENTS, MAINTAIN, PACK):
+        if event not in (*_ENDS, _GC, MAINTAIN, PACK):
+            from gitckpt.store.hooks.events import EVENTS
+
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
         repository = _here()
         _dispatch(repository, event, argv[1:])
@@ -68,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
 def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
     if event in (MAINTAIN, PACK):
         _work_alone(repository, event)
-    elif event == "pre-auto-gc":
+    elif event == _GC:
         _start_maintenance(repository)
     elif _is_due(repository, event, args):
         checkpoint_id = _record(repository, event)
@@ -82,22 +83,34 @@ def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
 
 def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
     """Tells whether this event ends something: inside a rebase, `am` or bisect nothing is recorded until its end."""
-    under_way = repository.operation()
-    if event == "post-rewrite":
-        return list(args[:1]) == ["rebase"]
-    if event == "post-applypatch":
-        return under_way == "am" and _is_last_patch(repository.git_dir)
-    if event == "post-merge" and list(args[:1]) == ["1"]:
-        return False  # a squash, which commits nothing
+    return _ENDS[event](repository, repository.operation(), args[0] if args else "")
+
+
+def _is_commit(_: Repository, under_way: str | None, __: str) -> bool:
     return under_way not in _DEFERRING
 
 
-def _is_last_patch(git_dir: str) -> bool:
+def _is_merge(_: Repository, under_way: str | None, is_squash: str) -> bool:
+    return is_squash != "1" and under_way not in _DEFERRING  # a squash commits nothing
+
+
+def _is_rebase(_: Repository, __: str | None, command: str) -> bool:
+    return command == "rebase"
+
+
+def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> bool:
+    if under_way != "am":
+        return False
     numbers = []
     for name in ("next", "last"):
-        with open(os.path.join(git_dir, "rebase-apply", name), encoding="ascii") as file:
+        with open(os.path.join(repository.git_dir, "rebase-apply", name), encoding="ascii") as file:
             numbers.append(int(file.read()))
     return numbers[0] >= numbers[1]
+
+
+_ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
+"""Event at which a checkpoint is recorded → tells whether it ends something, by what is under way and what git passed to the hook."""
+_GC = "pre-auto-gc"
 
 
 def _here() -> Repository:

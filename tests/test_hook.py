@@ -15,6 +15,7 @@ from gitckpt.git.command import require_git
 from gitckpt.git.repository import discover
 from gitckpt.model import times
 from gitckpt.store.hooks import installation
+from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store
@@ -275,6 +276,10 @@ def test_a_missing_private_directory_cannot_fail_a_commit(hooked: Checkout) -> N
     private.write_text("a file where a directory should be\n")
     said = _stderr_of_commit(hooked)
     assert said.startswith("gitckpt: post-commit: no checkpoint was recorded: cannot write to ")
+
+
+def test_every_event_that_is_installed_is_known_to_the_hook_and_no_other() -> None:
+    assert {*hook._ENDS, hook._GC} == set(EVENTS)
 
 
 def test_an_unknown_event_says_which_there_are(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
-EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
 NAMES = ("with space", 'it\'s "quoted"', "größe/日本語", "new\nline", "-dash", "tab\there", "back\\slash", "*?[glob]")
 
 

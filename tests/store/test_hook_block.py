@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from gitckpt.git.repository import discover
 from gitckpt.store.hooks import files
+from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
-from gitckpt.store.hooks.installation import EVENTS, uninstall
+from gitckpt.store.hooks.installation import uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import StandIn, everything, hooks_of, put_hook
 

@@ -14,8 +14,9 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import RepositoryError, UsageError
 from gitckpt.store.hooks import files as hook_files
-from gitckpt.store.hooks.files import Change
-from gitckpt.store.hooks.installation import EVENTS, install, uninstall
+from gitckpt.store.hooks.events import EVENTS
+from gitckpt.store.hooks.files import FileChange
+from gitckpt.store.hooks.installation import install, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import OLD, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for
 
@@ -98,7 +99,7 @@ class TestFailures:
         (tmp_path / "post-rewrite").mkdir()
         files = [hook_files.read(str(tmp_path / name)) for name in EVENTS]
         new = [b"new", None, b"created", b"in the way of a directory"]
-        changes = [Change(file, data, 0o755, "") for file, data in zip(files, new, strict=False)]
+        changes = [FileChange(file, data, 0o755, "") for file, data in zip(files, new, strict=False)]
         before = {path.name: path.lstat().st_mode for path in tmp_path.iterdir()}
         with pytest.raises(RepositoryError) as caught, ExitStack() as undo:
             hook_files.apply(changes, undo)

@@ -8,8 +8,9 @@ import pytest
 
 from gitckpt.git.repository import discover
 from gitckpt.model.finding import Finding
+from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import Pin
-from gitckpt.store.hooks.installation import EVENTS, Installation, uninstall
+from gitckpt.store.hooks.installation import Installation, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import NOTES_CHANGES, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for
 

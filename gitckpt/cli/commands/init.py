@@ -8,6 +8,7 @@ from gitckpt.cli.screen import terminal
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError
+from gitckpt.store.hooks import events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ def uninit() -> None:
 
 
 def hook(
-    event: Annotated[
-        str, typer.Argument(metavar="NAME", help="Its name: post-commit, post-merge, post-applypatch, post-rewrite or pre-auto-gc.")
-    ],
+    event: Annotated[str, typer.Argument(metavar="NAME", help=f"Its name: {events.ANY}.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARG]…", help="What git passed to the hook.")] = None,
 ) -> None:
     """What the installed hooks call; also the line to add to another hook manager's file. Never fails."""

@@ -1,1 +1,5 @@
-"""A room."""
+"""Hooks: how git comes to call gitckpt at every commit, beside what others have there.
+
+* `installation`: puts them in, takes them out, and tells what became of them.
+* `events`: which ones there are.
+"""

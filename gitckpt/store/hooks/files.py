@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from typing import NoReturn
 
-EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite", "pre-auto-gc")
-"""The hooks that gitckpt listens to."""
-
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 """The directory that holds the package `gitckpt`."""
 
@@ -148,29 +145,29 @@ class HookFile:
             return "holds a part of a gitckpt block; take out the lines from `# >>> gitckpt >>>` on that belong to it"
         return ""
 
-    def with_block(self, event: str, pin: Pin) -> Change | None:
+    def with_block(self, event: str, pin: Pin) -> FileChange | None:
         """Returns the change that puts the block in, or renews it; None where it is there already."""
         if self.data is None:
-            return Change(self, NEW_FILE + pin.block(event, created=True) + b"\n", NEW_MODE, f"{event}: wrote {self.path}")
+            return FileChange(self, NEW_FILE + pin.block(event, created=True) + b"\n", NEW_MODE, f"{event}: wrote {self.path}")
         old = self.block
         new = pin.block(event, created=_CREATED in (old or b""))
         data = _inserted(self.data, new)
         mode = NEW_MODE if self.is_ours and not self.is_executable else self.mode
         if (data, mode) == (self.data, self.mode):
             return None
-        return Change(self, data, mode, f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}")
+        return FileChange(self, data, mode, f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}")
 
-    def without_block(self, event: str) -> Change | None:
+    def without_block(self, event: str) -> FileChange | None:
         """Returns the change that takes the block out; None where there is none."""
         if self.block is None or self.data is None:
             return None
         if self.is_ours:
-            return Change(self, None, 0, f"{event}: removed {self.path}")
-        return Change(self, without_blocks(self.data), self.mode, f"{event}: took the block out of {self.path}")
+            return FileChange(self, None, 0, f"{event}: removed {self.path}")
+        return FileChange(self, without_blocks(self.data), self.mode, f"{event}: took the block out of {self.path}")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """What becomes of a hook file.
 
     Attributes:
@@ -238,7 +235,7 @@ def remove_directory(path: str) -> bool:
     return True
 
 
-def apply(changes: Sequence[Change], undo: ExitStack) -> None:
+def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
     """Makes all changes, or none.
 
     Args:
@@ -248,7 +245,7 @@ def apply(changes: Sequence[Change], undo: ExitStack) -> None:
     Raises:
         RepositoryError: a file cannot be written.
     """
-    staged: list[tuple[Change, str]] = []
+    staged: list[tuple[FileChange, str]] = []
     path = ""
     try:
         for change in changes:
@@ -269,7 +266,7 @@ def apply(changes: Sequence[Change], undo: ExitStack) -> None:
                 os.unlink(temporary)
 
 
-def _take_back(change: Change) -> None:
+def _take_back(change: FileChange) -> None:
     file = change.file
     with contextlib.suppress(OSError):
         if file.data is None:

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.store.hooks import files, keys, managers
-from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR, Pin
+from gitckpt.store.hooks.events import EVENTS
+from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from gitckpt.store.hooks.keys import HookSettings, default_directory, hooks_directory, installed_directory
 from gitckpt.store.records.layout import NOTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
-    from gitckpt.store.hooks.files import Change, HookFile
+    from gitckpt.store.hooks.files import FileChange, HookFile
     from gitckpt.store.hooks.managers import Manager
-
-__all__ = ["EVENTS", "MODES", "Installation", "inspect", "install", "uninstall"]
 
 MODES = ("auto", "config", "files", "external", "none")
 CONFIG_HOOKS_SINCE = (2, 54)
@@ -190,13 +189,13 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
     return "external" if is_managed else "files"
 
 
-def _file_changes(repository: Repository, settings: HookSettings, pin: Pin, target: str | None) -> tuple[list[Change], list[str]]:
+def _file_changes(repository: Repository, settings: HookSettings, pin: Pin, target: str | None) -> tuple[list[FileChange], list[str]]:
     """Returns the changes that put the block into the hook files of one directory and take it out of all other places.
 
     Returns:
         The changes, and advice about the files that must not be written.
     """
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     advice: list[str] = []
     candidates = [hooks_directory(repository), default_directory(repository), installed_directory(repository, settings)]
     for directory in dict.fromkeys(candidates):
