@@ -17,7 +17,7 @@ _GAP = "  "
 _NARROWEST = 8
 
 
-class Settings:
+class Verbosity:
     """What the options of every command say.
 
     Attributes:
@@ -81,7 +81,7 @@ def out_bytes(data: bytes) -> None:
 
 def remark(line: str) -> None:
     """Tells a person something beside the result, unless `--quiet` was given."""
-    if not Settings.quiet:
+    if not Verbosity.quiet:
         sys.stdout.flush()  # where both go to the same place, what was said first stands first
         sys.stderr.write(f"{line}\n")
 
@@ -112,7 +112,7 @@ def progress(line: str) -> None:
     """Shows a line that the next one replaces; only on a terminal, and not with `--quiet`."""
     import shutil
 
-    if sys.stderr.isatty() and not Settings.quiet:
+    if sys.stderr.isatty() and not Verbosity.quiet:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\033[K{line[:width]}" if line else "\r\033[K")
         sys.stderr.flush()

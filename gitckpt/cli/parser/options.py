@@ -1,0 +1,55 @@
+"""What both doors of the command line make of what is typed: where the command stands, what the options before it do, what a number is."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt import __version__
+from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import RepositoryError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def command_of(words: Sequence[str]) -> int:
+    """Returns where in a command line the command stands; the length of the line where there is none."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] == "-C" else 1
+    return min(at, len(words))
+
+
+def apply(quiet: bool = False, directory: str | None = None) -> None:
+    """Does what the options before the command say.
+
+    Args:
+        quiet: whether remarks are left out.
+        directory: where to work, if not here.
+
+    Raises:
+        RepositoryError: the directory cannot be entered.
+    """
+    terminal.Verbosity.quiet = quiet
+    if directory is not None:
+        try:
+            os.chdir(directory)
+        except OSError as error:
+            raise RepositoryError(f"cannot go to {directory}: {error.strerror}", hint="give a directory that exists") from None
+
+
+def print_version() -> None:
+    """Prints which version this is."""
+    terminal.out(f"gitckpt {__version__}")
+
+
+def count(text: str) -> int:
+    """Returns a number that a person typed.
+
+    Raises:
+        UsageError: it is not a whole number.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise UsageError(f"{text!r} is not a whole number", hint="write a whole number, such as 20")
+    return int(text)
