@@ -10,8 +10,7 @@ import uuid
 
 from gitckpt.model import codec, times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
-from gitckpt.store.leases import leases
-from gitckpt.store.leases.leases import Lease
+from gitckpt.store.leases.lease import Lease, render
 from gitckpt.store.records import layout
 
 DAY = 86400 * times.MICRO
@@ -107,7 +106,7 @@ def _build_runs(path: str, count: int, checkpoints: int) -> None:
         run = f"{times.to_stamp(now - (count - number) * 60 * times.MICRO)}-run-{number}"
         documents += _chain(run, commit, checkpoints, now - (count - number) * 60 * times.MICRO)
         leased.append(_lease(run, times.to_text(now)))
-    blobs = _import_blobs(path, [*(codec.encode(document) for document in documents), *map(leases.render, leased)])
+    blobs = _import_blobs(path, [*(codec.encode(document) for document in documents), *map(render, leased)])
     refs = {"refs/heads/main": commit, layout.KEEP + commit: commit}
     for document, blob in zip(documents, blobs[: len(documents)], strict=True):
         refs[layout.CHECKPOINTS + document.id] = blob

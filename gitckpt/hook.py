@@ -211,7 +211,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     from gitckpt.git.repository import Repository
     from gitckpt.model.errors import UsageError
     from gitckpt.store.config import settings
-    from gitckpt.store.leases import leases
+    from gitckpt.store.leases.lease import LeaseLost
     from gitckpt.store.records import layout
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.store import Store
@@ -230,13 +230,13 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         except UsageError as error:
             _report(repository, event, f"the usual limits apply to the files: {error.message}")
             limits = Limits()
-        guard = leases.bound(store, owner.run)
+        guard = store.leases.bound(owner.run)
         try:
             return store.save(_PHASE, run=owner.run, message=message, trigger=_trigger(event), limits=limits, guard=guard).id
         except WorktreeError as error:
             _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
             return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard).id
-        except leases.LeaseLost as error:
+        except LeaseLost as error:
             _report(repository, event, f"this checkpoint stands alone: {error.message}")
             return store.save(_PHASE, message=message, trigger=_trigger(event), limits=limits).id
 

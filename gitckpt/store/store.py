@@ -6,9 +6,9 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
@@ -27,12 +27,11 @@ from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Changing, FilesPruned, Recorder
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.model.policy import Decision, Policy
     from gitckpt.store.keys import Claim
+    from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.index import Index
@@ -106,6 +105,13 @@ class Store:
 
                 self._index = Index(self.repository, self.objects, self.refs)
             return self._index
+
+    @cached_property
+    def leases(self) -> Leases:
+        """The right to drive its runs."""
+        from gitckpt.store.leases.leases import Leases  # not for those who write into no run
+
+        return Leases(self.objects, self.refs, self.repository.object_format, self.clock)
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,6 @@ from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Attempt
-from gitckpt.store.leases.leases import Leases
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
@@ -96,7 +95,7 @@ def die(run: Run, name: str, work: Callable[..., Any], conduct: Conduct = USUAL)
 def crash(run: Run) -> None:
     """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
     run._heartbeat.close()
-    leases = Leases(run.store.objects, run.store.refs, run.store.repository.object_format, run.store.clock)
+    leases = run.store.leases
     found = leases.read(run.id)
     assert found is not None
     leases.swap(replace(found[1], started="1"), found[0])

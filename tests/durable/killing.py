@@ -10,7 +10,6 @@ from typing import Any
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE, POST_COMMIT, Checkpoint
 from gitckpt.model.phase import split
-from gitckpt.store.leases.leases import Leases
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.summary import summaries
 from gitckpt.store.store import Store
@@ -143,7 +142,7 @@ class Project:
     def is_released(self, run: str) -> bool:
         """Tells whether the last driver of the run has given its lease back."""
         with Store(discover(str(self.checkout.path)), adapter="plumbing") as store:
-            lease = Leases(store.objects, store.refs, store.repository.object_format, store.clock).read(run)
+            lease = store.leases.read(run)
         return lease is not None and lease[1].released is not None
 
     def said(self, word: str) -> list[str]:

@@ -18,7 +18,6 @@ from gitckpt.model import codec, times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
-from gitckpt.store.leases.leases import Leases
 from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs, latest_resumable
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
@@ -55,7 +54,7 @@ def store_document(checkout: Checkout, name: str, text: str) -> str:
 
 def driven(store: Store, run: str) -> Callable[[], None]:
     """Lets this process drive a run; returns what ends that."""
-    return Leases(store.objects, store.refs, "sha1", store.clock).acquire(run, "a test").release
+    return store.leases.acquire(run, "a test").release
 
 
 class TestLatestResumable:

@@ -13,7 +13,6 @@ from gitckpt.durable.run.retry import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
-from gitckpt.store.leases.leases import Leases
 from gitckpt.store.runs import timeline
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
@@ -157,7 +156,7 @@ def test_outside_a_phase_there_is_none(plain: Store) -> None:
 def test_a_run_that_was_cancelled_stops_at_one(plain: Store, main_checkout: Checkout) -> None:
     def stop(number: int) -> None:
         if number == 2:
-            leases = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+            leases = plain.leases
             leases.cancel(RUN)
             run.hold.renew()
 

@@ -15,7 +15,7 @@ from gitckpt.durable.run.retry import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
-from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
+from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.summary import summary
@@ -276,7 +276,7 @@ def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkou
         run.phase("work", Counted())
     flag.unlink()
     work = Counted(result=2)
-    crash_of = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock).read(RUN)
+    crash_of = plain.leases.read(RUN)
     assert crash_of is not None
     assert crash_of[1].released is None, "the lease could not be given back either: it ends with its process"
     assert work.calls == []
@@ -304,7 +304,7 @@ def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Sto
     run = Run.start(plain, "Add login!", adapter="plumbing")
 
     def work() -> None:
-        leases = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+        leases = plain.leases
         found = leases.read(RUN)
         assert found is not None
         leases.swap(replace(found[1], token=2, holder="the next"), found[0])
@@ -315,7 +315,7 @@ def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Sto
 
 
 def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock: Clock) -> None:
-    leases = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+    leases = plain.leases
 
     def work() -> None:
         run.check()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from gitckpt.git.repository import discover
-from gitckpt.store.leases.leases import LeaseHeld, Leases
+from gitckpt.store.leases.lease import LeaseHeld
 from gitckpt.store.store import Store
 
 
 def main() -> None:
     """Answers each line of standard input with a line: the token that was won, or `held`."""
     with Store(discover(sys.argv[1])) as store:
-        leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
+        leases = store.leases
         for line in sys.stdin:
             try:
                 said = str(leases.acquire(line.strip(), "a racer").lease.token)

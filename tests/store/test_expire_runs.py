@@ -17,7 +17,6 @@ from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
 from gitckpt.store.retention.runs import Fate
-from gitckpt.store.retention.worktree import leases_of
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import Store
 from gitckpt.store.worktrees import resumption
@@ -51,7 +50,7 @@ class TestWholeRuns:
     ) -> None:
         before = main_checkout.refs()
         work = worked(plain, "done", make_store)
-        leases_of(plain).acquire(work.run, "a test").release()
+        plain.leases.acquire(work.run, "a test").release()
         beside = Path(run_files.of_run(plain.repository, work.run).path, "input")
         beside.mkdir(parents=True)
         (beside / "plan.md").write_text("x")
@@ -137,7 +136,7 @@ class TestWholeRuns:
         make_store(work.worktree).record("build-started", run=work.run, trigger=PHASE)
         assert [(fate.expires, fate.reason) for fate in runs.remove(plain, entries, fates)] == [(False, "it went on meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
-        leases_of(plain).acquire(work.run, "a test")
+        plain.leases.acquire(work.run, "a test")
 
     def test_a_worktree_that_cannot_be_looked_at_keeps_its_run(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         work = worked(plain, "r", make_store)
@@ -250,11 +249,11 @@ class TestSquashing:
 
 class TestLeasesOfNoRun:
     def test_go_unless_they_are_held(self, plain: Store, main_checkout: Checkout) -> None:
-        leases_of(plain).acquire("20270115-080001-gone", "a test").release()
+        plain.leases.acquire("20270115-080001-gone", "a test").release()
         driven_elsewhere(plain, "20270115-080001-driven")
         main_checkout.git("update-ref", "refs/ckpt/leases/20270115-080001-odd", "HEAD")
         run = str(plain.record("run-started", {}, start="there", trigger=PHASE).run)
-        leases_of(plain).acquire(run, "a test").release()
+        plain.leases.acquire(run, "a test").release()
         runs.forget_leases(plain)
         left = ["20270115-080001-driven", "20270115-080001-odd", run]
         assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(f"refs/ckpt/leases/{name}" for name in left)
@@ -274,7 +273,7 @@ def real(main_checkout: Checkout) -> Work:
     """A run that is complete, by the clock on the wall, with a lease."""
     with opened(main_checkout) as store:
         work = worked(store, "r", opened)
-        leases_of(store).acquire(work.run, "a test").release()
+        store.leases.acquire(work.run, "a test").release()
     return work
 
 

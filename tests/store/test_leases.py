@@ -13,7 +13,8 @@ from gitckpt.git import host
 from gitckpt.model import times
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.leases import Hold, Lease, LeaseHeld, LeaseLost, Leases
+from gitckpt.store.leases.lease import Lease, LeaseHeld, LeaseLost, parse, render
+from gitckpt.store.leases.leases import Hold, Leases
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
@@ -28,7 +29,7 @@ STARTERS = 8
 @pytest.fixture
 def desk(plain: Store) -> Leases:
     """The leases of a repository."""
-    return Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+    return plain.leases
 
 
 def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
@@ -85,9 +86,9 @@ def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -
     script = (
         "import os, sys; sys.path.insert(0, sys.argv[1])\n"
         "from gitckpt.git.repository import discover\n"
-        "from gitckpt.store.leases.leases import Leases\nfrom gitckpt.store.store import Store\n"
+        "from gitckpt.store.store import Store\n"
         "store = Store(discover(sys.argv[2]), adapter='plumbing')\n"
-        "Leases(store.objects, store.refs, 'sha1', store.clock).acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
+        "store.leases.acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(ROOT), str(plain.repository.worktree), RUN], check=False)
     assert done.returncode == -9
@@ -155,7 +156,7 @@ def test_a_driver_that_wakes_up_after_a_takeover_writes_nothing_into_the_run(
 ) -> None:
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
-    desk = Leases(plain.objects, plain.refs, plain.repository.object_format, plain.clock)
+    desk = plain.leases
     suspended = desk.acquire(run, "the suspended one")
     plain.record("research-started", run=run, guard=suspended)
     elsewhere(desk, suspended)
@@ -210,15 +211,15 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
     hold = desk.acquire(run, "one")
-    assert leases.bound(plain, run) is None
+    assert plain.leases.bound(run) is None
     monkeypatch.setenv("CKPT_RUN", run)
     monkeypatch.setenv("CKPT_LEASE", str(hold.lease.token))
-    assert leases.bound(plain, ANOTHER_RUN) is None
-    plain.record("manual-complete", run=run, guard=leases.bound(plain, run))
+    assert plain.leases.bound(ANOTHER_RUN) is None
+    plain.record("manual-complete", run=run, guard=plain.leases.bound(run))
     hold.release()
     desk.acquire(run, "two")
     with pytest.raises(LeaseLost, match="taken over by two"):
-        plain.record("manual-complete", run=run, guard=leases.bound(plain, run))
+        plain.record("manual-complete", run=run, guard=plain.leases.bound(run))
 
 
 @pytest.mark.parametrize(
@@ -233,17 +234,17 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk
     ],
 )
 def test_what_is_no_lease_is_refused_with_its_ref_and_key(desk: Leases, change: tuple[str, str], problem: str) -> None:
-    text = leases.render(desk.acquire(RUN, "one").lease).decode().replace(*change)
+    text = render(desk.acquire(RUN, "one").lease).decode().replace(*change)
     with pytest.raises(InvalidCheckpoint) as caught:
-        leases.parse(text.encode(), layout.LEASES + RUN)
+        parse(text.encode(), layout.LEASES + RUN)
     assert caught.value.message.startswith(f"{layout.LEASES}{RUN}: {problem}")
 
 
 def test_keys_of_a_later_version_survive(desk: Leases) -> None:
-    data = leases.render(desk.acquire(RUN, "one").lease) + b'mood = "good"\n'
-    lease = leases.parse(data, layout.LEASES + RUN)
+    data = render(desk.acquire(RUN, "one").lease) + b'mood = "good"\n'
+    lease = parse(data, layout.LEASES + RUN)
     assert lease.unknown == {"mood": "good"}
-    assert leases.render(lease) == data
+    assert render(lease) == data
 
 
 @pytest.mark.long

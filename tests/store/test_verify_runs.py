@@ -9,8 +9,7 @@ import pytest
 from gitckpt.git import host
 from gitckpt.model import codec, times
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
-from gitckpt.store.leases import leases
-from gitckpt.store.leases.leases import Lease
+from gitckpt.store.leases.lease import Lease, render
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore
 from tests.store.verifying import RUN, age, chain, look, number, put, require_left, require_mended, told
@@ -225,7 +224,7 @@ def lease(run: str, *, alive: bool) -> bytes:
     """Returns the document of a lease that this process took, or one that is gone."""
     here = host.here()
     start = host.start_of(1) if alive else "never"
-    return leases.render(Lease(run, 3, "git ckpt run", here.name, here.boot, here.namespace, 1, start, STAMP, STAMP, STAMP))
+    return render(Lease(run, 3, "git ckpt run", here.name, here.boot, here.namespace, 1, start, STAMP, STAMP, STAMP))
 
 
 def hold(checkout: Checkout, run: str, data: bytes) -> str:
@@ -280,7 +279,7 @@ def test_a_lease_elsewhere_counts_until_it_expires(main_checkout: Checkout) -> N
     now = Clock()()
     until = times.to_text(now + 60 * times.MICRO)
     away = Lease(RUN, 1, "git ckpt run", "elsewhere", "b", "n", 1, "s", STAMP, STAMP, until)
-    ref = hold(main_checkout, RUN, leases.render(away))
+    ref = hold(main_checkout, RUN, render(away))
     assert told(look(main_checkout)) == []
-    hold(main_checkout, RUN, leases.render(replace(away, expires=STAMP)))
+    hold(main_checkout, RUN, render(replace(away, expires=STAMP)))
     assert told(look(main_checkout)) == [("lease-orphan", ref, "its run does not exist")]

@@ -12,9 +12,9 @@ import pytest
 
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import NotFoundError, WorktreeError
-from gitckpt.store.leases.leases import LeaseHeld
+from gitckpt.store.leases.lease import LeaseHeld
 from gitckpt.store.retention import worktree
-from gitckpt.store.retention.worktree import is_pushed, leases_of, reason_to_stay, remove_worktree
+from gitckpt.store.retention.worktree import is_pushed, reason_to_stay, remove_worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import Store
 from gitckpt.store.worktrees import ownership, resumption
@@ -181,7 +181,7 @@ class TestLeases:
         assert work.worktree.path.is_dir()
 
     def test_the_driver_itself_may_remove_it(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
-        hold = leases_of(plain).acquire(work.run, "a test")
+        hold = plain.leases.acquire(work.run, "a test")
         assert remove_worktree(plain, work.run) is None
         hold.check()
         nothing_left(main_checkout)
@@ -189,11 +189,11 @@ class TestLeases:
     def test_the_lease_is_ours_while_it_goes_and_given_back(self, plain: Store, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
         def take_away(*_: object) -> None:
             with pytest.raises(LeaseHeld):
-                leases_of(plain).acquire(work.run, "a test")
+                plain.leases.acquire(work.run, "a test")
 
         monkeypatch.setattr(worktree, "_take_away", take_away)
         assert remove_worktree(plain, work.run) is None
-        leases_of(plain).acquire(work.run, "a test").release()
+        plain.leases.acquire(work.run, "a test").release()
 
     def test_of_no_run(self, plain: Store) -> None:
         with pytest.raises(NotFoundError, match="no run 20270115-080001-nothing"):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Checkpoint
-from gitckpt.store.leases.leases import Lease
-from gitckpt.store.retention.worktree import leases_of
+from gitckpt.store.leases.lease import Lease
 from gitckpt.store.store import Store
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
@@ -43,7 +42,7 @@ def worked(store: Store, name: str, seen_from: Callable[[Checkout], Store], *, e
 
 def driven_elsewhere(store: Store, run: str) -> Lease:
     """Lets a run be driven on another machine, and returns its lease."""
-    leases = leases_of(store)
+    leases = store.leases
     hold = leases.acquire(run, "a program")
     lease = replace(hold.lease, host="elsewhere", expires=times.to_text(store.clock() + 10**12))
     leases.swap(lease, hold.update().old)

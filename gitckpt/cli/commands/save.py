@@ -41,11 +41,7 @@ def save(
 
         owner = ownership.owner(store.repository)
         run = owner.run if owner else None
-        guard = None
-        if run is not None:
-            from gitckpt.store.leases import leases
-
-            guard = leases.bound(store, run)
+        guard = store.leases.bound(run) if run is not None else None
         record = store.record if no_worktree else store.save
         checkpoint = record(label, data, guard=guard, run=run, message=line)
         files = checkpoint.worktree

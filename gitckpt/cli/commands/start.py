@@ -69,12 +69,10 @@ def cancel(
     import signal
 
     from gitckpt.git import host
-    from gitckpt.store.leases.leases import Leases
 
     with open_store() as store:
         name = _run(store, run)
-        leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
-        lease = leases.cancel(name)
+        lease = store.leases.cancel(name)
         if lease is None:
             raise CkptError(f"run {name} is not running", hint=f"see what became of it: git ckpt status {name}")
         here = host.here()
@@ -85,7 +83,7 @@ def cancel(
                 pass  # it has just ended by itself
             except PermissionError:
                 terminal.remark("it belongs to somebody else, and will notice by itself")
-        _await_end(leases, name, lease.token)
+        _await_end(store.leases, name, lease.token)
         terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
 
 

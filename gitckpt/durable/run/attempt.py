@@ -16,7 +16,7 @@ from gitckpt.durable.run.retry import Conduct, Ended
 from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Progress
-from gitckpt.store.leases.leases import LeaseLost
+from gitckpt.store.leases.lease import LeaseLost
 
 if TYPE_CHECKING:
     from gitckpt.durable.run.run import Run

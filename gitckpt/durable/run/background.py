@@ -12,7 +12,8 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import CkptError
 from gitckpt.store import log
-from gitckpt.store.leases.leases import Hold, LeaseLost
+from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import Hold
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import Limits

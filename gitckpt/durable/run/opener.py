@@ -13,7 +13,8 @@ from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
 from gitckpt.store import keys
 from gitckpt.store.config import settings
-from gitckpt.store.leases.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold, LeaseLost, Leases
+from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
@@ -162,8 +163,7 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
-        leases = Leases(lease_store.objects, lease_store.refs, store.repository.object_format, store.clock)
-        hold = leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH))
+        hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH))
         newest = store.catch_up(run)  # again: until the lease was ours, somebody else may have written
         require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None
@@ -215,11 +215,10 @@ def settle(store: Store, run: str) -> bool:
     """
     if store.catch_up(run).phase != layout.RUN_COMPLETE:
         return False
-    leases = Leases(store.objects, store.refs, store.repository.object_format, store.clock)
-    found = leases.read(run)
+    found = store.leases.read(run)
     if found is None or found[1].released is not None or found[1].is_held(store.clock()):
         return False
-    hold = leases.acquire(run, "what a driver left undone")
+    hold = store.leases.acquire(run, "what a driver left undone")
     try:
         store.relink(run)
     finally:

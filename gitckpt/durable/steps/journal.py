@@ -226,7 +226,7 @@ class _Writer:
         how: dict[str, Any] = {
             "run": run,
             "start": start,
-            "guard": leases.bound(self._store, run) if run is not None else None,
+            "guard": self._store.leases.bound(run) if run is not None else None,
             "change": self._change,
             "progress_of": self._progress,
             "trigger": STEP,

@@ -8,7 +8,7 @@ from gitckpt.git.refs import Update
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
-from gitckpt.store.leases import leases
+from gitckpt.store.leases.lease import parse
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store
 
@@ -23,7 +23,7 @@ def audit(store: Store, evidence: Evidence) -> tuple[list[Flaw], set[str]]:
         try:
             if found is None or found[0] != "blob":
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
-            lease = leases.parse(found[1], ref)
+            lease = parse(found[1], ref)
         except InvalidCheckpoint as error:
             cure = error.hint or f"once nobody drives the run: git update-ref -d {shlex.quote(ref)}"
             flaws.append(lasting("lease-invalid", ref, error.message.removeprefix(f"{ref}: "), cure))

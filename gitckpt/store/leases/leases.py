@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gitckpt.git import host
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
-from gitckpt.model import times, toml
+from gitckpt.model import times
 from gitckpt.model.errors import BusyError, InvalidCheckpoint
+from gitckpt.store.leases.lease import Lease, held, lost, parse, render
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.refs import Refs
-    from gitckpt.store.store import Store
 
 LENGTH = 120 * times.MICRO
 """How long a lease is good without being renewed, in microseconds. It only matters to other machines."""
@@ -37,115 +37,6 @@ FENCE_VARIABLE = "CKPT_LEASE"
 
 RUN_VARIABLE = "CKPT_RUN"
 """Environment of what a driver starts: the run."""
-
-_VERSION = 1
-_TEXTS = ("run", "holder", "host", "boot", "namespace", "started", "acquired", "renewed", "expires")
-
-
-class LeaseHeld(BusyError):
-    """Somebody who is alive drives the run."""
-
-
-class LeaseLost(BusyError):
-    """Somebody else drives the run by now; what was about to be written was not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Who drives a run. Field names are the keys of the document; instants are timestamps."""
-
-    run: str
-    token: int
-    """Grows with every holder."""
-
-    holder: str
-    """What they are doing, for people."""
-
-    host: str
-    boot: str
-    namespace: str
-    pid: int
-    started: str
-    """When the process started, as `host.start_of` says it."""
-
-    acquired: str
-    renewed: str
-    expires: str
-    released: str | None = None
-    cancelled: bool = False
-    """Whether somebody asked the holder to stop."""
-
-    unknown: Mapping[str, Any] = field(default_factory=dict)
-
-    def is_held(self, now: int) -> bool:
-        """Tells whether somebody who is alive holds it: on this machine the process says so, elsewhere the lease itself.
-
-        Args:
-            now: the current instant, in microseconds since the epoch.
-        """
-        if self.released is not None:
-            return False
-        here = host.here()
-        if (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace) and here.boot:
-            return host.start_of(self.pid) == self.started
-        return now < times.from_text(self.expires)
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this very process took it."""
-        here = host.here()
-        return (self.host, self.boot, self.namespace, self.pid) == (here.name, here.boot, here.namespace, os.getpid())
-
-    def sentence(self) -> str:
-        """Names the holder, for people."""
-        return f"{self.holder} on {self.host}, process {self.pid}, which last said so at {self.renewed}"
-
-
-def render(lease: Lease) -> bytes:
-    """Returns the document of a lease."""
-    found: dict[str, Any] = {"version": _VERSION}
-    for name in Lease.__slots__:
-        value = getattr(lease, name)
-        if name != "unknown" and value is not None and value is not False:
-            found[name] = value
-    return toml.dumps(found | dict(lease.unknown)).encode()
-
-
-def parse(data: bytes, ref: str) -> Lease:
-    """Returns the lease of a document.
-
-    Args:
-        data: the blob.
-        ref: full name of the ref it was found at; its last part must be the run.
-
-    Raises:
-        InvalidCheckpoint: it is none; ref and key are named.
-    """
-    try:
-        found = toml.loads(data.decode("utf-8"))
-    except ValueError as error:
-        raise InvalidCheckpoint(ref, "", f"not a lease: {error}") from None
-
-    def take(key: str, kind: type, default: object = None) -> Any:
-        value = found.pop(key, default)
-        if type(value) is not kind and value is not default:
-            raise InvalidCheckpoint(ref, key, f"must be {kind.__name__}, not {value!r:.60}")
-        if value is None and key != "released":
-            raise InvalidCheckpoint(ref, key, "missing")
-        return value
-
-    if take("version", int) > _VERSION:
-        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint="upgrade gitckpt: pip install -U gitckpt")
-    texts = {key: take(key, str) for key in _TEXTS}
-    for key in ("acquired", "renewed", "expires"):
-        try:
-            times.from_text(texts[key])
-        except ValueError as error:
-            raise InvalidCheckpoint(ref, key, str(error)) from None
-    if layout.LEASES + texts["run"] != ref:
-        raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
-    token, pid, released, cancelled = take("token", int), take("pid", int), take("released", str), take("cancelled", bool, False)
-    return Lease(token=token, pid=pid, released=released, cancelled=cancelled, unknown=found, **texts)
 
 
 class Leases:
@@ -204,7 +95,7 @@ class Leases:
         found = self.read(run)
         now = self.clock()
         if found is not None and found[1].is_held(now):
-            raise _held(run, found[1])
+            raise held(run, found[1])
         here, pid = host.here(), os.getpid()
         lease = Lease(
             run=run,
@@ -225,7 +116,7 @@ class Leases:
             winner = self.read(run)
             if winner is None:
                 raise
-            raise _held(run, winner[1]) from None
+            raise held(run, winner[1]) from None
         return Hold(self, oid, lease, length, found[1] if found else None)
 
     def swap(self, lease: Lease, old: str) -> str:
@@ -261,6 +152,17 @@ class Leases:
             return found[1]
         raise BusyError(f"the lease of {run} changes as fast as it is read", hint="run the command again")
 
+    def bound(self, run: str) -> BoundToToken | None:
+        """Returns what binds this process to the lease of the driver that started it; None where none started it, or for another run.
+
+        Args:
+            run: the run that is to be extended.
+        """
+        token = os.environ.get(FENCE_VARIABLE, "")
+        if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
+            return None
+        return BoundToToken(self, run, int(token))
+
 
 class Hold:
     """A lease that this process holds, or held: threads may use it side by side.
@@ -294,7 +196,7 @@ class Hold:
                 return
             found = self._leases.read(self.lease.run)
             if found is None or found[1].token != self.lease.token:
-                raise _lost(self.lease.run, found[1] if found else None)
+                raise lost(self.lease.run, found[1] if found else None)
             self._oid, self.lease = found
 
     def renew(self) -> None:
@@ -342,34 +244,9 @@ class BoundToToken:
         """As `Hold.update`."""
         found = self._leases.read(self._run)
         if found is None or found[1].token != self._token:
-            raise _lost(self._run, found[1] if found else None)
+            raise lost(self._run, found[1] if found else None)
         return Update(layout.LEASES + self._run, found[0], found[0])
 
     def check(self) -> None:
         """As `Hold.check`."""
         self.update()
-
-
-def bound(store: Store, run: str) -> BoundToToken | None:
-    """Returns what binds this process to the lease of the driver that started it; None where none started it, or for another run.
-
-    Args:
-        store: of the repository.
-        run: the run that is to be extended.
-    """
-    token = os.environ.get(FENCE_VARIABLE, "")
-    if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
-        return None
-    return BoundToToken(Leases(store.objects, store.refs, store.repository.object_format, store.clock), run, int(token))
-
-
-def _held(run: str, lease: Lease) -> LeaseHeld:
-    return LeaseHeld(
-        f"run {run} is driven by {lease.sentence()}",
-        hint=f"wait for its end, or stop it: git ckpt cancel {run}",
-    )
-
-
-def _lost(run: str, lease: Lease | None) -> LeaseLost:
-    who = f"taken over by {lease.sentence()}" if lease else "removed"
-    return LeaseLost(f"the lease of run {run} was {who}; nothing more is written", hint=f"see what became of it: git ckpt status {run}")

@@ -157,12 +157,11 @@ def forget_leases(store: Store) -> None:
     listing = store.refs.list(layout.LEASES.rstrip("/"), fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
     named = [ref.removeprefix(layout.LEASES) for ref in listing]
     there = set(store.index.runs()) if named else set()
-    leases = worktree.leases_of(store)
     for run in named:
         if run in there or store.refs.read(layout.RUNS + run) is not None:
             continue
         try:
-            found = leases.read(run)
+            found = store.leases.read(run)
             if found is not None and not found[1].is_held(store.clock()):
                 store.refs.update([Update(layout.LEASES + run, "", found[0])])
         except (InvalidCheckpoint, RefMoved):
@@ -204,7 +203,7 @@ def _kept_by_worktree(store: Store, fate: Fate) -> Fate:
 def _take_apart(store: Store, run: str, newest: str, held: dict[str, Hold]) -> str | None:
     """Removes worktree and files of a run, whose lease then is ours; returns why it stays."""
     try:
-        held[run] = worktree.leases_of(store).acquire(run, worktree.HOLDER)
+        held[run] = store.leases.acquire(run, worktree.HOLDER)
         if [entry.id for entry in store.list(Query(run=run, limit=1))] != [newest]:
             return "it went on meanwhile"
         reason = worktree.remove_worktree(store, run)

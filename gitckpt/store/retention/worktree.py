@@ -24,7 +24,7 @@ from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.config import settings
-from gitckpt.store.leases.leases import LeaseHeld, LeaseLost, Leases
+from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
@@ -67,12 +67,11 @@ def remove_worktree(store: Store, run: str) -> str | None:
         NotFoundError: there is no such run.
         CkptError: the worktree cannot be looked at, or not be removed; then nothing of it has changed, or it is out of sight.
     """
-    leases = leases_of(store)
-    found = leases.read(run)
+    found = store.leases.read(run)
     if found is not None and found[1].is_held(store.clock()) and found[1].is_ours:
         return _remove(store, run)
     try:
-        hold = leases.acquire(run, HOLDER)
+        hold = store.leases.acquire(run, HOLDER)
     except LeaseHeld as error:
         return error.message
     try:
@@ -89,7 +88,7 @@ def reason_to_stay(store: Store, run: str) -> str | None:
 
     Args and errors: as `remove_worktree`.
     """
-    found = leases_of(store).read(run)
+    found = store.leases.read(run)
     if found is not None and found[1].is_held(store.clock()) and not found[1].is_ours:
         return f"run {run} is driven by {found[1].sentence()}"
     newest = _newest(store, run)
@@ -134,11 +133,6 @@ def finish(repository: Repository) -> None:
             for name in sorted(os.listdir(private)):
                 if name.startswith(_PARKED):
                     _finish(os.path.join(private, name))
-
-
-def leases_of(store: Store) -> Leases:
-    """Returns the leases of a store's repository."""
-    return Leases(store.objects, store.refs, store.repository.object_format, store.clock)
 
 
 def delete_directory(path: str) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from gitckpt.git.worktree import administration
 from gitckpt.model import runstate
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
-from gitckpt.store.leases import leases
+from gitckpt.store.leases.lease import Lease, parse
 from gitckpt.store.records import layout
 from gitckpt.store.worktrees import ownership
 
 if TYPE_CHECKING:
-    from gitckpt.store.leases.leases import Lease
     from gitckpt.store.store import Store
 
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
@@ -95,7 +94,7 @@ def _leases(store: Store) -> dict[str, Lease]:
         if content is None or _RELEASED in content[1]:
             continue
         try:
-            lease = leases.parse(content[1], ref)
+            lease = parse(content[1], ref)
         except InvalidCheckpoint:
             continue
         found[lease.run] = lease

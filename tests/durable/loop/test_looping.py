@@ -16,7 +16,6 @@ from gitckpt.durable.phases.loop import options
 from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model.checkpoint import Progress
-from gitckpt.store.leases.leases import Leases
 from gitckpt.store.runs import timeline
 from tests.conftest import Clock
 from tests.durable.conftest import attempt_of, go_on, labels
@@ -574,7 +573,7 @@ class TestStopping:
     def test_a_cancelled_run_stops_in_its_pause(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         def cancel(seconds: float) -> None:
             store = bench.store
-            Leases(store.objects, store.refs, store.repository.object_format, store.clock).cancel(bench.run)
+            store.leases.cancel(bench.run)
 
         monkeypatch.setattr(bench, "sleeper", cancel)
         bench.start(tests="false")

@@ -1,0 +1,135 @@
+"""A lease: the document that says who drives a run, and the errors of whoever finds that somebody else does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitckpt.git import host
+from gitckpt.model import times, toml
+from gitckpt.model.errors import BusyError, InvalidCheckpoint
+from gitckpt.model.table import Reader
+from gitckpt.store.records import layout
+
+_VERSION = 1
+_INSTANTS = ("acquired", "renewed", "expires")
+_TEXTS = ("run", "holder", "host", "boot", "namespace", "started", *_INSTANTS)
+
+
+class LeaseHeld(BusyError):
+    """Somebody who is alive drives the run."""
+
+
+class LeaseLost(BusyError):
+    """Somebody else drives the run by now; what was about to be written was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who drives a run. Field names are the keys of the document; instants are timestamps."""
+
+    run: str
+    token: int
+    """Grows with every holder."""
+
+    holder: str
+    """What they are doing, for people."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: str
+    """When the process started, as `host.start_of` says it."""
+
+    acquired: str
+    renewed: str
+    expires: str
+    released: str | None = None
+    cancelled: bool = False
+    """Whether somebody asked the holder to stop."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_held(self, now: int) -> bool:
+        """Tells whether somebody who is alive holds it: on this machine the process says so, elsewhere the lease itself.
+
+        Args:
+            now: the current instant, in microseconds since the epoch.
+        """
+        if self.released is not None:
+            return False
+        here = host.here()
+        if (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace) and here.boot:
+            return host.start_of(self.pid) == self.started
+        return now < times.from_text(self.expires)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this very process took it."""
+        here = host.here()
+        return (self.host, self.boot, self.namespace, self.pid) == (here.name, here.boot, here.namespace, os.getpid())
+
+    def sentence(self) -> str:
+        """Names the holder, for people."""
+        return f"{self.holder} on {self.host}, process {self.pid}, which last said so at {self.renewed}"
+
+
+def render(lease: Lease) -> bytes:
+    """Returns the document of a lease."""
+    found: dict[str, Any] = {"version": _VERSION}
+    for name in Lease.__slots__:
+        value = getattr(lease, name)
+        if name != "unknown" and value is not None and value is not False:
+            found[name] = value
+    return toml.dumps(found | dict(lease.unknown)).encode()
+
+
+def parse(data: bytes, ref: str) -> Lease:
+    """Returns the lease of a document.
+
+    Args:
+        data: the blob.
+        ref: full name of the ref it was found at; its last part must be the run.
+
+    Raises:
+        InvalidCheckpoint: it is none; ref and key are named.
+    """
+    try:
+        found = toml.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise InvalidCheckpoint(ref, "", f"not a lease: {error}") from None
+
+    take = _Reader(found, ref)
+    if take.required("version", int) > _VERSION:
+        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint="upgrade gitckpt: pip install -U gitckpt")
+    texts = {key: take.required(key, str) for key in _TEXTS}
+    for key in _INSTANTS:
+        take.instant(key)
+    if layout.LEASES + texts["run"] != ref:
+        raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
+    token, pid = take.required("token", int), take.required("pid", int)
+    released, cancelled = take.optional("released", str), take.flag("cancelled")
+    return Lease(token=token, pid=pid, released=released, cancelled=cancelled, unknown=take.rest, **texts)
+
+
+class _Reader(Reader):
+    """Its errors call types by the names that Python has for them."""
+
+    kinds: Mapping[type, str] = {kind: kind.__name__ for kind in (str, int, bool)}
+
+
+def held(run: str, lease: Lease) -> LeaseHeld:
+    """Returns the error that a lease is somebody else's already."""
+    return LeaseHeld(
+        f"run {run} is driven by {lease.sentence()}",
+        hint=f"wait for its end, or stop it: git ckpt cancel {run}",
+    )
+
+
+def lost(run: str, lease: Lease | None) -> LeaseLost:
+    """Returns the error that a lease is not ours any more; whose it is, unless it is gone."""
+    who = f"taken over by {lease.sentence()}" if lease else "removed"
+    return LeaseLost(f"the lease of run {run} was {who}; nothing more is written", hint=f"see what became of it: git ckpt status {run}")
