@@ -130,11 +130,13 @@ def text_of(path: str) -> str:
 
 
 def _document(text: str, path: str) -> dict[str, object]:
-    import re
-
+    if not text:
+        return {}  # where there is no file, the reader of TOML need not be imported
     try:
         return toml.loads(text)
     except ValueError as error:
+        import re
+
         where = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
         line = int(where[1]) if where and where[1] else text.count("\n") + (not text.endswith("\n")) if where else 1
         said = str(error)[: where.start()] if where else str(error)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gitckpt.model import table, times
 from gitckpt.model.errors import UsageError
@@ -18,12 +17,12 @@ MAX_DURATION = 36_500 * 86400 * times.MICRO
 """A century: what is longer is a slip, and instants beyond the year 9999 cannot be written."""
 
 MANY = 999_999
+"""More of anything that is counted here is a slip, too."""
 
 D = TypeVar("D")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Mistake:
+class Mistake(NamedTuple):
     """What is wrong, and where."""
 
     line: int
