@@ -190,7 +190,7 @@ def _sort_lines(repository: Repository) -> None:
     """
     from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
-    from gitckpt.store import keep
+    from gitckpt.store.records import keep
 
     rewritten: list[str] = []
     try:

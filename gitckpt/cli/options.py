@@ -66,7 +66,7 @@ def apply(quiet: bool = False, directory: str | None = None) -> None:
     Raises:
         RepositoryError: the directory cannot be entered.
     """
-    terminal.Settings.quiet = quiet
+    terminal.Verbosity.quiet = quiet
     if directory is not None:
         try:
             os.chdir(directory)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.model.policy import Decision, Policy
-    from gitckpt.store.keys import Claim
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.index import Index
+    from gitckpt.store.records.keys import Claim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
@@ -364,7 +364,7 @@ class Store:
         return self._claim(key).run()
 
     def _claim(self, key: str) -> Claim:
-        from gitckpt.store.keys import Claim
+        from gitckpt.store.records.keys import Claim
 
         return Claim(key, self.refs, self.objects, self.repository.object_format, self._heads.is_there)
 
@@ -412,7 +412,7 @@ class Store:
         Raises:
             BusyError: somebody else was faster, or holds a lock; each commit that is needed is kept.
         """
-        self._remover().settle()
+        self._remover(Notes(self.repository, self.objects, layout.NOTES)).settle()
 
     def _pack(self) -> None:
         """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""

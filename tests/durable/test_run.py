@@ -15,7 +15,7 @@ from gitckpt.durable.run.retry import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
-from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
+from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.summary import summary

@@ -11,7 +11,7 @@ from gitckpt.durable.run.errors import Changed
 from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
-from gitckpt.store.leases.leases import LeaseHeld
+from gitckpt.store.leases.lease import LeaseHeld
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, Killed, die, labels

@@ -10,10 +10,9 @@ import pytest
 
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store import keep
 from gitckpt.store.audit import verification
 from gitckpt.store.config import settings
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.retention import expiry, runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
 from gitckpt.store.retention.runs import Fate

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git import holder
+from gitckpt.git.command import require_git
+from gitckpt.git.objects import holder
 from gitckpt.git.refs import LockHeld, RefMoved, Update
-from gitckpt.git.repository import discover, require_git
+from gitckpt.git.repository import discover
 from gitckpt.model.policy import Policy
-from gitckpt.store import keep
 from gitckpt.store.audit import verification
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.store import keep
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock

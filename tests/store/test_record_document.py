@@ -9,7 +9,7 @@ import pytest
 
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Progress
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, TWO

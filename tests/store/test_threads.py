@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import NotFoundError
-from gitckpt.store.records.index import Query
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, require_runs, require_whole

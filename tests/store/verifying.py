@@ -9,9 +9,8 @@ from pathlib import Path
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store import keep
 from gitckpt.store.audit.verification import Report, verify
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 

@@ -11,11 +11,10 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
-from gitckpt.store import keys
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold
-from gitckpt.store.records import layout
+from gitckpt.store.records import keys, layout
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.store import Store

@@ -28,7 +28,8 @@ from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.store.leases.leases import RENEWAL, LeaseLost
+from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import RENEWAL
 from gitckpt.store.records import layout
 from gitckpt.store.runs import trust
 from gitckpt.store.store import Store

@@ -15,7 +15,8 @@ from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageErro
 from gitckpt.model.phase import split
 from gitckpt.store import log
 from gitckpt.store.config import settings
-from gitckpt.store.leases.leases import Hold, LeaseLost
+from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import Hold
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import unwritten
 from gitckpt.store.runs.run_files import RunFiles

@@ -72,7 +72,7 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
         named = repository.git.run("merge-base", "--independent", *named).out.decode("ascii").split()
     if not named:
         return None
-    from gitckpt.git import holder
+    from gitckpt.git.objects import holder
 
     dates = [holder.committed_at(found[2]) for found in repository.cat_file.contents(named) if found is not None]
     oid, made = holder.make(named, max(dates, default=0), repository.object_format)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gitckpt.git import connectivity
+from gitckpt.git.objects import reachability
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
-from gitckpt.store import keep
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 
 WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation"}
 KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit"}
@@ -81,8 +80,8 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
     right = {name for name, (_, oid) in kept.items() if ids.is_oid(name) and keep.is_right(repository, name, oid)}
     try:
-        lost = connectivity.outside(repository.git, linked, right)
-        useful = connectivity.above(repository.git, right - linked.keys(), linked)
+        lost = reachability.outside(repository.git, linked, right)
+        useful = reachability.above(repository.git, right - linked.keys(), linked)
         is_whole = not right & gone
     except GitError:
         is_whole = False

@@ -11,10 +11,9 @@ from gitckpt.model import codec
 from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.store import keep
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.store import Store
 
 _GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"

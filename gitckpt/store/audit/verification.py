@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitckpt.model.finding import Finding
-from gitckpt.store import audit_keys
 from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
+from gitckpt.store.audit import keys as audit_keys
 from gitckpt.store.audit import repair as mending
 from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.repairable import Flaw

@@ -78,7 +78,7 @@ class Leases:
         """Raises `LeaseHeld` where somebody who is alive drives a run."""
         found = self.read(run)
         if found is not None and found[1].is_held(self.clock()):
-            raise _held(run, found[1])
+            raise held(run, found[1])
 
     def acquire(self, run: str, holder: str, length: int = LENGTH) -> Hold:
         """Takes the lease of a run.

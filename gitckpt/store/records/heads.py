@@ -69,7 +69,7 @@ class Heads:
 
     def links_since(self, run: str) -> dict[str, list[str]]:
         """Returns the note lines of a run and of all that was recorded since it began, by commit."""
-        from gitckpt.store.records.index import Query
+        from gitckpt.store.records.entry import Query
 
         own = self._index().select(Query(run=run))
         since = self._index().select(Query(since=own[-1].time)) if own else []

@@ -16,11 +16,8 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document
-from gitckpt.model.errors import BusyError
-from gitckpt.model.errors import NotFoundError
-from gitckpt.store import keep
-from gitckpt.model.errors import UsageError
-from gitckpt.store.records import layout
+from gitckpt.model.errors import BusyError, NotFoundError, UsageError
+from gitckpt.store.records import keep, layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

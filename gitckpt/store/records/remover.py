@@ -14,8 +14,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
-from gitckpt.store import keep, keys
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, keys, layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.recorder import LOCK_FILE

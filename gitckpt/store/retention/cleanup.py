@@ -18,7 +18,7 @@ from gitckpt.store.runs import summary
 
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.records.index import Entry
+    from gitckpt.store.records.entry import Entry
     from gitckpt.store.store import Store
 
 _FIRST = 100

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model import policy
 from gitckpt.model.errors import BusyError
 from gitckpt.model.policy import Candidate, Decision, Policy
-from gitckpt.store import keys
-from gitckpt.store.records import layout
+from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.retention import runs as run_expiry

@@ -11,8 +11,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
-from gitckpt.store import keep
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
 
 

@@ -24,7 +24,7 @@ from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.config import settings
-from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
+from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest

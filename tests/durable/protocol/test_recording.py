@@ -18,7 +18,7 @@ from gitckpt.durable.steps import history, journal, machine
 from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
 from gitckpt.model.checkpoint import Pipeline, Progress
 from gitckpt.model.errors import AmbiguousError, NotFoundError, StateError, UsageError
-from gitckpt.store.leases.leases import LeaseLost
+from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from gitckpt.store.worktrees import resumption

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
@@ -79,7 +79,7 @@ class Line:
         self.objects = [] if has_branch else objects
         self.update = Update(ref, commit if has_branch else held, there)
         self._is_new = True
-        from gitckpt.git import holder
+        from gitckpt.git.objects import holder
 
         for parent in holder.parents(text):
             old = _value(repository, KEEP + parent)
@@ -133,10 +133,10 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
     left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in abandoned)]
     if not left:
         return
-    from gitckpt.git import connectivity
+    from gitckpt.git.objects import reachability
 
     on = kept.get(newest, "")
-    alone = connectivity.outside(repository.git, left, [newest]) if on else set(left)
+    alone = reachability.outside(repository.git, left, [newest]) if on else set(left)
     gone = [Update(KEEP + oid, "", oid) for oid in left if oid not in alone]
     if gone:
         apply([Update(KEEP + newest, on, on), *gone])
@@ -161,7 +161,7 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
     listed, tips = _listing(repository)
     if not listed:
         return
-    from gitckpt.git import connectivity
+    from gitckpt.git.objects import reachability
     from gitckpt.git.process import GitError
 
     kept = {oid: value for oid, value in listed.items() if is_right(repository, oid, value)}
@@ -169,7 +169,7 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
     wanted = set(kept) if before is None else {oid for oid in before if len(oid) == len(next(iter(listed)))}
     wanted |= {oid for oid in kept if is_young(repository, KEEP + oid)}
     try:
-        newest = connectivity.newest(repository.git, wanted)
+        newest = reachability.newest(repository.git, wanted)
     except GitError:
         return
     values = _write(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips)
@@ -178,7 +178,7 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
         return
     apply([*(Update(KEEP + oid, value, value) for oid, value in values.items()), *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
     came = set(needed() or ()) - wanted  # while we looked: their ref was there when they were recorded, and we have taken it
-    lost = connectivity.outside(repository.git, came, newest)
+    lost = reachability.outside(repository.git, came, newest)
     _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips)
 
 
@@ -244,7 +244,7 @@ def _value(repository: Repository, ref: str) -> str:
 
 
 def _holder(repository: Repository, oid: str, text: bytes) -> tuple[str, list[Item]]:
-    from gitckpt.git import holder
+    from gitckpt.git.objects import holder
 
     return holder.make([oid], holder.committed_at(text), repository.object_format)
 
@@ -254,6 +254,6 @@ def _text(repository: Repository, oid: str) -> bytes:
     found = next(repository.cat_file.contents([oid]))
     if found is not None and object_id("commit", found[2], repository.object_format) == oid:
         return found[2]
-    from gitckpt.git import connectivity
+    from gitckpt.git.objects import reachability
 
-    return repository.git.run("cat-file", "commit", oid, env=connectivity.AS_GC).out
+    return repository.git.run("cat-file", "commit", oid, env=reachability.AS_GC).out

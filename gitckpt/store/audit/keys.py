@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from gitckpt.git.refs import Update
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.store import keys
 from gitckpt.store.audit.inventory import Evidence
-from gitckpt.store.audit.refs import is_young
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
-from gitckpt.store.records import layout
+from gitckpt.store.records import keys, layout
+from gitckpt.store.records.keep import is_young
 from gitckpt.store.store import Store
 
 

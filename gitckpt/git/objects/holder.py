@@ -7,7 +7,7 @@ branch, tag and remote-tracking branch is nearer. `git describe` does not see su
 
 from __future__ import annotations
 
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.encoding import object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from gitckpt.git.objects.hashing import object_id
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, toml
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
