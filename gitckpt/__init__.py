@@ -16,9 +16,9 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.durable.pipeline.definition import Retries as Retries
     from gitckpt.durable.run.errors import PhaseFailed as PhaseFailed
     from gitckpt.durable.run.retry import Conduct as Conduct
+    from gitckpt.durable.run.retry import Retries as Retries
     from gitckpt.durable.run.run import Run as Run
     from gitckpt.model.checkpoint import Checkpoint as Checkpoint
     from gitckpt.model.checkpoint import Progress as Progress
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Conduct": "gitckpt.durable.run.retry",
     "PhaseFailed": "gitckpt.durable.run.errors",
-    "Retries": "gitckpt.durable.pipeline.definition",
+    "Retries": "gitckpt.durable.run.retry",
     "Run": "gitckpt.durable.run.run",
     "Checkpoint": "gitckpt.model.checkpoint",
     "Progress": "gitckpt.model.checkpoint",

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.pipeline.definition import Retries
 from gitckpt.durable.run.errors import Cancelled
-from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError

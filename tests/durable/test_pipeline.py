@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, changes
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, changes
+from gitckpt.durable.run.retry import Retries
 from gitckpt.model.errors import UsageError
 from gitckpt.model.times import MICRO
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.pipeline.definition import Retries
 from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked, PhaseDeferred
-from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.run import Run
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.pipeline.definition import Retries
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.rewind import fork
 from gitckpt.durable.run.run import Run
 from gitckpt.git.process import git_executable

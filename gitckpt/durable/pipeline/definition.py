@@ -5,70 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gitckpt.durable.run import retry
+from gitckpt.durable.run.retry import Retries
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
-from gitckpt.model.times import MICRO
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
 AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
 """When a run pauses: after each phase, where a group ends, never."""
 
-KEEP, REMOVE_WHEN_PUSHED, RESET = "keep", "remove_when_pushed", "reset"
+KEEP, REMOVE_WHEN_PUSHED = "keep", "remove_when_pushed"
 WORKTREES = (KEEP, REMOVE_WHEN_PUSHED)
-ON_RESUME = (KEEP, RESET)
-
-AUTOSAVE = 300 * MICRO
-MAX_RECOVERIES = 3
-DELAY = MICRO
-BACKOFF = 2.0
-MAX_DELAY = 3600 * MICRO
-JITTER = 0.1
 
 _OF_THE_WHOLE = {"env": "env", "order": "the order of the phases"}
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How often a phase is tried again after a failure, and how long it waits before. Lengths of time are in microseconds."""
-
-    attempts: int = 0
-    """So many attempts more than the first."""
-
-    delay: int = DELAY
-    """The wait before the first of them."""
-
-    backoff: float = BACKOFF
-    """Each further wait is so many times as long as the one before."""
-
-    max_delay: int = MAX_DELAY
-    jitter: float = JITTER
-    """A wait is longer or shorter by up to this share, so that many runs do not all come back at the same time."""
-
-    on: tuple[int, ...] = ()
-    """The exit codes after which there is another attempt; any, where there are none."""
-
-    def wait_before(self, attempt: int, random: float) -> int:
-        """Returns how long to wait before an attempt, in microseconds.
-
-        Args:
-            attempt: its number; 1 is the first attempt, before which there is no wait, and 2 the first retry.
-            random: at least 0 and less than 1; where in its range the wait lies, in the middle at 0.5.
-        """
-        if attempt < 2:
-            return 0
-        try:
-            wait = min(self.delay * self.backoff ** (attempt - 2), self.max_delay)
-        except OverflowError:
-            wait = self.max_delay if self.delay else 0
-        return round(wait * (1 + self.jitter * (2 * random - 1)))
-
-    def retries(self, code: int | None) -> bool:
-        """Tells whether a failure is one after which there is another attempt, so long as `attempts` are left.
-
-        Args:
-            code: the exit code; None where the attempt ended without one, by a time limit for example.
-        """
-        return self.attempts > 0 and (not self.on or code in self.on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +39,17 @@ class PhaseDefinition:
     """How long an attempt may write nothing; None for as long as it likes."""
 
     retries: Retries = Retries()
-    autosave: int = AUTOSAVE
+    autosave: int = retry.AUTOSAVE
     """How often the files are saved while the phase runs; 0 for never."""
 
-    max_recoveries: int = MAX_RECOVERIES
+    max_recoveries: int = retry.MAX_RECOVERIES
     """After more crashes than that within the phase the run is blocked."""
 
     group: str | None = None
     needs: tuple[str, ...] = ()
     """The phases that must stand before it."""
 
-    on_resume: str = KEEP
+    on_resume: str = retry.KEEP
     """What becomes of an unfinished attempt's files: `keep`, or `reset` to what they were when the phase began."""
 
     must_change: bool = False
@@ -191,7 +140,7 @@ class PipelineDefinition:
 
 def _meaning(phase: PhaseDefinition) -> dict[str, object]:
     said: dict[str, object] = {"run": phase.run, "use": phase.use, "env": dict(phase.env), "needs": sorted(phase.needs)}
-    said |= {"on_resume": phase.on_resume if phase.on_resume != KEEP else None, "must_change": phase.must_change}
+    said |= {"on_resume": phase.on_resume if phase.on_resume != retry.KEEP else None, "must_change": phase.must_change}
     said |= {"with": dict(phase.options)}
     return {key: value for key, value in said.items() if value}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, folded
+from gitckpt.durable.run import retry
 from gitckpt.model import phase
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
@@ -80,11 +81,11 @@ def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Col
         timeout=table.duration("timeout", positive=True),
         idle_timeout=table.duration("idle_timeout", positive=True),
         retries=_retries(table),
-        autosave=table.duration("autosave", pipeline.AUTOSAVE) or 0,
-        max_recoveries=table.count("max_recoveries", pipeline.MAX_RECOVERIES),
+        autosave=table.duration("autosave", retry.AUTOSAVE) or 0,
+        max_recoveries=table.count("max_recoveries", retry.MAX_RECOVERIES),
         group=table.text("group", one_line=True),
         needs=table.words("needs"),
-        on_resume=table.choice("on_resume", pipeline.ON_RESUME, pipeline.KEEP),
+        on_resume=table.choice("on_resume", retry.ON_RESUME, retry.KEEP),
         must_change=table.flag("must_change", default=False),
         aliases=table.words("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
@@ -142,16 +143,16 @@ def _retries(table: Table) -> Retries:
     inner = table.inner("retries", f"retries of {table.label}")
     assert inner is not None
     inner.only(RETRIES_KEYS)
-    delay = inner.duration("delay", pipeline.DELAY) or 0
-    longest = inner.duration("max_delay", max(delay, pipeline.MAX_DELAY)) or 0
+    delay = inner.duration("delay", retry.DELAY) or 0
+    longest = inner.duration("max_delay", max(delay, retry.MAX_DELAY)) or 0
     if longest < delay:
         inner.complain(f"max_delay in {inner.label} is less than delay", "max_delay")
     return Retries(
         attempts=inner.count("attempts", 1),
         delay=delay,
-        backoff=inner.number("backoff", pipeline.BACKOFF, 1, 100),
+        backoff=inner.number("backoff", retry.BACKOFF, 1, 100),
         max_delay=longest,
-        jitter=inner.number("jitter", pipeline.JITTER, 0, 1),
+        jitter=inner.number("jitter", retry.JITTER, 0, 1),
         on=inner.codes("on"),
     )
 

@@ -1,4 +1,4 @@
-"""How a phase is carried out, and how an attempt at it ended."""
+"""How a phase is carried out and tried again, and how an attempt at it ended."""
 
 from __future__ import annotations
 
@@ -7,13 +7,68 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gitckpt.durable.pipeline.definition import AUTOSAVE, KEEP, MAX_RECOVERIES, Retries
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.next_attempt import FAILED
 from gitckpt.model import times
 from gitckpt.model.arguments import mapping, require, require_callable
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import StateError
+from gitckpt.model.times import MICRO
+
+KEEP, RESET = "keep", "reset"
+ON_RESUME = (KEEP, RESET)
+"""What becomes of the files of an attempt that did not end well: they stay, or are what they were when the phase began."""
+
+AUTOSAVE = 300 * MICRO
+MAX_RECOVERIES = 3
+DELAY = MICRO
+BACKOFF = 2.0
+MAX_DELAY = 3600 * MICRO
+JITTER = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a phase is tried again after a failure, and how long it waits before. Lengths of time are in microseconds."""
+
+    attempts: int = 0
+    """So many attempts more than the first."""
+
+    delay: int = DELAY
+    """The wait before the first of them."""
+
+    backoff: float = BACKOFF
+    """Each further wait is so many times as long as the one before."""
+
+    max_delay: int = MAX_DELAY
+    jitter: float = JITTER
+    """A wait is longer or shorter by up to this share, so that many runs do not all come back at the same time."""
+
+    on: tuple[int, ...] = ()
+    """The exit codes after which there is another attempt; any, where there are none."""
+
+    def wait_before(self, attempt: int, random: float) -> int:
+        """Returns how long to wait before an attempt, in microseconds.
+
+        Args:
+            attempt: its number; 1 is the first attempt, before which there is no wait, and 2 the first retry.
+            random: at least 0 and less than 1; where in its range the wait lies, in the middle at 0.5.
+        """
+        if attempt < 2:
+            return 0
+        try:
+            wait = min(self.delay * self.backoff ** (attempt - 2), self.max_delay)
+        except OverflowError:
+            wait = self.max_delay if self.delay else 0
+        return round(wait * (1 + self.jitter * (2 * random - 1)))
+
+    def retries(self, code: int | None) -> bool:
+        """Tells whether a failure is one after which there is another attempt, so long as `attempts` are left.
+
+        Args:
+            code: the exit code; None where the attempt ended without one, by a time limit for example.
+        """
+        return self.attempts > 0 and (not self.on or code in self.on)
 
 
 @dataclass(frozen=True, slots=True)

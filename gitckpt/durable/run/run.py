@@ -17,13 +17,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from gitckpt.durable.pipeline.definition import KEEP
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.background import Attendant, heartbeat
 from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked
 from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
-from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
+from gitckpt.durable.run.retry import KEEP, USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
