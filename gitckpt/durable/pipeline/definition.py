@@ -38,7 +38,7 @@ class PhaseDefinition:
     idle_timeout: int | None = None
     """How long an attempt may write nothing; None for as long as it likes."""
 
-    retries: Retries = Retries()
+    retries: Retries = field(default_factory=Retries)
     autosave: int = retry.AUTOSAVE
     """How often the files are saved while the phase runs; 0 for never."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, folded
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
 from gitckpt.durable.run import retry
 from gitckpt.model import phase
 from gitckpt.model.errors import UsageError

@@ -13,34 +13,34 @@ from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run import retry as conducts
 from gitckpt.durable.run.background import Autosaver, held
 from gitckpt.durable.run.retry import Conduct, Ended
-from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Progress
 from gitckpt.store.leases.lease import LeaseLost
 
 if TYPE_CHECKING:
-    from gitckpt.durable.run.run import Run
+    from gitckpt.durable.run.session import Session
 
 
 class Attempting:
     """An attempt that is under way.
 
     Args:
-        run: the run, whose `last_attempt` this is.
-        writer: of the run.
+        session: the run, whose `last_attempt` this is.
         conduct: how the phase is carried out.
     """
 
-    def __init__(self, run: Run, writer: Writer, conduct: Conduct) -> None:
-        assert run.last_attempt is not None
-        self._run = run
-        self._writer = writer
+    def __init__(self, session: Session, conduct: Conduct) -> None:
+        assert session.last_attempt is not None
+        self._session = session
+        self._writer = session.writer
         self._conduct = conduct
-        self._attempt = run.last_attempt
-        self._before = copy.deepcopy(run.state)
+        self._attempt = session.last_attempt
+        self._before = copy.deepcopy(session.state)
         self._started = time.monotonic()
-        newest = held(writer.newest)
-        self._saver = Autosaver(run.store, self._attempt.phase, run.id, newest, guard=run.hold, beside=run.files, limits=writer.limits)
+        newest, limits = held(self._writer.newest), self._writer.limits
+        self._saver = Autosaver(
+            session.store, self._attempt.phase, session.run, newest, guard=session.hold, beside=session.files, limits=limits
+        )
 
     def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
         """Does it, and returns its result.
@@ -55,7 +55,7 @@ class Attempting:
         try:
             ended = self._act(action)
             result = next_attempt.to_json(ended.result, f"/{self._attempt.phase}")
-            self._run.last_attempt = replace(
+            self._session.last_attempt = replace(
                 self._attempt,
                 ended=next_attempt.COMPLETE,
                 exit_code=ended.code,
@@ -67,9 +67,9 @@ class Attempting:
         except LeaseLost:
             raise
         except BaseException as error:
-            if self._run.completed.get(self._attempt.phase):
+            if self._writer.completed.get(self._attempt.phase):
                 raise  # an interrupt came when it was recorded as complete already
-            self._run.state = self._before
+            self._session.state = self._before
             self._fail(error)
             raise
         finally:
@@ -79,12 +79,12 @@ class Attempting:
 
     def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str] | None) -> None:
         """See `Run.milestone`."""
-        reached = replace(self._attempt, began=self._run.store.new_id(), recoveries=0)
+        reached = replace(self._attempt, began=self._session.store.new_id(), recoveries=0)
         label = f"{reached.phase}-progress"
         with self._saver.paused():
             self._writer.write(
                 label,
-                self._run.state,
+                self._session.state,
                 capture=True,
                 id=str(reached.began),
                 trigger=trigger,
@@ -95,8 +95,8 @@ class Attempting:
             )
             self._saver.saved(held(self._writer.newest))
         if not self._writer.unwritten:
-            self._attempt = self._run.last_attempt = reached
-            self._before = copy.deepcopy(self._run.state)
+            self._attempt = self._session.last_attempt = reached
+            self._before = copy.deepcopy(self._session.state)
 
     def _act(self, action: Callable[[Attempt], Ended]) -> Ended:
         if not self._conduct.autosave:
@@ -106,13 +106,13 @@ class Attempting:
 
     def _fail(self, error: BaseException) -> None:
         """Records how the attempt ended."""
-        ended = conducts.failed(self._attempt, error, self._conduct, seconds=self._seconds(), now=self._run.store.clock())
-        self._run.last_attempt = ended
+        ended = conducts.failed(self._attempt, error, self._conduct, seconds=self._seconds(), now=self._session.store.clock())
+        self._session.last_attempt = ended
         self._write(str(ended.ended), errors=conducts.errors(error))
 
     def _write(self, status: str, errors: Sequence[str] = ()) -> None:
         label = f"{self._attempt.phase}-{status}"
-        self._writer.write(label, self._run.state, capture=True, trigger=PHASE, attempt=self._run.last_attempt, errors=errors)
+        self._writer.write(label, self._session.state, capture=True, trigger=PHASE, attempt=self._session.last_attempt, errors=errors)
 
     def _seconds(self) -> float:
         return round(time.monotonic() - self._started, 3)

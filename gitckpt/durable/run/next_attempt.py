@@ -16,7 +16,7 @@ FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextAttempt:
     """What comes next in a phase.
 
     Attributes:
@@ -30,7 +30,7 @@ class Next:
     is_first: bool
 
 
-def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0) -> Next:
+def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0) -> NextAttempt:
     """Returns the attempt that follows.
 
     A crash is no failure: it uses up a recovery, not a retry. What failed for good, was blocked or put off has all its retries again.
@@ -44,13 +44,13 @@ def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number
     if last is None or last.phase != phase or last.ended == COMPLETE:
         if last is not None and last.phase == phase:
             number = last.number
-        return Next(Attempt(phase, number + 1, inputs=inputs), crashed=False, is_first=True)
+        return NextAttempt(Attempt(phase, number + 1, inputs=inputs), crashed=False, is_first=True)
     fresh = Attempt(phase, last.number + 1, began=last.began, inputs=inputs)
     if last.ended is None:
-        return Next(replace(fresh, failures=last.failures, recoveries=last.recoveries + 1), crashed=True, is_first=False)
+        return NextAttempt(replace(fresh, failures=last.failures, recoveries=last.recoveries + 1), crashed=True, is_first=False)
     if last.ended == FAILED and last.retry_at is not None:
-        return Next(replace(fresh, failures=last.failures, recoveries=last.recoveries), crashed=False, is_first=False)
-    return Next(fresh, crashed=False, is_first=False)
+        return NextAttempt(replace(fresh, failures=last.failures, recoveries=last.recoveries), crashed=False, is_first=False)
+    return NextAttempt(fresh, crashed=False, is_first=False)
 
 
 def require_name(name: str) -> None:

@@ -10,7 +10,6 @@ is complete is not done again; its recorded result is returned.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,15 +17,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitckpt.durable.run import next_attempt
-from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.background import Attendant, heartbeat
-from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked
 from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
-from gitckpt.durable.run.retry import KEEP, USUAL, Conduct, Ended, require_call
-from gitckpt.durable.run.writer import Writer
-from gitckpt.model import times
+from gitckpt.durable.run.performer import Performer
+from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
+from gitckpt.durable.run.session import Session
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
-from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.errors import CkptError
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import RENEWAL
 from gitckpt.store.records import layout
@@ -41,9 +38,6 @@ if TYPE_CHECKING:
 REWINDING = "rewind-started"
 """The phase label of what is recorded before a run is taken back."""
 
-_SLICE = 0.5
-"""How long a wait lasts until somebody looks whether the run shall stop, in seconds."""
-
 
 class Run:
     """A run that this process drives, from `start` or `resume` to `close`. A context manager: leaving it normally completes the run.
@@ -56,27 +50,21 @@ class Run:
         id: its id.
         path: the top of its worktree.
         store: the store as seen from there.
-        state: what its checkpoints carry; a phase may change it.
-        last_attempt: the last attempt at a phase.
     """
 
     def __init__(self, opening: Opening, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.id = opening.run
         self.path = opening.path
         self.store = opening.store
-        self.state: dict[str, Any] = dict(opening.newest.state)
         self.files = opening.files
         self.remarks = opening.remarks
         self.hold = opening.hold
         self._opening = opening
-        self._sleep = sleep
-        self._accepts = opening.accepts_changes
-        made_at = time.time() if opening.made else None
-        self._writer = Writer(opening.store, opening.run, opening.hold, opening.files, opening.newest, made_at=made_at)
-        self.last_attempt: Attempt | None = opening.newest.attempt
+        self._session = Session(opening, sleep)
+        self._writer = self._session.writer
+        self._performer = Performer(self._session, accepts_changes=opening.accepts_changes)
         self._heartbeat: Attendant = heartbeat(opening.hold, opening.store.repository, RENEWAL)
         self._heartbeat.__enter__()
-        self._attempting: Attempting | None = None
         self._pauses = False
         if opening.newest.phase == REWINDING:  # it was killed while files were brought back
             self._writer.go_back(opening.newest)
@@ -166,6 +154,20 @@ class Run:
         self._writer.write(layout.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
+    def state(self) -> dict[str, Any]:
+        """What its checkpoints carry; a phase may change it."""
+        return self._session.state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._session.state = state
+
+    @property
+    def last_attempt(self) -> Attempt | None:
+        """The last attempt at a phase."""
+        return self._session.last_attempt
+
+    @property
     def completed(self) -> Mapping[str, str]:
         """Phase → the checkpoint that completed it, in order of completion."""
         return self._writer.completed
@@ -216,25 +218,7 @@ class Run:
 
     def perform(self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct) -> Any:
         """As `phase`, for an action that knows of its attempt, and digests of its inputs."""
-        next_attempt.require_name(name)
-        if name in self.completed:
-            return self._recorded(name, inputs)
-        coming = next_attempt.after(self.last_attempt, name, inputs, number=self._writer.attempts_at(name))
-        if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
-            self._block(coming.attempt, conduct)
-        while True:
-            self._wait(self.last_attempt)
-            self._begin(coming, conduct)
-            try:
-                return self._attempt(action, conduct)
-            except conduct.retry_on as error:
-                if (
-                    isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
-                    or self.last_attempt is None
-                    or self.last_attempt.retry_at is None
-                ):
-                    raise
-            coming = next_attempt.after(self.last_attempt, name, inputs)
+        return self._performer.perform(name, action, inputs=inputs, conduct=conduct)
 
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
@@ -253,10 +237,7 @@ class Run:
             UsageError: no phase is under way.
             Cancelled, DeadlineReached, LeaseLost: the run shall stop, as with `check`.
         """
-        if self._attempting is None:
-            raise UsageError("a milestone belongs to a phase, and none is under way", hint="call it from the work of a phase")
-        self._attempting.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
-        self.check()
+        self._performer.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Records that a phase need not be done.
@@ -267,8 +248,9 @@ class Run:
             message: why, one line.
         """
         next_attempt.require_name(name)
-        self.last_attempt = Attempt(name, self._writer.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
-        self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=self.last_attempt, message=message)
+        attempt = Attempt(name, self._writer.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
+        self._session.last_attempt = attempt
+        self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message)
 
     def redo(self, name: str, forget: Iterable[str] = ()) -> None:
         """Lets a phase be done again, complete or not, with all that were completed after it.
@@ -280,12 +262,11 @@ class Run:
         for key in forget:
             self.state.pop(key, None)
         self._writer.reopen(name)
-        if self.last_attempt is not None and self.last_attempt.phase == name:
-            ended = self.last_attempt.ended
-            again = (
-                next_attempt.FAILED if ended in (None, next_attempt.BLOCKED) else ended
-            )  # whoever asks for it has settled what blocked it
-            self.last_attempt = replace(self.last_attempt, ended=again, retry_at=None)
+        last = self.last_attempt
+        if last is not None and last.phase == name:
+            # Whoever asks for it has settled what blocked it.
+            ended = next_attempt.FAILED if last.ended in (None, next_attempt.BLOCKED) else last.ended
+            self._session.last_attempt = replace(last, ended=ended, retry_at=None)
 
     def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:
         """Lets a phase be done again, with what shall be revised as `revisions` in the state; `forget` as for `redo`."""
@@ -316,8 +297,8 @@ class Run:
         self._writer.go_back(checkpoint)
         self.state = dict(checkpoint.state)
         pipeline = replace(self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {})
-        self.last_attempt = checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
-        attempt = self.last_attempt or Attempt("rewind", ended=next_attempt.COMPLETE)
+        last = self._session.last_attempt = checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
+        attempt = last or Attempt("rewind", ended=next_attempt.COMPLETE)
         self._writer.write(
             "rewind-complete", self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id
         )
@@ -336,67 +317,16 @@ class Run:
             DeadlineReached: the run took as long as it may.
             LeaseLost: somebody else drives it by now.
         """
-        self.hold.check()
-        if self.hold.lease.cancelled:
-            raise Cancelled(f"run {self.id} was cancelled", hint=f"to go on with it: git ckpt resume {self.id}")
-        left = self.seconds_left()
-        if left is not None and left <= 0:
-            raise DeadlineReached(f"run {self.id} took longer than it may, until {self.pipeline.deadline}")
+        self._session.check()
 
     def wait(self, seconds: float) -> None:
         """Waits, as long as the run need not stop. Errors: as `check`."""
-        until = self.store.clock() + round(seconds * times.MICRO)
-        while (left := (until - self.store.clock()) / times.MICRO) > 0:
-            self.check()
-            self._sleep(min(left, _SLICE))
+        self._session.wait(seconds)
 
     def seconds_left(self) -> float | None:
         """Returns how long the run may still take; None for as long as it likes."""
-        deadline = self.pipeline.deadline
-        return None if deadline is None else (times.from_text(deadline) - self.store.clock()) / times.MICRO
+        return self._session.seconds_left()
 
     def has_changed_files(self, attempt: Attempt) -> bool:
         """Tells whether files of the worktree differ from what they were when the phase of an attempt began."""
         return self._writer.differs_from(attempt.began or self._writer.newest.id)
-
-    def _recorded(self, name: str, inputs: Mapping[str, str]) -> Any:
-        """Returns the result of a phase that is complete."""
-        attempt = self._writer.ended(name)
-        if attempt is None:
-            return None  # somebody else recorded the phase as complete
-        differing = next_attempt.differing(attempt.inputs, inputs, f"phase {name!r}: input")
-        if differing and attempt.ended == next_attempt.COMPLETE and not self._accepts:
-            raise Changed(self.id, differing)
-        return None if attempt.result is None else json.loads(attempt.result)
-
-    def _begin(self, coming: next_attempt.Next, conduct: Conduct) -> None:
-        """Records that an attempt begins."""
-        self.check()
-        attempt = coming.attempt
-        if not coming.is_first:
-            # Where the last attempt ended orderly and the files have changed since, somebody has worked there.
-            resets = conduct.on_resume != KEEP and (coming.crashed or not self._writer.differs_from(self._writer.newest.id))
-            attempt = self._writer.prepare_again(attempt, resets=resets)
-        self.last_attempt = attempt
-        self._writer.count_attempt(attempt)
-        self._writer.write(f"{attempt.phase}-started", self.state, trigger=PHASE, attempt=attempt)
-
-    def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct) -> Any:
-        self._attempting = Attempting(self, self._writer, conduct)
-        try:
-            return self._attempting.carry_out(action)
-        finally:
-            self._attempting = None
-
-    def _block(self, attempt: Attempt, conduct: Conduct) -> None:
-        """Records that a phase is blocked, and raises `PhaseBlocked`."""
-        count = f"{attempt.recoveries} times without anybody having seen why; the limit is {conduct.max_recoveries}"
-        message = f"phase {attempt.phase!r} ended {count}"
-        self.last_attempt = replace(attempt, number=attempt.number - 1, ended=next_attempt.BLOCKED)
-        self._writer.write(f"{attempt.phase}-blocked", self.state, capture=True, trigger=PHASE, attempt=self.last_attempt, errors=[message])
-        raise PhaseBlocked(message, hint=f"see what it did, then: git ckpt resume {self.id} --from '{attempt.phase}'")
-
-    def _wait(self, last: Attempt | None) -> None:
-        """Waits until the next attempt is due."""
-        due = times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0
-        self.wait((due - self.store.clock()) / times.MICRO)
