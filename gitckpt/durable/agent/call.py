@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent import report as reports
 from gitckpt.durable.agent.client import Client
-from gitckpt.durable.agent.report import Report
+from gitckpt.durable.agent.dialect import session_id
+from gitckpt.durable.agent.report import AgentReport
 from gitckpt.durable.agent.transcript import Transcript
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Patience, Tail
@@ -23,12 +23,6 @@ MAX_ARGUMENT = 100_000
 """A longer prompt, in bytes, is no argument: systems allow 128 KiB for one."""
 
 _BRIEF = 2000
-_UNKNOWN = re.compile(
-    r"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{0,40}\b(conversation|session|thread|rollout)\b"
-    r"|\b(conversation|session|thread|rollout)\b[^\n]{0,200}\b(not found|does not exist|not exist|unknown|expired)\b",
-    re.IGNORECASE,
-)
-"""Claude Code: No conversation found with session ID. Codex: no rollout found for thread id. Gemini: Invalid session identifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ class Answer:
         patience: how long it was waited for.
     """
 
-    report: Report
+    report: AgentReport
     code: int
     ended_by: str
     tail: str
@@ -125,11 +119,11 @@ class Agent:
             CkptError: a file cannot be written, or the client cannot be started.
         """
         path = self._write(prompt)
-        known = clients.session_id(session) if self.client.resume else None
+        known = session_id(session) if self.client.resume else None
         transcript = Transcript(os.path.join(self._files, log))
         try:
             answer = self._call(path, known, patience, output=output, tick=tick, transcript=transcript)
-            if known is not None and _does_not_know(answer):
+            if known is not None and self._does_not_know(answer):
                 output(f"{self.client.name} does not know the conversation {known} any more: a new one begins\n".encode())
                 left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
                 second = self._call(path, None, replace(patience, left=left), output=output, tick=tick, transcript=transcript)
@@ -184,6 +178,15 @@ class Agent:
             patience=patience,
         )
 
+    def _does_not_know(self, answer: Answer) -> bool:
+        """Tells whether a client ended, before the agent did anything, because it does not know the conversation."""
+        report = answer.report
+        if answer.ended_by != execution.EXIT or not answer.code or report.worked:
+            return False
+        if not report.structured and len(report.text) > _BRIEF:
+            return False
+        return self.client.does_not_know(f"{report.error or ''}\n{answer.tail[-_BRIEF:]}")
+
     def _write(self, prompt: str) -> str:
         """Returns the path of the file with the prompt."""
         if "\0" in prompt:
@@ -203,16 +206,6 @@ class Agent:
         except OSError as error:
             raise CkptError(f"cannot write the prompt to {path}: {error.strerror}", hint="make room there: df") from None
         return path
-
-
-def _does_not_know(answer: Answer) -> bool:
-    """Tells whether a client ended, before the agent did anything, because it does not know the conversation."""
-    report = answer.report
-    if answer.ended_by != execution.EXIT or not answer.code or report.worked:
-        return False
-    if not report.structured and len(report.text) > _BRIEF:
-        return False
-    return bool(_UNKNOWN.search(f"{report.error or ''}\n{answer.tail[-_BRIEF:]}"))
 
 
 def _length(seconds: float | None) -> str:

@@ -8,6 +8,11 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gitckpt.durable.agent.claude import Claude
+from gitckpt.durable.agent.codex import Codex
+from gitckpt.durable.agent.dialect import SESSION, Dialect, does_not_know
+from gitckpt.durable.agent.gemini import Gemini
+from gitckpt.durable.agent.text import CONVERSATIONS, TEXT
 from gitckpt.model.errors import UsageError
 from gitckpt.store.config.file import read_file
 from gitckpt.store.config.settings import AGENTS
@@ -17,17 +22,15 @@ STDIN, ARGUMENT = "stdin", "argument"
 PROMPTS = (STDIN, ARGUMENT)
 """Where a client takes its prompt from: standard input, or its last argument."""
 
-CLAUDE, CODEX, GEMINI, TEXT = "claude", "codex", "gemini", "text"
-FORMATS = (CLAUDE, CODEX, GEMINI, TEXT)
+DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Codex, Gemini)}
+"""The clients that print messages, by name: a new one is a file beside this one, and stands here."""
 
-SESSION = "{session}"
+FORMATS = (*DIALECTS, TEXT)
+
 KEYS = ("command", "prompt", "format", "resume")
 
-_STRUCTURED = ("json", "stream-json")
-_CODEX_JSON = ("--json", "--experimental-json")
 _OPERATORS = frozenset("|&;<>()")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,13 @@ class Client:
             return f'{command} "$(cat {shlex.quote(prompt)})"'
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
 
+    def does_not_know(self, said: str) -> bool:
+        """Tells whether what it says means that there is no such conversation."""
+        dialect = DIALECTS.get(self.format)
+        return does_not_know(dialect.conversations if dialect is not None else CONVERSATIONS, said)
 
-BUILT_IN = {
-    CLAUDE: Client(CLAUDE, "claude -p --output-format stream-json --verbose", STDIN, CLAUDE, f"--resume {SESSION}"),
-    CODEX: Client(CODEX, "codex exec --json -", STDIN, CODEX, f"resume {SESSION}"),
-    GEMINI: Client(GEMINI, "gemini --output-format json", STDIN, GEMINI, f"--resume {SESSION}"),
-}
+
+BUILT_IN = {name: Client(name, dialect.command, STDIN, name, dialect.resume) for name, dialect in DIALECTS.items()}
 
 
 def client_of(text: str, configured: Mapping[str, Client]) -> Client:
@@ -105,15 +109,6 @@ def read_clients(path: str) -> dict[str, Client]:
     return read_file(path).each(AGENTS, "agent", _client)
 
 
-def session_id(value: object) -> str | None:
-    """Returns the id of a conversation, None where it cannot be one: ids come out of an agent's output, and go into a command.
-
-    Args:
-        value: what claims to be one.
-    """
-    return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
-
-
 def _client(name: str, table: Table) -> Client:
     table.only(KEYS)
     command = table.text("command", one_line=True)
@@ -138,7 +133,7 @@ def _recognized(command: str) -> Client:
     words = _words(command)
     name = os.path.basename(words[0]) if words else ""
     known = BUILT_IN.get(name)
-    if known is None or not _asks_for_messages(name, words[1:]):
+    if known is None or not DIALECTS[name].asks_for_messages(words[1:]):
         return Client(name or "the agent", command)
     return replace(known, command=command)
 
@@ -157,11 +152,3 @@ def _words(command: str) -> list[str]:
     while words and _ASSIGNMENT.match(words[0]):
         del words[0]
     return [] if any(word and _OPERATORS.issuperset(word) for word in words) else words
-
-
-def _asks_for_messages(name: str, options: list[str]) -> bool:
-    if name == CODEX:
-        return any(option in _CODEX_JSON for option in options)
-    said = [after for option, after in zip(options, [*options[1:], ""], strict=True) if option in ("--output-format", "-o")]
-    said += [option.partition("=")[2] for option in options if option.startswith("--output-format=")]
-    return bool(said) and said[-1] in _STRUCTURED

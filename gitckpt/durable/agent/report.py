@@ -5,13 +5,13 @@ Nothing in it is trusted. What cannot be read is text: garbage, lines that are c
 
 from __future__ import annotations
 
-import codecs
 import json
 from dataclasses import dataclass
 from typing import Protocol
 
-from gitckpt.durable.agent import client
-from gitckpt.durable.agent.dialect import DIALECTS, KEPT, Dialect, Kept, sound
+from gitckpt.durable.agent.client import DIALECTS
+from gitckpt.durable.agent.dialect import KEPT, Dialect
+from gitckpt.durable.agent.text import PlainText
 
 LINE = 16 << 20
 """A message longer than this, in bytes, is text."""
@@ -20,12 +20,12 @@ _OBJECTS = (b'{"', b"[{")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AgentReport:
     """What a client reports of a call.
 
     Attributes:
         text: the agent's answer, or its last words where the final message is missing; where no message came at all, all that was printed.
-            Of more than `messages.KEPT` characters the last ones. Without NUL and lone surrogates.
+            Of more than `dialect.KEPT` characters the last ones. Without NUL and lone surrogates.
         session: the id of the conversation, with which another call can go on; None where none was said, or one that cannot be trusted.
         cost_usd: what the call has cost; None where that was not said.
         is_error: whether the client says that it failed.
@@ -57,7 +57,7 @@ class Reader(Protocol):
     def feed(self, chunk: bytes) -> str:
         """Takes in what follows. Returns what a person is to be shown of it."""
 
-    def close(self) -> Report:
+    def close(self) -> AgentReport:
         """Returns what was reported, now that nothing follows."""
 
 
@@ -65,29 +65,24 @@ def reader(name: str) -> Reader:
     """Returns what reads the output of a client.
 
     Args:
-        name: of its format, one of `clients.FORMATS`.
+        name: of its format, one of `client.FORMATS`.
     """
-    return _Text() if name == client.TEXT else _Messages(DIALECTS[name]())
+    return _Messages(DIALECTS[name]()) if name in DIALECTS else _Text()
 
 
 class _Text:
-    """Reads plain text, all of which is shown."""
+    """Reads plain text."""
 
     def __init__(self) -> None:
         self.rest = ""
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._kept = Kept()
+        self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
-        return self._take(self._decoder.decode(chunk))
+        return self._text.feed(chunk)
 
-    def close(self) -> Report:
-        self.rest = self._take(self._decoder.decode(b"", final=True))
-        return Report(sound(self._kept.text()))
-
-    def _take(self, text: str) -> str:
-        self._kept.add(text)
-        return text
+    def close(self) -> AgentReport:
+        self.rest = self._text.feed(b"", final=True)
+        return AgentReport(self._text.text)
 
 
 class _Messages:
@@ -107,20 +102,20 @@ class _Messages:
         self._spread: bytearray | None = None
         """The lines so far of what began with a bracket on a line of its own."""
 
-        self._text = _Text()
+        self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
         *lines, rest = chunk.split(b"\n")
         shown = "".join([self._take(line, b"\n") for line in lines])
         return shown + self._collect(rest)
 
-    def close(self) -> Report:
+    def close(self) -> AgentReport:
         shown = "" if self._is_long else self._last()
-        plain = self._text.close()
-        self.rest = shown if self._cut else shown + self._text.rest
+        rest = self._text.feed(b"", final=True)
+        self.rest = shown if self._cut else shown + rest
         said = self._dialect
-        return Report(
-            text=said.text[-KEPT:] if self._came else plain.text,
+        return AgentReport(
+            text=said.text[-KEPT:] if self._came else self._text.text,
             session=said.session,
             cost_usd=said.cost_usd,
             is_error=said.is_error,

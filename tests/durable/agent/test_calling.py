@@ -17,7 +17,7 @@ from gitckpt.durable.agent import call, transcript
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.client import Client
-from gitckpt.durable.agent.report import Report
+from gitckpt.durable.agent.report import AgentReport
 from gitckpt.durable.agent.transcript import Transcript
 from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Patience
@@ -83,7 +83,7 @@ PROMPTS = ['it\'s "$HOME" `id` \\n $(id) * ü\n\nand more\n', "", "-n", "--help 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=range(len(PROMPTS)))
 def test_prompt_by_standard_input(desk: Desk, prompt: str) -> None:
     answer = desk.ask(shell("cat"), prompt)
-    assert (answer.report, answer.ok, answer.problem) == (Report(prompt), True, "")
+    assert (answer.report, answer.ok, answer.problem) == (AgentReport(prompt), True, "")
     assert desk.shown.decode() == prompt
 
 
@@ -206,7 +206,7 @@ def test_other_limits(desk: Desk, patience: Patience, ended_by: str, problem: st
 
 
 def test_length_of_a_limit_is_written_as_in_a_pipeline() -> None:
-    answer = Answer(Report(""), -15, TIMEOUT, "", 5400.0, "", resumed=False, client="claude", patience=Patience(timeout=5400))
+    answer = Answer(AgentReport(""), -15, TIMEOUT, "", 5400.0, "", resumed=False, client="claude", patience=Patience(timeout=5400))
     assert answer.problem == "claude was ended: it took more than 90m"
 
 

@@ -94,6 +94,24 @@ def test_line(client: Client, session: str | None, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "said", "is_unknown"),
+    [
+        ("claude", "No conversation found with session ID: 5f2b9a64", True),
+        ("claude", "no rollout found for thread id 0199a213", False),
+        ("claude", "the session is over", False),
+        ("codex", "Error: thread/resume failed: no rollout found for thread id 0199a213", True),
+        ("gemini", "Error resuming session: Invalid session identifier 7", True),
+        ("text", "unknown session: s-1", True),
+        ("text", "thread s-1 does not exist", True),
+        ("text", "no space on device", False),
+        ("text", "no\nsession", False),
+    ],
+)
+def test_client_says_that_it_does_not_know_a_conversation_in_its_own_words(kind: str, said: str, is_unknown: bool) -> None:
+    assert Client("agent", "agent", format=kind).does_not_know(said) is is_unknown
+
+
+@pytest.mark.parametrize(
     ("value", "is_one"),
     [
         ("0199a213-81c0-7800-8aa1-bbab2a035a53", True),

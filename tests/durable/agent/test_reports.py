@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from gitckpt.durable.agent import dialect
 from gitckpt.durable.agent import report as reports
 from gitckpt.durable.agent.client import FORMATS
-from gitckpt.durable.agent.report import Report, reader
+from gitckpt.durable.agent.report import AgentReport, reader
 
 CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
 CODEX_ID = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 GEMINI_ID = "c0a1b2d3-0000-4abc-8def-112233445566"
 
 
-def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, Report]:
+def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
     """Returns what is shown of an output that comes in chunks of a size, and its report."""
     data = output.encode() if isinstance(output, str) else output
     found = reader(name)
@@ -87,11 +87,28 @@ CLAUDE_STREAM = [
     claude_says(text("All tests pass.")),
 ]
 CLAUDE_SHOWN = "I run the tests.\n→ Bash: pytest -q tests\n→ Edit: src/a.py\n→ TodoWrite\nfrom below\nAll tests pass.\n"
-CLAUDE_REPORT = Report("All tests pass.", CLAUDE_ID, 0.0421, complete=True, structured=True, worked=True)
+CLAUDE_REPORT = AgentReport("All tests pass.", CLAUDE_ID, 0.0421, complete=True, structured=True, worked=True)
 
 
 def test_claude_stream() -> None:
     assert read("claude", lines(*CLAUDE_STREAM, claude_result())) == (CLAUDE_SHOWN, CLAUDE_REPORT)
+
+
+@pytest.mark.parametrize("end", [[], [claude_result(result="")], [{**claude_result(subtype="error_max_turns"), "result": None}]])
+def test_claude_what_an_agent_of_the_agent_says_last_is_shown_but_is_no_answer(end: list[Any]) -> None:
+    below = {"parent_tool_use_id": "toolu_01"}
+    asked = tool("Agent", description="Look for tests", prompt="Where are the tests?", subagent_type="general-purpose")
+    messages = [
+        CLAUDE_BEGIN,
+        claude_says(text("Another agent looks for the tests.")),
+        claude_says(asked),
+        {"type": "user", "message": {"role": "user", "content": [text("Where are the tests?")]}, "session_id": CLAUDE_ID} | below,
+        claude_says(tool("Bash", command="ls"), **below),
+        claude_says(text("They are in tests/."), **below),
+    ]
+    shown, report = read("claude", lines(*messages, *end))
+    assert shown == "Another agent looks for the tests.\n→ Agent: Look for tests\n→ Bash: ls\nThey are in tests/.\n"
+    assert (report.text, report.worked, report.complete) == ("Another agent looks for the tests.", True, bool(end))
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -130,7 +147,7 @@ def test_claude_older_name_of_the_cost() -> None:
 )
 def test_claude_failure(changes: dict[str, Any], error: str | None, answer: str) -> None:
     failed = {key: value for key, value in claude_result().items() if key != "result"} | changes
-    assert read("claude", lines(*CLAUDE_STREAM, failed))[1] == Report(
+    assert read("claude", lines(*CLAUDE_STREAM, failed))[1] == AgentReport(
         answer, CLAUDE_ID, 0.0421, is_error=True, error=error, complete=True, structured=True, worked=True
     )
 
@@ -143,20 +160,20 @@ def test_claude_that_does_not_know_the_conversation() -> None:
     del result["result"]
     assert read("claude", problem + "\n" + lines(result)) == (
         problem + "\n",
-        Report("", "other", 0.0, is_error=True, error=problem, complete=True, structured=True, worked=False),
+        AgentReport("", "other", 0.0, is_error=True, error=problem, complete=True, structured=True, worked=False),
     )
 
 
 def test_claude_cut_off_in_mid_line() -> None:
     whole = lines(*CLAUDE_STREAM, claude_result()).encode()
-    cut = Report("All tests pass.", CLAUDE_ID, complete=False, structured=True, worked=True)
+    cut = AgentReport("All tests pass.", CLAUDE_ID, complete=False, structured=True, worked=True)
     assert read("claude", whole[:-40]) == (CLAUDE_SHOWN, cut)
     assert read("claude", whole[:-1]) == (CLAUDE_SHOWN, CLAUDE_REPORT)
 
 
 def test_claude_cut_off_in_its_only_line() -> None:
     part = json.dumps(claude_result())[:60]
-    assert read("claude", part) == ("", Report(part, complete=False, structured=True))
+    assert read("claude", part) == ("", AgentReport(part, complete=False, structured=True))
 
 
 def test_claude_cut_off_in_mid_character() -> None:
@@ -247,7 +264,7 @@ CODEX_SHOWN = """\
 error: not so bad
 Yes: there is a README.
 """
-CODEX_REPORT = Report("Yes: there is a README.", CODEX_ID, complete=True, structured=True, worked=True)
+CODEX_REPORT = AgentReport("Yes: there is a README.", CODEX_ID, complete=True, structured=True, worked=True)
 
 
 def test_codex() -> None:
@@ -258,14 +275,14 @@ def test_codex_failure() -> None:
     failed = {"type": "turn.failed", "error": {"message": "stream disconnected"}}
     assert read("codex", lines(*CODEX_BEGIN, failed)) == (
         "",
-        Report("", CODEX_ID, is_error=True, error="stream disconnected", complete=True, structured=True, worked=True),
+        AgentReport("", CODEX_ID, is_error=True, error="stream disconnected", complete=True, structured=True, worked=True),
     )
 
 
 def test_codex_error_without_a_turn() -> None:
     assert read("codex", lines({"type": "error", "message": "no credits"})) == (
         "error: no credits\n",
-        Report("", is_error=True, error="no credits", complete=False, structured=True),
+        AgentReport("", is_error=True, error="no credits", complete=False, structured=True),
     )
 
 
@@ -277,21 +294,24 @@ def test_codex_that_reconnects_has_not_failed() -> None:
 
 def test_codex_cut_off() -> None:
     whole = lines(*CODEX_BEGIN, *CODEX_ITEMS, CODEX_END)
-    assert read("codex", whole[:-50]) == (CODEX_SHOWN, Report(CODEX_REPORT.text, CODEX_ID, complete=False, structured=True, worked=True))
+    assert read("codex", whole[:-50]) == (
+        CODEX_SHOWN,
+        AgentReport(CODEX_REPORT.text, CODEX_ID, complete=False, structured=True, worked=True),
+    )
 
 
 def test_codex_log_lines_are_shown() -> None:
     log = "2026-02-12T20:29:52Z ERROR codex_core: state db missing\n"
     assert read("codex", "Reading prompt from stdin...\n" + log) == (
         "Reading prompt from stdin...\n" + log,
-        Report("Reading prompt from stdin...\n" + log, complete=False),
+        AgentReport("Reading prompt from stdin...\n" + log, complete=False),
     )
 
 
 # Gemini
 
 GEMINI_WHOLE = {"session_id": GEMINI_ID, "response": "Paris.\n", "stats": {"models": {"gemini": {"tokens": {"total": 7}}}, "tools": {}}}
-GEMINI_REPORT = Report("Paris.\n", GEMINI_ID, complete=True, structured=True, worked=True)
+GEMINI_REPORT = AgentReport("Paris.\n", GEMINI_ID, complete=True, structured=True, worked=True)
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
@@ -304,13 +324,13 @@ def test_gemini_failure() -> None:
     error = {"session_id": GEMINI_ID, "error": {"type": "FatalAuthenticationError", "message": "Please set\nan Auth method", "code": 41}}
     assert read("gemini", json.dumps(error, indent=2) + "\n") == (
         "",
-        Report("", GEMINI_ID, is_error=True, error="Please set an Auth method", complete=True, structured=True),
+        AgentReport("", GEMINI_ID, is_error=True, error="Please set an Auth method", complete=True, structured=True),
     )
 
 
 def test_gemini_cut_off() -> None:
     output = json.dumps(GEMINI_WHOLE, indent=2)[:-30]
-    assert read("gemini", output) == ("", Report(output, complete=False, structured=True))
+    assert read("gemini", output) == ("", AgentReport(output, complete=False, structured=True))
 
 
 def test_gemini_stream() -> None:
@@ -326,11 +346,11 @@ def test_gemini_stream() -> None:
         {"type": "message", "role": "assistant", "content": "x.", "delta": True},
     ]
     shown = "I look.\n→ read_file: a.py\nerror: slow\nIt is x."
-    assert read("gemini", lines(*events)) == (shown, Report("It is x.", GEMINI_ID, complete=False, structured=True, worked=True))
+    assert read("gemini", lines(*events)) == (shown, AgentReport("It is x.", GEMINI_ID, complete=False, structured=True, worked=True))
     end = {"type": "result", "status": "success", "stats": {"total_tokens": 3}}
     assert read("gemini", lines(*events, end)) == (
         shown + "\n",
-        Report("It is x.", GEMINI_ID, complete=True, structured=True, worked=True),
+        AgentReport("It is x.", GEMINI_ID, complete=True, structured=True, worked=True),
     )
     end = {"type": "result", "status": "error", "error": {"type": "X", "message": "too many turns"}}
     report = read("gemini", lines(*events, end))[1]
@@ -367,13 +387,13 @@ def test_garbage_is_no_failure(name: str, output: bytes) -> None:
 def test_text_is_shown_and_kept_as_it_is() -> None:
     assert read("text", 'one\n{"type":"result"}\r\nthree \x1b[1mü', 1) == (
         'one\n{"type":"result"}\r\nthree \x1b[1mü',
-        Report('one\n{"type":"result"}\r\nthree \x1b[1mü'),
+        AgentReport('one\n{"type":"result"}\r\nthree \x1b[1mü'),
     )
 
 
 def test_text_where_messages_should_be_is_the_answer() -> None:
     for name in ("claude", "codex", "gemini"):
-        assert read(name, "Please log in.\n[done]") == ("Please log in.\n[done]", Report("Please log in.\n[done]", complete=False))
+        assert read(name, "Please log in.\n[done]") == ("Please log in.\n[done]", AgentReport("Please log in.\n[done]", complete=False))
 
 
 def test_control_characters_in_messages_do_not_reach_the_terminal() -> None:
@@ -393,7 +413,7 @@ def test_line_too_long_for_a_message_is_text(monkeypatch: pytest.MonkeyPatch, si
     output = long + lines({"type": "result", "result": "end"}) + long.strip() + "\n" + spread
     shown, report = read("claude", output, size)
     assert shown == long + "end\n" + long + spread
-    assert report == Report("end", complete=True, structured=True, worked=True)
+    assert report == AgentReport("end", complete=True, structured=True, worked=True)
 
 
 def test_only_the_end_of_a_long_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.agent.client import CLAUDE, STDIN, Client
+from gitckpt.durable.agent.claude import Claude
+from gitckpt.durable.agent.client import STDIN, Client
 from gitckpt.durable.driver import registry
 from gitckpt.durable.driver.driver import CONTINUE, Driver
 from gitckpt.durable.pipeline import launch, presets
@@ -101,9 +102,9 @@ class Bench:
         self._programs, self._asked, self._script = directory / "programs", directory / "asked", directory / "script.jsonl"
         for made in (self._programs, self._asked):
             made.mkdir()
-        fake = shlex.join([sys.executable, str(FAKE), "--format", CLAUDE, "--script", str(self._script)])
+        fake = shlex.join([sys.executable, str(FAKE), "--format", Claude.name, "--script", str(self._script)])
         self.program("fake", AGENT.format(fake=fake))
-        self.client = Client("fake", "fake", STDIN, CLAUDE, "--resume {session}")
+        self.client = Client("fake", "fake", STDIN, Claude.name, "--resume {session}")
         patch.setenv("PATH", f"{self._programs}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("ASKED", str(self._asked))
         checkout.commit("the plan", **{PLAN: "# Plan\n\n- [ ] all of it\n"})
