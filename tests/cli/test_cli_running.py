@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline import file as pipelines
 from tests.cli.conftest import Ckpt
 from tests.durable.commanding import ends
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
@@ -271,12 +271,12 @@ class TestDryRun:
             "   | (gitckpt itself: generate branch)",
         ]
 
-    @pytest.mark.parametrize("name", presets.names())
+    @pytest.mark.parametrize("name", pipelines.PRESETS)
     def test_print(self, stage: Stage, name: str) -> None:
-        assert stage.ckpt("run", "--print", name) == (0, presets.text(name), "")
+        assert stage.ckpt("run", "--print", name) == (0, pipelines.preset_text(name), "")
 
 
-PRESETS = ", ".join(f"{name} (preset)" for name in presets.names())
+PRESETS = ", ".join(f"{name} (preset)" for name in pipelines.PRESETS)
 
 MISTAKES = [
     (
@@ -294,7 +294,7 @@ MISTAKES = [
     (("run", "ci", "--base", "nope"), 12, "no commit goes by 'nope'", "name a branch, a tag or a commit: git log --oneline --all"),
     (("run", "ci", "--base", "-x"), 12, "no commit goes by '-x'", "name a branch, a tag or a commit: git log --oneline --all"),
     (("run",), 2, "PIPELINE|PLAN.md is missing", "see: git ckpt run --help"),
-    (("run", "--print", "ci"), 12, "no preset goes by 'ci'", f"there are: {', '.join(presets.names())}"),
+    (("run", "--print", "ci"), 12, "no preset goes by 'ci'", f"there are: {', '.join(pipelines.PRESETS)}"),
     (
         ("resume", "x"),
         12,

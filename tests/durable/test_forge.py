@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.driver import registry
-from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.errors import UsageError
@@ -251,7 +251,7 @@ class TestFrom:
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
-        assert presets.definition("plan-to-pr", registry.OPTIONS).phase(said).name == "commit and push"
+        assert pipelines.preset("plan-to-pr", registry.OPTIONS).phase(said).name == "commit and push"
 
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
         assert start(project)[0] == 0
@@ -393,7 +393,7 @@ class TestNames:
 
 
 def test_the_phases_go_by_the_names_that_people_know() -> None:
-    definition = presets.definition("plan-to-pr", registry.OPTIONS)
+    definition = pipelines.preset("plan-to-pr", registry.OPTIONS)
     assert [phase.name for phase in definition.phases] == PHASES
     assert [definition.phase(name.replace(" ", "-").upper()).name for name in PHASES] == PHASES
     with pytest.raises(UsageError):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.driver import registry
-from gitckpt.durable.pipeline import launch, presets
+from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import launch
 from gitckpt.model import ids
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
@@ -243,7 +244,7 @@ class TestCheckpointsThatCannotBeWritten:
 def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
     stage.checkout.write("plan.md", "do it\n")
     with stage.store() as here, Store(here.repository, adapter="plumbing", clock=Clock(step=0)) as store:
-        definition = presets.definition("plan-to-pr", registry.OPTIONS)
+        definition = pipelines.preset("plan-to-pr", registry.OPTIONS)
         given = launch.read_inputs(store, definition, {"plan": str(stage.checkout.path / "plan.md")})
         runs = [launch.start(store, definition, given, name="plan").run for _ in range(3)]
     assert runs == [f"20270115-080000-plan{end}" for end in ("", "-2", "-3")]

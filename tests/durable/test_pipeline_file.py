@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline import file as pipeline_file
-from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
 from gitckpt.model import phase
 from gitckpt.model.errors import NotFoundError, UsageError
@@ -31,7 +30,7 @@ class File:
         return self
 
     def read(self, text: str, name: str = "ci") -> PipelineDefinition:
-        return pipeline_file.read(str(self.write(text).path), name, STEPS)
+        return pipelines.read(str(self.write(text).path), name, STEPS)
 
     def mistakes(self, text: str) -> list[str]:
         """Returns what is wrong, each as `LINE: TEXT (HINT)`."""
@@ -372,20 +371,20 @@ delay = "soon"
         ]
 
 
-OTHERS = ", ".join(f"{name} (preset)" for name in presets.names() if name != "rlm-act")
+OTHERS = ", ".join(f"{name} (preset)" for name in pipelines.PRESETS if name != "rlm-act")
 
 
 class TestNames:
     def test_in_order_and_unchecked(self, file: File) -> None:
-        assert pipeline_file.names(str(file.write("[pipelines.b]\n[pipelines.a]\nx = 1\n").path)) == ["b", "a"]
+        assert pipelines.names(str(file.write("[pipelines.b]\n[pipelines.a]\nx = 1\n").path)) == ["b", "a"]
 
     def test_where_there_is_no_file(self, file: File) -> None:
-        assert pipeline_file.names(str(file.path)) == []
+        assert pipelines.names(str(file.path)) == []
 
     def test_a_file_that_cannot_be_read(self, file: File) -> None:
         file.path.mkdir()
         with pytest.raises(UsageError) as caught:
-            pipeline_file.names(str(file.path))
+            pipelines.names(str(file.path))
         assert caught.value.message == f"cannot read {file.path}: Is a directory"
 
     @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.driver import registry
-from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.pipeline.parser import parse
 from gitckpt.model.errors import NotFoundError
@@ -20,31 +20,31 @@ from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
 
 STEPS = registry.OPTIONS
-COMMANDS = [(name, phase) for name in presets.names() for phase in presets.definition(name, STEPS).phases if phase.run]
+COMMANDS = [(name, phase) for name in pipelines.PRESETS for phase in pipelines.preset(name, STEPS).phases if phase.run]
 
 
 def test_there_are_as_many_as_files() -> None:
-    files = sorted(os.listdir(Path(presets.__file__).parent / "presets"))
-    assert files == sorted(f"{name}.toml" for name in presets.names())
+    files = sorted(os.listdir(Path(pipelines.__file__).parent / "presets"))
+    assert files == sorted(f"{name}.toml" for name in pipelines.PRESETS)
 
 
 def test_none_by_that_name() -> None:
     with pytest.raises(NotFoundError) as caught:
-        presets.text("../presets/rlm-act")
-    hint = f"there are: {', '.join(presets.names())}"
+        pipelines.preset_text("../presets/rlm-act")
+    hint = f"there are: {', '.join(pipelines.PRESETS)}"
     assert (caught.value.message, caught.value.hint) == ("no preset goes by '../presets/rlm-act'", hint)
 
 
 def test_a_step_that_is_not_known() -> None:
     with pytest.raises(ConfigError) as caught:
-        presets.definition("plan-to-pr", {"read plan": ()})
+        pipelines.preset("plan-to-pr", {"read plan": ()})
     assert caught.value.message.startswith("preset plan-to-pr:")
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", pipelines.PRESETS)
 def test_a_copy_in_a_file_means_the_same(name: str) -> None:
-    copy = parse("[retention]\nkeep_last = 3\n\n" + presets.text(name), "gitckpt.toml", STEPS)[name]
-    assert copy.digest() == presets.definition(name, STEPS).digest()
+    copy = parse("[retention]\nkeep_last = 3\n\n" + pipelines.preset_text(name), "gitckpt.toml", STEPS)[name]
+    assert copy.digest() == pipelines.preset(name, STEPS).digest()
 
 
 @pytest.mark.parametrize(("name", "phase"), COMMANDS, ids=lambda value: value.name if isinstance(value, PhaseDefinition) else value)
@@ -55,7 +55,7 @@ def test_a_shell_can_read_the_commands(name: str, phase: PhaseDefinition) -> Non
 
 
 def test_plan_to_pr() -> None:
-    preset = presets.definition("plan-to-pr", STEPS)
+    preset = pipelines.preset("plan-to-pr", STEPS)
     names = ["read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr"]
     assert [phase.name for phase in preset.phases] == names
     assert [phase.use for phase in preset.phases] == ["read plan", "generate branch", None, None, None, None]
@@ -66,7 +66,7 @@ def test_plan_to_pr() -> None:
 
 
 def test_rlm_act() -> None:
-    preset = presets.definition("rlm-act", STEPS)
+    preset = pipelines.preset("rlm-act", STEPS)
     names = ["research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation"]
     assert [phase.name for phase in preset.phases] == names
     assert [phase.name for phase in preset.phases if preset.ends_group(phase.name)] == ["tdd_planning", "beads_sync", "implementation"]
@@ -88,7 +88,7 @@ def test_rlm_act() -> None:
 
 
 def test_loop() -> None:
-    preset = presets.definition("loop", STEPS)
+    preset = pipelines.preset("loop", STEPS)
     (phase,) = preset.phases
     assert (phase.name, phase.use, phase.on_resume) == ("implementation", "loop", "reset")
     assert phase.options == {name: f"{{{name}}}" for name in STEPS["loop"]}
@@ -115,7 +115,7 @@ class Bench:
 
     def run(self, phase: str, **state: str) -> tuple[int, str, str]:
         """Returns exit code, what was printed, and what the phase sets in the state."""
-        definition = presets.definition(self.preset, STEPS)
+        definition = pipelines.preset(self.preset, STEPS)
         sets = self.scratch / "set"
         sets.write_text("")
         (self.scratch / "out").mkdir(exist_ok=True)

@@ -15,8 +15,8 @@ import pytest
 from gitckpt.durable.driver.registry import OPTIONS
 from gitckpt.durable.driver.skip import skipped
 from gitckpt.durable.pipeline import definition as pipeline
+from gitckpt.durable.pipeline.file import preset
 from gitckpt.durable.pipeline.launch import Given
-from gitckpt.durable.pipeline.presets import definition
 from gitckpt.model.errors import UsageError
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 
@@ -174,7 +174,7 @@ class TestPhases:
 
     @pytest.mark.parametrize(("name", "phase"), [*ALIASES.items(), ("Phase-Decomposition", "multi_doc"), ("RESEARCH", "research")])
     def test_phases_go_by_other_names_too(self, name: str, phase: str) -> None:
-        assert definition("rlm-act", OPTIONS).phase(name).name == phase
+        assert preset("rlm-act", OPTIONS).phase(name).name == phase
 
     def test_from_a_phase_by_its_other_name(self, act: Act) -> None:
         assert act().code == 0
@@ -391,11 +391,11 @@ class TestShortcuts:
     )
     def test_which_requirements_have_criteria(self, hierarchy: object, count: int) -> None:
         given = Given({"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()})
-        assert list(skipped(definition("rlm-act", OPTIONS), given)) == PHASES[:count]
+        assert list(skipped(preset("rlm-act", OPTIONS), given)) == PHASES[:count]
 
     def test_other_pipelines_have_no_such_shortcuts(self) -> None:
         given = Given({"plan": "p.md", "plan_path": "p.md"}, {"plan_path": b"# plan"})
-        assert skipped(definition("plan-to-pr", OPTIONS), given) == {}
+        assert skipped(preset("plan-to-pr", OPTIONS), given) == {}
 
 
 class TestModes:

@@ -43,9 +43,9 @@ def run(
     Kill it anywhere: git ckpt resume ID goes on at the first phase that is not complete.
     """
     if print_:
-        from gitckpt.durable.pipeline import presets
+        from gitckpt.durable.pipeline.file import preset_text
 
-        terminal.out_document(presets.text(pipeline).encode())
+        terminal.out_document(preset_text(pipeline).encode())
         return 0
     from gitckpt.cli import driver
     from gitckpt.durable.driver.skip import skipped

@@ -1,17 +1,22 @@
-"""Pipelines by name: those of `gitckpt.toml`, and beneath them the presets."""
+"""Pipelines by name: those of `gitckpt.toml`, and beneath them the presets, to use as they are or to copy into that file and change."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
 
-from gitckpt.durable.pipeline import presets
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.pipeline.parser import parse
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.names import closest
 from gitckpt.store.config.file import read_file, text_of
 from gitckpt.store.config.settings import PIPELINES
+
+PRESETS = ("plan-to-pr", "rlm-act", "loop", "review")
+PRESET = "preset"
+"""What the definition of a preset says it comes from."""
+
+_DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 
 
 def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
@@ -30,9 +35,9 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
     found = parse(text_of(path), path, known_steps)
     if name in found:
         return found[name]
-    if name in presets.names():
-        return presets.definition(name, known_steps)
-    there = dict.fromkeys(found, "") | {other: " (preset)" for other in presets.names() if other not in found}
+    if name in PRESETS:
+        return preset(name, known_steps)
+    there = dict.fromkeys(found, "") | {other: " (preset)" for other in PRESETS if other not in found}
     close = closest(name, there)
     known = ", ".join(other + kind for other, kind in there.items())
     hint = f"did you mean {close}? There are: {known}" if close else f"there are: {known}; others go into {os.path.basename(path)}"
@@ -50,3 +55,29 @@ def names(path: str) -> list[str]:
     found = file.table(PIPELINES)
     file.require_correct()
     return list(found.values)
+
+
+def preset(name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
+    """Returns a preset.
+
+    Args:
+        name: of the preset.
+        known_steps: what `use` may name, with the options of each.
+
+    Raises:
+        NotFoundError: there is no preset of that name.
+        ConfigError: it uses a step that is not among the known ones.
+    """
+    return parse(preset_text(name), f"preset {name}", known_steps, source=PRESET)[name]
+
+
+def preset_text(name: str) -> str:
+    """Returns the TOML of a preset.
+
+    Raises:
+        NotFoundError: there is no preset of that name.
+    """
+    if name not in PRESETS:
+        raise NotFoundError(f"no preset goes by {name!r}", hint=f"there are: {', '.join(PRESETS)}")
+    with open(os.path.join(_DIRECTORY, f"{name}.toml"), encoding="utf-8") as file:
+        return file.read()

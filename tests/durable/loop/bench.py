@@ -15,7 +15,8 @@ from gitckpt.durable.agent.claude import Claude
 from gitckpt.durable.agent.client import STDIN, Client
 from gitckpt.durable.driver import registry
 from gitckpt.durable.driver.driver import CONTINUE, Driver
-from gitckpt.durable.pipeline import launch, presets
+from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.pipeline.parser import parse
 from gitckpt.durable.run.attempt import Attempting
@@ -98,7 +99,7 @@ class Bench:
         self.checkout, self.store, self.sleeper = checkout, store, sleeper
         self.listener = Listener()
         self.run = ""
-        self.definition = presets.definition("loop", registry.OPTIONS)
+        self.definition = pipelines.preset("loop", registry.OPTIONS)
         self._programs, self._asked, self._script = directory / "programs", directory / "asked", directory / "script.jsonl"
         for made in (self._programs, self._asked):
             made.mkdir()

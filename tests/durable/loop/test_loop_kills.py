@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.model.phase import split
@@ -90,7 +90,7 @@ def nest(main_checkout: Checkout, tmp_path: Path) -> Nest:
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(entry) + "\n" for entry in SCRIPT))
     agent = shlex.join([sys.executable, str(FAKE), "--format", "claude", "--script", str(script)])
-    pipeline = presets.text("loop").replace('on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000')
+    pipeline = pipelines.preset_text("loop").replace('on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000')
     client = f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\nresume = '--resume {{session}}'\n"
     main_checkout.commit("second", **{"gitckpt.toml": f"{client}\n{pipeline}", "plan.md": "# Plan\n", "gone": "g\n", "moved": "m\n"})
     return Nest(main_checkout, tmp_path / "nest", linked=False, hooks=False)

@@ -14,8 +14,8 @@ from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
 from gitckpt.durable.phases.loop.options import Options
+from gitckpt.durable.pipeline.file import preset
 from gitckpt.durable.pipeline.parser import parse
-from gitckpt.durable.pipeline.presets import definition
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.errors import UsageError
 from gitckpt.store.config.file import ConfigError
@@ -30,8 +30,8 @@ def read(**said: str) -> Options:
 def test_usual_options() -> None:
     expected = Options((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
     assert read(until_tests_pass="yes") == expected
-    preset = definition("loop", registry.OPTIONS).inputs
-    assert read(**{**preset, "until_tests_pass": "yes"}) == expected
+    usual = preset("loop", registry.OPTIONS).inputs
+    assert read(**{**usual, "until_tests_pass": "yes"}) == expected
 
 
 def test_all_options() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.pipeline import presets
+from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.git.repository import discover
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT
@@ -117,7 +117,7 @@ def nest(main_checkout: Checkout, tmp_path: Path, request: pytest.FixtureRequest
     agents = (EXAMPLE / "gitckpt.toml").read_text()
     for role in ("coder", "reviewer"):
         agents = agents.replace(f"FAKE_AGENT_COUNTER=agents/{role}", f"echo {role} >>${PLACE}; FAKE_AGENT_COUNTER=agents/{role}")
-    often = presets.text("review").replace('on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000')
+    often = pipelines.preset_text("review").replace('on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000')
     assert (agents.count(PLACE), often.count("max_recoveries = 1000")) == (2, 1)
     (main_checkout.path / "agents").mkdir()
     for file in (PROJECT / "examples/fake-agent", EXAMPLE / "coder.jsonl", EXAMPLE / "reviewer.jsonl"):
