@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.driver import registry
+from gitckpt.durable.phases import plan
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.checkpoint import PHASE, Pipeline
@@ -376,19 +377,19 @@ class TestNames:
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:
-        assert registry.slug(path) == slug
+        assert plan.slug(path) == slug
 
     @pytest.mark.parametrize(("path", "title"), TITLES.items())
     def test_titles_from_file_names(self, path: str, title: str) -> None:
-        assert registry.title_of("# A heading is no title\n", path) == title
+        assert plan.title_of("# A heading is no title\n", path) == title
 
     @pytest.mark.parametrize(("text", "title"), FRONT_MATTER.items())
     def test_titles_from_front_matter(self, text: str, title: str) -> None:
-        assert registry.title_of(text, "a-plan.md") == title
+        assert plan.title_of(text, "a-plan.md") == title
 
     def test_front_matter_without_an_end(self) -> None:
         with pytest.raises(PhaseFailed) as caught:
-            registry.title_of("---\ntitle: x\n", "p.md")
+            plan.title_of("---\ntitle: x\n", "p.md")
         assert caught.value.message == "the front matter of p.md has no end"
 
 

@@ -43,7 +43,7 @@ def loop(
     Each iteration is a checkpoint. Kill it anywhere: git ckpt resume ID goes on with the iteration it was at.
     """
     from gitckpt.cli import driver
-    from gitckpt.durable.driver.registry import slug
+    from gitckpt.durable.phases.plan import slug
     from gitckpt.durable.pipeline import launch
     from gitckpt.model import times
 

@@ -59,7 +59,7 @@ def run(
     with open_store() as store:
         name, about = pipeline, pipeline
         if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-            from gitckpt.durable.driver.registry import slug
+            from gitckpt.durable.phases.plan import slug
 
             name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
         definition = driver.definition_of(store, name)

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gitckpt.durable.command.shell import Shell, somebody_lives
+from gitckpt.durable.command.processes import somebody_lives
+from gitckpt.durable.command.shell import Shell
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, WorktreeError
 

@@ -48,6 +48,9 @@ _STANDARD_STREAMS = 3
 class Watchdog:
     """Kills the process group that was named last, by SIGKILL, when this process is gone. Started when first needed; watches one at a time.
 
+    Whoever makes it owns its process, and ends it: by `close`, or by leaving its `with`, as a driver does when it has driven. Those who
+    get it from him only name groups.
+
     Attributes:
         pid: its process; 0 while there is none.
     """

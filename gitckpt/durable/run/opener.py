@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gitckpt.durable.command import shell
+from gitckpt.durable.command import processes
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
@@ -169,7 +169,7 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
         if crashed or hold.before is None:
             store.relink(run)
         if crashed:
-            shell.outlast({RUN_VARIABLE: run, FENCE_VARIABLE: str(hold.lease.token - 1)}, _PATIENCE)
+            processes.outlast({RUN_VARIABLE: run, FENCE_VARIABLE: str(hold.lease.token - 1)}, _PATIENCE)
         opened = resumption.resume(store, newest, how.get("directory"))
         there = administration.seen_from(store.repository, opened.path)
         if there is None:

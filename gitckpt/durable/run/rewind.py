@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 
-from gitckpt.durable.command import shell
+from gitckpt.durable.command import processes
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
@@ -107,7 +107,7 @@ def remove_locks(repository: Repository, run: str) -> None:
     if repository.is_linked:
         places += [os.path.join(repository.git_dir, name) for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
     before = {path: mark for path in places if (mark := _mark(path)) is not None}
-    if not before or shell.works_in("git", repository.worktree or repository.git_dir) is not False:
+    if not before or processes.works_in("git", repository.worktree or repository.git_dir) is not False:
         return
     time.sleep(PATIENCE)
     for path, mark in before.items():
