@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.driver.registry import STEPS, memory_of
 from gitckpt.durable.phases.command import CommandPhase
-from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.errors import PhaseBlocked, PhaseDeferred, PhaseFailed
@@ -24,7 +24,7 @@ CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 """What may be answered where a run pauses."""
 
 
-class Audience(Protocol):
+class Observer(Protocol):
     """Whoever is told what a driver does, and may be asked."""
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
@@ -62,7 +62,7 @@ class Driver:
     Args:
         run: the run.
         definition: the pipeline.
-        audience: is told and asked.
+        observer: is told and asked.
         skipped: phase → why it need not be done, with the message for its checkpoint.
         agents: the agents that are configured, by name.
     """
@@ -71,13 +71,13 @@ class Driver:
         self,
         run: Run,
         definition: PipelineDefinition,
-        audience: Audience,
+        observer: Observer,
         skipped: Mapping[str, str] | None = None,
         agents: Mapping[str, Client] | None = None,
     ) -> None:
         self._run = run
         self._definition = definition
-        self._audience = audience
+        self._observer = observer
         self._skipped = skipped or {}
         self._agents = agents or {}
 
@@ -98,12 +98,12 @@ class Driver:
                     continue
                 if phase.name in self._skipped:
                     self._run.skip(phase.name, message=self._skipped[phase.name])
-                    self._audience.ended(phase.name, "skipped", None)
+                    self._observer.ended(phase.name, "skipped", None)
                     continue
                 if not self._do(phase, at, watchdog):
                     return Result(is_complete=False, after=phase.name)
                 if at + 1 < len(phases) and self._pauses_after(phase):
-                    answer, revision = self._audience.ask(phase.name)
+                    answer, revision = self._observer.ask(phase.name)
                     if answer == EXIT:
                         return Result(is_complete=False, after=phase.name)
                     if answer != CONTINUE:
@@ -126,10 +126,10 @@ class Driver:
         conduct = Conduct(phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume)
 
         def action(attempt: Attempt) -> Ended:
-            self._audience.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
-            told = self._audience
-            work = Work(self._run, self._definition, phase, attempt, watchdog, told.output, told.tick, self._agents)
-            return STEPS[phase.use].action(work) if phase.use is not None else CommandPhase(work).perform()
+            observer = self._observer
+            observer.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
+            context = Context(self._run, self._definition, phase, attempt, watchdog, observer.output, observer.tick, self._agents)
+            return STEPS[phase.use].action(context) if phase.use is not None else CommandPhase(context).perform()
 
         self._require_not_blocked(phase)
         try:
@@ -146,7 +146,7 @@ class Driver:
     def _tell(self, phase: PhaseDefinition) -> None:
         last = self._run.last_attempt
         if last is not None and last.phase == phase.name:
-            self._audience.ended(phase.name, last.ended or "interrupted", last.seconds)
+            self._observer.ended(phase.name, last.ended or "interrupted", last.seconds)
 
     def _require_not_blocked(self, phase: PhaseDefinition) -> None:
         last = self._run.last_attempt

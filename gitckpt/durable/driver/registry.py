@@ -6,23 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gitckpt.durable.phases.plan import generate_branch, read_plan
-from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.run.retry import Ended
 
 
-def run_loop(work: Work) -> Ended:
+def run_loop(context: Context) -> Ended:
     """Lets an agent work at a plan, again and again, until it is carried out."""
     from gitckpt.durable.phases.loop.loop import Loop
 
-    return Loop(work).go()
+    return Loop(context).go()
 
 
-def run_review(work: Work) -> Ended:
+def run_review(context: Context) -> Ended:
     """Lets a coder work at a task and a reviewer judge the work, until it is approved."""
     from gitckpt.durable.phases.review.phase import carry_out
 
-    return carry_out(work)
+    return carry_out(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Step:
         memory: keys of the state that say how far it has come.
     """
 
-    action: Callable[[Work], Ended]
+    action: Callable[[Context], Ended]
     options: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Outcome, Patience
-from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.run.errors import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Ended
@@ -25,13 +25,13 @@ class CommandPhase:
     """The command of a phase.
 
     Args:
-        work: the attempt at it.
+        context: the attempt at it.
         grace: how long a command that shall end may take for it, in seconds.
     """
 
-    def __init__(self, work: Work, *, grace: float = 5.0) -> None:
-        self._work = work
-        self._run = work.run
+    def __init__(self, context: Context, *, grace: float = 5.0) -> None:
+        self._context = context
+        self._run = context.run
         self._grace = grace
 
     def perform(self) -> Ended:
@@ -41,21 +41,21 @@ class CommandPhase:
             PhaseFailed: it failed, took too long, or changed no file though it must; its sub-classes: it is blocked, asks to be tried
                 later, or the run has to stop.
         """
-        phase = self._work.phase
+        phase = self._context.phase
         files = _Exchange(self._run, phase)
         files.prepare()
         try:
             outcome = execution.run_command(
                 phase.run or "",
                 directory=self._run.path,
-                env=self._work.environment() | files.variables,
-                watchdog=self._work.watchdog,
+                env=self._context.environment() | files.variables,
+                watchdog=self._context.watchdog,
                 patience=self._patience(phase),
-                output=self._work.output,
-                tick=self._work.look,
+                output=self._context.output,
+                tick=self._context.look,
             )
             self._require_success(phase, outcome)
-            if phase.must_change and not self._run.has_changed_files(self._work.attempt):
+            if phase.must_change and not self._run.has_changed_files(self._context.attempt):
                 raise PhaseFailed(f"phase {phase.name!r} produced no file changes", code=outcome.code, output=outcome.tail)
             self._run.state = files.state(outcome)
         finally:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 
-from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.durable.run.retry import Ended
 from gitckpt.store.runs import run_files
@@ -18,13 +18,13 @@ _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
-def read_plan(work: Work) -> Ended:
+def read_plan(context: Context) -> Ended:
     """Reads the plan that the run was started with: `plan_path`, `plan_title` and `plan_hash` join the state.
 
     Raises:
         PhaseFailed: there is none, or its front matter has no end.
     """
-    run = work.run
+    run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     try:
         with open(os.path.join(run.files.path, run_files.INPUT, PLAN), "rb") as file:
@@ -38,9 +38,9 @@ def read_plan(work: Work) -> Ended:
     return Ended(result=title, output=f"{title}\n")
 
 
-def generate_branch(work: Work) -> Ended:
+def generate_branch(context: Context) -> Ended:
     """Names the branch after the plan: `branch` joins the state."""
-    run = work.run
+    run = context.run
     branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch
     return Ended(result=branch, output=f"{branch}\n")

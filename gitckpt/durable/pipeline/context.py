@@ -26,7 +26,7 @@ _PLACE = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Context:
     """One attempt at a phase of a pipeline.
 
     Attributes:

@@ -22,7 +22,7 @@ from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
 from gitckpt.durable.phases.loop.options import CONTINUE
 from gitckpt.durable.phases.loop.plan import Documents
-from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import DeadlineReached, PhaseFailed
 from gitckpt.durable.run.retry import Ended
 from gitckpt.model.checkpoint import LOOP, Progress
@@ -61,21 +61,21 @@ class Loop:
     """The loop of one attempt at a phase.
 
     Args:
-        work: the attempt.
+        context: the attempt.
 
     Raises:
         PhaseFailed: an option cannot be understood, or nothing says when the work is done.
     """
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._run = work.run
-        self._env = work.environment()
-        self._files = os.path.join(work.run.files.path, "agent")
-        self._documents = Documents(work)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._run = context.run
+        self._env = context.environment()
+        self._files = os.path.join(context.run.files.path, "agent")
+        self._documents = Documents(context)
         try:
-            self._options = options.read(work.option)
-            self._client = client.client_of(work.option("agent"), work.agents)
+            self._options = options.read(context.option)
+            self._client = client.client_of(context.option("agent"), context.agents)
         except UsageError as error:
             raise PhaseFailed(error.message, hint=error.hint) from None
         self._has_asked = False
@@ -116,10 +116,10 @@ class Loop:
 
     def _remembered(self) -> dict[str, Any]:
         """Returns the memory: that of an earlier attempt at this phase, or a new one."""
-        phase, state, allowed = self._work.phase.name, self._run.state, self._options.max_iterations
+        phase, state, allowed = self._context.phase.name, self._run.state, self._options.max_iterations
         found = state.get("loop")
         memory: dict[str, Any] = found if isinstance(found, dict) else {}
-        is_done_again = memory.get("next") == DONE and self._work.attempt.began is None
+        is_done_again = memory.get("next") == DONE and self._context.attempt.began is None
         if memory.get("phase") != phase or is_done_again:
             memory = state["loop"] = {"phase": phase, "iterations": 0, "allowed": allowed, "next": ASK}
             memory.update(open_issues=list(self._options.issues), closed_issues=[], tests="not run", tests_output="", failures=[])
@@ -129,7 +129,7 @@ class Loop:
     def _allow_more(self) -> None:
         """Allows as many iterations again where somebody goes on with a loop that was exhausted; a crash allows nothing."""
         memory = self._memory
-        if memory["next"] == ASK and memory["iterations"] >= memory["allowed"] and not self._work.attempt.recoveries:
+        if memory["next"] == ASK and memory["iterations"] >= memory["allowed"] and not self._context.attempt.recoveries:
             memory["allowed"] = memory["iterations"] + self._options.max_iterations
             self._milestone(f"up to {memory['allowed']} iterations from now on")
 
@@ -141,13 +141,13 @@ class Loop:
         self._show(f"iteration {number} of {memory['allowed']}")
         task = prompt.Task(self._documents.plan(memory), self._options.epic, self._options.issues, self._options.tests)
         failure = memory["tests_output"] if memory["tests"] == "failed" else ""
-        agent = Agent(self._client, self._run.path, self._env, self._work.watchdog, self._files)
+        agent = Agent(self._client, self._run.path, self._env, self._context.watchdog, self._files)
         answer = agent.ask(
             prompt.build(self._documents.template(), task, failure, self._env["CKPT_REVISION"]),
             session=memory["session"] if self._options.conversation == CONTINUE else None,
             patience=Patience(self._options.agent_timeout, None, self._run.seconds_left()),
-            output=self._work.output,
-            tick=self._work.look,
+            output=self._context.output,
+            tick=self._context.look,
         )
         if answer.ended_by == DEADLINE:
             raise DeadlineReached(f"iteration {number} was ended: the run took longer than it may", output=answer.tail)
@@ -220,10 +220,10 @@ class Loop:
             line,
             directory=self._run.path,
             env=self._env,
-            watchdog=self._work.watchdog,
+            watchdog=self._context.watchdog,
             patience=Patience(seconds, None, self._run.seconds_left()),
-            output=self._work.output if show else lambda _: None,
-            tick=self._work.look,
+            output=self._context.output if show else lambda _: None,
+            tick=self._context.look,
         )
         if outcome.ended_by == DEADLINE:
             raise DeadlineReached(f"{line} was ended: the run took longer than it may", output=outcome.tail)
@@ -247,7 +247,7 @@ class Loop:
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show(self, text: str) -> None:
-        self._work.output(f"[loop] {text}\n".encode())
+        self._context.output(f"[loop] {text}\n".encode())
 
 
 def _line(text: str) -> str:

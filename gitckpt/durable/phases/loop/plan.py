@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from gitckpt.durable.phases.loop import prompt
-from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.store.runs import run_files
 
@@ -15,15 +15,15 @@ class Documents:
     """Finds them, in the worktree or among the files that the run was started with.
 
     Args:
-        work: the attempt.
+        context: the attempt.
 
     Attributes:
         plans: the paths of the plan, of which the first counts that is there.
     """
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self.plans = [line.strip() for line in work.option("plan").splitlines() if line.strip()]
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
     def plan(self, memory: dict[str, Any]) -> str:
         """Returns where the plan is: in the worktree, as the agent is to update it.
@@ -39,10 +39,10 @@ class Documents:
             WorktreeError: it cannot be written.
         """
         for path in self.plans:
-            there = os.path.join(self._work.run.path, path)
+            there = os.path.join(self._context.run.path, path)
             name = self._given(path)
             if name and not os.path.isabs(path):
-                digest = self._work.run.pipeline.contents[name]
+                digest = self._context.run.pipeline.contents[name]
                 if memory["plan"] != digest:
                     _put(self._copy(name), there)
                     memory["plan"] = digest
@@ -58,11 +58,11 @@ class Documents:
         Raises:
             PhaseFailed: it is not there.
         """
-        path = self._work.option("prompt")
+        path = self._context.option("prompt")
         if not path:
             return prompt.default()
         name = self._given(path)
-        for place in (self._copy(name) if name else "", os.path.join(self._work.run.path, path)):
+        for place in (self._copy(name) if name else "", os.path.join(self._context.run.path, path)):
             if os.path.isfile(place):
                 with open(place, encoding="utf-8", errors="replace") as file:
                     return file.read()
@@ -70,12 +70,12 @@ class Documents:
 
     def _given(self, path: str) -> str:
         """Returns the input whose file a path is and which the run has a copy of; "" where there is none."""
-        pipeline = self._work.run.pipeline
-        names = [name for name in self._work.definition.files if name in pipeline.contents and pipeline.inputs.get(name) == path]
+        pipeline = self._context.run.pipeline
+        names = [name for name in self._context.definition.files if name in pipeline.contents and pipeline.inputs.get(name) == path]
         return next((name for name in names if os.path.isfile(self._copy(name))), "")
 
     def _copy(self, name: str) -> str:
-        return os.path.join(self._work.run.files.path, run_files.INPUT, name)
+        return os.path.join(self._context.run.files.path, run_files.INPUT, name)
 
 
 def _put(copy: str, there: str) -> None:

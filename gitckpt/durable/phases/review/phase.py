@@ -16,7 +16,7 @@ from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
 from gitckpt.durable.phases.review.errors import ReviewFailed
 from gitckpt.durable.phases.review.ports import Options, Reply
-from gitckpt.durable.pipeline.context import Work
+from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import DeadlineReached
 from gitckpt.durable.run.retry import Ended
 from gitckpt.model.errors import UsageError
@@ -30,7 +30,7 @@ REFACTORING = "refactoring"
 """The file of a run in which a person says what its task has become."""
 
 
-def carry_out(work: Work) -> Ended:
+def carry_out(context: Context) -> Ended:
     """Lets coder and reviewer work until the reviewer approves.
 
     Raises:
@@ -38,19 +38,19 @@ def carry_out(work: Work) -> Ended:
         UsageError: an option cannot be understood.
         Cancelled, DeadlineReached, LeaseLost: the run has to stop.
     """
-    options = read(work.option)
-    timeout = _agent_timeout(work.option)
-    _settle_force(work, options)
-    asked = [_Asked(work, clients.client_of(work.option(role), work.agents), role, timeout) for role in ("coder", "reviewer")]
-    run = work.run
+    options = read(context.option)
+    timeout = _agent_timeout(context.option)
+    _settle_force(context, options)
+    asked = [_Asked(context, clients.client_of(context.option(role), context.agents), role, timeout) for role in ("coder", "reviewer")]
+    run = context.run
     review = Review(
         run,
         asked[0],
         asked[1],
-        Commits(run.path, work.environment()),
+        Commits(run.path, context.environment()),
         options,
-        tell=lambda text: work.output(f"[review] {text}\n".encode()),
-        shell=_shell(work),
+        tell=lambda text: context.output(f"[review] {text}\n".encode()),
+        shell=_shell(context),
         refactor=lambda: _refactoring(run.files.path),
         clock=run.store.clock,
     )
@@ -122,9 +122,9 @@ def _refactoring(directory: str) -> str | None:
         return None
 
 
-def _settle_force(work: Work, options: Options) -> None:
+def _settle_force(context: Context, options: Options) -> None:
     """Forgets that it was forced: that counts for one attempt."""
-    run = work.run
+    run = context.run
     if options.force and FORCE in run.pipeline.inputs:
         run.change(replace(run.pipeline, inputs={**run.pipeline.inputs, FORCE: ""}))
 
@@ -133,42 +133,42 @@ class _Asked:
     """Coder or reviewer.
 
     Args:
-        work: the attempt.
+        context: the attempt.
         client: how it is called.
         role: which of the two.
         timeout: how long an answer may take, in seconds.
     """
 
-    def __init__(self, work: Work, client: Client, role: str, timeout: float) -> None:
-        self._work = work
+    def __init__(self, context: Context, client: Client, role: str, timeout: float) -> None:
+        self._context = context
         self._client = client
         self._role = role
         self._timeout = timeout
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
         """See `Asks.ask`."""
-        work, run = self._work, self._work.run
+        context, run = self._context, self._context.run
         files = os.path.join(run.files.path, self._role)
-        agent = Agent(self._client, run.path, {**work.environment(), **env}, work.watchdog, files)
+        agent = Agent(self._client, run.path, {**context.environment(), **env}, context.watchdog, files)
         patience = Patience(self._timeout, None, run.seconds_left())
-        answer = agent.ask(prompt, session=session, patience=patience, output=work.output, tick=work.look)
+        answer = agent.ask(prompt, session=session, patience=patience, output=context.output, tick=context.look)
         if answer.ended_by == DEADLINE:
             raise DeadlineReached(f"the {self._role} was ended: the run took longer than it may", output=answer.tail)
         return Reply(not answer.problem, answer.problem, answer.report.text, answer.report.cost_usd, answer.report.session)
 
 
-def _shell(work: Work) -> Callable[[str], tuple[int, str]]:
+def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
     """Returns what runs the linter and the filters."""
 
     def call(line: str) -> tuple[int, str]:
         outcome = execution.run_command(
             line,
-            directory=work.run.path,
-            env=work.environment(),
-            watchdog=work.watchdog,
-            patience=Patience(CHECK_TIMEOUT, None, work.run.seconds_left()),
-            output=work.output,
-            tick=work.look,
+            directory=context.run.path,
+            env=context.environment(),
+            watchdog=context.watchdog,
+            patience=Patience(CHECK_TIMEOUT, None, context.run.seconds_left()),
+            output=context.output,
+            tick=context.look,
         )
         if outcome.ended_by == DEADLINE:
             raise DeadlineReached(f"{line} was ended: the run took longer than it may", output=outcome.tail)
