@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from gitckpt.durable.phases.review.finding import FIXED, STATUSES, STILL_PRESENT, Finding, Verification
-from gitckpt.durable.phases.review.phases import ERROR, PHASES
 from gitckpt.durable.phases.review.replies import ReviewReport
-from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.state import ERROR, PHASES, CycleState
 from gitckpt.model import times
 
 EMPTY = CycleState()

@@ -8,9 +8,8 @@ import pytest
 
 from gitckpt.durable.phases.review.errors import AgentFailed, Diverged, MaxCyclesReached
 from gitckpt.durable.phases.review.finding import Finding
-from gitckpt.durable.phases.review.phases import PHASES
 from gitckpt.durable.phases.review.quasar_file import from_toml, to_toml
-from gitckpt.durable.phases.review.state import KEY, VERSION, CycleState
+from gitckpt.durable.phases.review.state import KEY, PHASES, VERSION, CycleState
 from gitckpt.model.errors import InvalidCheckpoint
 from tests.conftest import Checkout
 from tests.durable.review.acting import APPROVED, REJECTED, Actor, Bench, Memory, Turn

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gitckpt.durable.phases.review import phases
 from gitckpt.durable.phases.review.finding import Finding
 from gitckpt.durable.phases.review.quasar_file import from_toml, to_toml
-from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.state import PHASES, WITHOUT_FILTERING, WITHOUT_LINTING, CycleState
 from gitckpt.model import toml
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from tests.durable.review.examples import EMPTY, MANY_CYCLES, MID_CYCLE, STATES
@@ -134,7 +133,7 @@ class TestTable:
 
 class TestPhases:
     def test_their_numbers(self) -> None:
-        assert dict(enumerate(phases.PHASES)) == {
+        assert dict(enumerate(PHASES)) == {
             0: "idle",
             1: "bead_created",
             2: "coding",
@@ -149,7 +148,7 @@ class TestPhases:
         }
 
     def test_the_numbers_moved_twice(self) -> None:
-        tables = (phases.PHASES, phases.WITHOUT_FILTERING, phases.WITHOUT_LINTING)
+        tables = (PHASES, WITHOUT_FILTERING, WITHOUT_LINTING)
         assert [each.index("reviewing") for each in tables] == [6, 5, 4]
         assert [CycleState.from_state(table(more=None, phase=5), numbers=each).phase for each in tables] == [
             "filtering",

@@ -10,10 +10,9 @@ import pytest
 
 from gitckpt.durable.phases.review.errors import AgentFailed, MaxCyclesReached
 from gitckpt.durable.phases.review.finding import FIXED, finding_id
-from gitckpt.durable.phases.review.phases import PHASES
 from gitckpt.durable.phases.review.ports import Reply
 from gitckpt.durable.phases.review.quasar_file import from_toml, to_toml
-from gitckpt.durable.phases.review.state import KEY, CycleState
+from gitckpt.durable.phases.review.state import KEY, PHASES, CycleState
 from gitckpt.durable.phases.review.text import CUT, cut
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed

@@ -16,11 +16,26 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from gitckpt.durable.phases.review import commits as relations
-from gitckpt.durable.phases.review import phases, prompts, replies, stall
+from gitckpt.durable.phases.review import prompts, replies, stall
 from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, Diverged, MaxCyclesReached, ReviewFailed, Struggling
 from gitckpt.durable.phases.review.finding import CRITICAL, FIXED, Finding, verified
 from gitckpt.durable.phases.review.ports import BUDGET_VARIABLE, Asks, Committing, Journal, Options, Result, Shell
-from gitckpt.durable.phases.review.state import KEY, CycleState, resumes_in
+from gitckpt.durable.phases.review.state import (
+    APPROVED,
+    BEAD_CREATED,
+    CODE_COMPLETE,
+    CODING,
+    ERROR,
+    FILTERING,
+    IDLE,
+    KEY,
+    LINTING,
+    RESOLVING_ISSUES,
+    REVIEW_COMPLETE,
+    REVIEWING,
+    CycleState,
+    resumes_in,
+)
 from gitckpt.durable.phases.review.text import LONGEST, cut, ending, storable, trimmed
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model import times
@@ -82,7 +97,7 @@ class Review:
         """
         self._open()
         try:
-            while self._state.phase != phases.APPROVED:
+            while self._state.phase != APPROVED:
                 self._journal.check()
                 self._STEPS[self._state.phase](self)
         except (Cancelled, DeadlineReached):
@@ -99,11 +114,11 @@ class Review:
         if found is None:
             title = storable(options.title)
             self._state = CycleState(task_bead_id=options.task, task_title=title, base_commit_sha=self._commits.head(), **limits)
-            self._enter(phases.BEAD_CREATED)
+            self._enter(BEAD_CREATED)
             return
         state = CycleState.from_state(found)
         phase = resumes_in(state)
-        if phase == phases.APPROVED:
+        if phase == APPROVED:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
             return
@@ -111,7 +126,7 @@ class Review:
         self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{f', after: {state.problem}' if state.problem else ''}")
         if notice:
             self._tell(notice)
-        failed = state.phase == phases.ERROR
+        failed = state.phase == ERROR
         self._state = replace(
             state,
             phase=phase,
@@ -153,7 +168,7 @@ class Review:
             )
         self._tell(f"cycle {state.cycle + 1} of {state.max_cycles}")
         self._enter(
-            phases.CODING,
+            CODING,
             cycle=state.cycle + 1,
             lint_output="",
             lint_fixes=0,
@@ -166,7 +181,7 @@ class Review:
         """From coding: asks the coder."""
         answer = self._ask(CODER, prompts.coder(self._state))
         self._enter(
-            phases.CODE_COMPLETE,
+            CODE_COMPLETE,
             coder_output=cut(answer, LONGEST),
             uncommitted=_CYCLE,
             refactored=False,
@@ -178,7 +193,7 @@ class Review:
         """From code_complete: commits what the coder did."""
         self._commit()
         self._require_budget()
-        self._enter(phases.LINTING if self._options.lint is not None else self._after_linting())
+        self._enter(LINTING if self._options.lint is not None else self._after_linting())
 
     def _lint(self) -> None:
         """From linting: asks the linter, and, where it complains, the coder to satisfy it."""
@@ -187,7 +202,7 @@ class Review:
         state, command = self._state, self._options.lint
         if state.lint_output and command is not None:
             self._ask(CODER, prompts.lint_fix(state))
-            self._enter(phases.LINTING, lint_output="", lint_fixes=state.lint_fixes + 1, uncommitted=_FIX)
+            self._enter(LINTING, lint_output="", lint_fixes=state.lint_fixes + 1, uncommitted=_FIX)
             return
         code, said = self._shell(command) if command is not None else (0, "")
         if code == 0:
@@ -196,10 +211,10 @@ class Review:
             return
         is_last = state.lint_fixes >= self._options.lint_retries
         self._tell(f"cycle {state.cycle}: the linter {'still complains; the reviewer will be told' if is_last else 'complains'}")
-        self._enter(self._after_linting() if is_last else phases.LINTING, lint_output=cut(f"$ {command}\n{_output(said, code)}", LONGEST))
+        self._enter(self._after_linting() if is_last else LINTING, lint_output=cut(f"$ {command}\n{_output(said, code)}", LONGEST))
 
     def _after_linting(self) -> str:
-        return phases.FILTERING if self._options.filters else phases.REVIEWING
+        return FILTERING if self._options.filters else REVIEWING
 
     def _filter(self) -> None:
         """From filtering: lets the filters judge before the reviewer does."""
@@ -218,12 +233,12 @@ class Review:
                     replace(each, status=FIXED) if each.description.startswith(passed) else each for each in self._state.all_findings
                 ),
             )
-        self._enter(phases.REVIEWING, filter_output="", filter_check_name="")
+        self._enter(REVIEWING, filter_output="", filter_check_name="")
 
     def _review(self) -> None:
         """From reviewing: asks the reviewer."""
         answer = self._ask(REVIEWER, prompts.reviewer(self._state))
-        self._enter(phases.REVIEW_COMPLETE, review_output=ending(answer, LONGEST))
+        self._enter(REVIEW_COMPLETE, review_output=ending(answer, LONGEST))
 
     def _judge(self) -> None:
         """From review_complete: reads what the reviewer said."""
@@ -234,7 +249,7 @@ class Review:
         if replies.is_approved(answer):
             self._seal()
             self._tell(f"cycle {state.cycle}: approved")
-            self._enter(phases.APPROVED, findings=found, all_findings=(*self._state.all_findings, *found))
+            self._enter(APPROVED, findings=found, all_findings=(*self._state.all_findings, *found))
             return
         self._tell(f"cycle {state.cycle}: not approved, {len(found)} {'finding' if len(found) == 1 else 'findings'}")
         self._settle(found)
@@ -251,7 +266,7 @@ class Review:
             filter_history=(*state.filter_history, changes.get("filter_check_name", "")),
             **changes,
         )
-        self._enter(phases.RESOLVING_ISSUES, struggle=stall.reason(self._state))
+        self._enter(RESOLVING_ISSUES, struggle=stall.reason(self._state))
 
     def _seal(self) -> None:
         """Counts the commit of the cycle among those of all cycles."""
@@ -321,8 +336,8 @@ class Review:
 
     def _fail(self, error: PhaseFailed) -> None:
         """Records an error, and the phase in which to go on."""
-        self._state = replace(self._state, phase=phases.ERROR, failed_in=self._state.phase, problem=storable(error.message))
-        self._record(f"cycle {self._state.cycle}: {phases.ERROR}", error.errors)
+        self._state = replace(self._state, phase=ERROR, failed_in=self._state.phase, problem=storable(error.message))
+        self._record(f"cycle {self._state.cycle}: {ERROR}", error.errors)
         if isinstance(error, ReviewFailed):
             error.result = self._result()
 
@@ -334,19 +349,19 @@ class Review:
 
     def _result(self) -> Result:
         state = self._state
-        approved = state.phase == phases.APPROVED
+        approved = state.phase == APPROVED
         return Result(approved, state.cycle, state.total_cost_usd, state.all_findings, state.report, state.problem)
 
     _STEPS: ClassVar[dict[str, Callable[[Review], None]]] = {
-        phases.IDLE: _next_cycle,
-        phases.BEAD_CREATED: _next_cycle,
-        phases.CODING: _code,
-        phases.CODE_COMPLETE: _leave_coding,
-        phases.LINTING: _lint,
-        phases.FILTERING: _filter,
-        phases.REVIEWING: _review,
-        phases.REVIEW_COMPLETE: _judge,
-        phases.RESOLVING_ISSUES: _next_cycle,
+        IDLE: _next_cycle,
+        BEAD_CREATED: _next_cycle,
+        CODING: _code,
+        CODE_COMPLETE: _leave_coding,
+        LINTING: _lint,
+        FILTERING: _filter,
+        REVIEWING: _review,
+        REVIEW_COMPLETE: _judge,
+        RESOLVING_ISSUES: _next_cycle,
     }
     """Phase → the step that begins in it."""
 

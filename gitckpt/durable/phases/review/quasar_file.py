@@ -9,8 +9,7 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
-from gitckpt.durable.phases.review.phases import PHASES
-from gitckpt.durable.phases.review.state import MORE, CycleState
+from gitckpt.durable.phases.review.state import MORE, PHASES, CycleState
 from gitckpt.model import times, toml
 from gitckpt.model.errors import InvalidCheckpoint
 

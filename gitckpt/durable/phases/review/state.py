@@ -11,14 +11,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from gitckpt.durable.phases.review import phases
 from gitckpt.durable.phases.review.finding import FOUND, STATUSES, Finding, Verification
-from gitckpt.durable.phases.review.phases import BEAD_CREATED, CODE_COMPLETE, ERROR, IDLE, PHASES
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.table import Reader
 
 D = TypeVar("D")
+
+IDLE, BEAD_CREATED, CODING, CODE_COMPLETE = "idle", "bead_created", "coding", "code_complete"
+LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE = "linting", "filtering", "reviewing", "review_complete"
+RESOLVING_ISSUES, APPROVED, ERROR = "resolving_issues", "approved", "error"
+
+PHASES = (
+    *(IDLE, BEAD_CREATED, CODING, CODE_COMPLETE, LINTING, FILTERING),
+    *(REVIEWING, REVIEW_COMPLETE, RESOLVING_ISSUES, APPROVED, ERROR),
+)
+"""The phases of the cycle in the order of the numbers that quasar gives them, from 0."""
+
+WITHOUT_FILTERING = tuple(phase for phase in PHASES if phase != FILTERING)
+"""The numbers of files that quasar wrote before 23 February 2026."""
+
+WITHOUT_LINTING = tuple(phase for phase in WITHOUT_FILTERING if phase != LINTING)
+"""The numbers of files that quasar wrote before 18 February 2026."""
 
 VERSION = 1
 
@@ -26,7 +40,7 @@ KEY = "review"
 """Where the state of a run keeps the table."""
 
 MORE = "more"
-_COMMITTED = (phases.LINTING, phases.FILTERING, phases.REVIEWING, phases.REVIEW_COMPLETE)
+_COMMITTED = (LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE)
 """Phases that begin after the coder's work was committed."""
 
 
@@ -341,4 +355,4 @@ def _report(said: _Said) -> ReviewReport | None:
 
 def resumes_in(state: CycleState) -> str:
     """Returns the phase in which to go on: after an error, the one in which it came up; coding, where that is not known."""
-    return state.phase if state.phase != ERROR else state.failed_in or phases.CODING
+    return state.phase if state.phase != ERROR else state.failed_in or CODING
