@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import typer
 
     from gitckpt.durable.steps.graph import Graph
-    from gitckpt.durable.steps.history import Event
+    from gitckpt.durable.steps.history import StepEvent
     from gitckpt.durable.steps.journal import Reported
     from gitckpt.durable.steps.machine import Position
-    from gitckpt.durable.steps.report import Report
+    from gitckpt.durable.steps.report import StepReport
     from gitckpt.model.checkpoint import Checkpoint, Progress
     from gitckpt.store.store import Store
 
@@ -107,10 +107,10 @@ def step(
         if action == _NEXT:
             _next(store, journal.read(store, where), plan, resume_from, as_json=as_json)
             return
-        from gitckpt.durable.steps.report import Report
+        from gitckpt.durable.steps.report import StepReport
 
         oid, subject = _commit(store, commit) if commit is not None else (None, "")
-        said = Report(
+        said = StepReport(
             action=action,
             step=str(name),
             agent=agent,
@@ -155,7 +155,7 @@ def _require_fitting(action: str, name: str | None, told: Mapping[str, object], 
         raise UsageError(f"{wrong[0]} does not go with {action}", hint="see: git ckpt step --help")
 
 
-def _tell(done: Reported, said: Report, *, as_json: bool) -> None:
+def _tell(done: Reported, said: StepReport, *, as_json: bool) -> None:
     """Prints what became of a report."""
     from gitckpt.durable.steps import machine, statuses
 
@@ -296,7 +296,7 @@ def _progress_text(progress: Progress | None) -> str:
     return ", ".join([*parts, *([progress.current_task] if progress.current_task else [])])
 
 
-def _print_history(events: Sequence[Event]) -> None:
+def _print_history(events: Sequence[StepEvent]) -> None:
     if not terminal.is_terminal():
         for event in events:
             notes = event.errors[0] if event.errors else event.message

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StepEvent:
     """One report.
 
     Attributes:
@@ -46,7 +46,7 @@ class Event:
     progress: Progress | None
 
 
-def read(store: Store, run: str) -> list[Event]:
+def read(store: Store, run: str) -> list[StepEvent]:
     """Returns what was reported in a run, oldest first.
 
     Raises:
@@ -60,7 +60,7 @@ def read(store: Store, run: str) -> list[Event]:
         checkpoint = codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)
         step, status = phase.split(checkpoint.phase)
         found.append(
-            Event(
+            StepEvent(
                 checkpoint=checkpoint.id,
                 sequence=checkpoint.sequence or 0,
                 timestamp=checkpoint.timestamp,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gitckpt.durable.steps import graph_file, machine
 from gitckpt.durable.steps import report as record
 from gitckpt.durable.steps.graph import COMPLETE, Graph
-from gitckpt.durable.steps.report import FAIL, RESET, START, Report
+from gitckpt.durable.steps.report import FAIL, RESET, START, StepReport
 from gitckpt.git.lock import Lock
 from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.administration import main_worktree
@@ -131,7 +131,7 @@ def home(store: Store, run: str) -> str | None:
 
 
 def report(
-    store: Store, where: Place, said: Report, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None
+    store: Store, where: Place, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None
 ) -> Reported:
     """Records what is reported of a step; when this returns, it is on the disk.
 
@@ -170,7 +170,7 @@ def report(
     return Reported(made, steps, is_new=True)
 
 
-def _recorded(store: Store, where: Place, said: Report, checkpoint_id: str) -> Reported | None:
+def _recorded(store: Store, where: Place, said: StepReport, checkpoint_id: str) -> Reported | None:
     """Returns what was reported under an id; None where nothing was."""
     if not ids.is_id(checkpoint_id):
         raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
@@ -184,7 +184,7 @@ def _recorded(store: Store, where: Place, said: Report, checkpoint_id: str) -> R
     return Reported(found, steps, is_new=False)
 
 
-def _extend(store: Store, run: str, track: str | None, said: Report, graph: str | None, *, files: bool) -> Reported:
+def _extend(store: Store, run: str, track: str | None, said: StepReport, graph: str | None, *, files: bool) -> Reported:
     newest = store.run_head(run)
     steps = graph_of(store, newest.state, graph)
     path = summary.worktrees_of_runs(store).get(run)
@@ -210,7 +210,7 @@ class _Writer:
         track: the track that the run is about, where that was said.
     """
 
-    def __init__(self, store: Store, graph: Graph, said: Report, track: str | None) -> None:
+    def __init__(self, store: Store, graph: Graph, said: StepReport, track: str | None) -> None:
         self._store = store
         self._graph = graph
         self._said = said
@@ -251,7 +251,7 @@ class _Writer:
         return record.progress_of(machine.record_of(self._graph, state, self._step))
 
 
-def _begins_anew(store: Store, where: Place, said: Report) -> bool:
+def _begins_anew(store: Store, where: Place, said: StepReport) -> bool:
     """Tells whether a report needs a new run of its track: there is none, or all are over, and it starts a step."""
     return where.run is None or (where.by_track and said.action == START and _is_over(store, where.run))
 

@@ -14,7 +14,7 @@ from typing import Any
 from gitckpt.durable.steps import report as records
 from gitckpt.durable.steps import statuses
 from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
-from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, Report
+from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, StepReport
 from gitckpt.model.errors import CkptError, UsageError
 
 LOOP, BLOCKERS = "loop_state", "blockers"
@@ -106,7 +106,7 @@ def record_of(graph: Graph, state: Mapping[str, Any], step: str) -> Mapping[str,
     return _table(known, name, "loop_state.checkpoints.")
 
 
-def applied(graph: Graph, state: Mapping[str, Any], report: Report, at: str) -> dict[str, Any]:
+def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str) -> dict[str, Any]:
     """Returns the state of a run after a report; the one that is handed in stays as it is.
 
     Args:
@@ -138,7 +138,7 @@ def applied(graph: Graph, state: Mapping[str, Any], report: Report, at: str) -> 
     return work.state
 
 
-def _admit(here: Position, step: StepDefinition, record: Mapping[str, Any], report: Report) -> bool:
+def _admit(here: Position, step: StepDefinition, record: Mapping[str, Any], report: StepReport) -> bool:
     """Tells whether a report moves the machine, or only adds to the record of a step.
 
     Raises: as `applied`.
@@ -189,7 +189,7 @@ class _Work:
         self._blockers = list(_list(state))
         self.state = _tables_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
 
-    def begin(self, step: StepDefinition, report: Report, *, moves: bool) -> None:
+    def begin(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         """Begins a step, or goes on with it."""
         record = self._record(step)
         if statuses.status(record.get("status")) != statuses.IN_PROGRESS or report.action == START:
@@ -203,7 +203,7 @@ class _Work:
         if moves:
             self._stand(step.name, statuses.IN_PROGRESS, record["started_at"])
 
-    def end(self, step: StepDefinition, report: Report, *, moves: bool) -> None:
+    def end(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         """Ends a step, and goes to the one that follows."""
         record = self._record(step)
         if statuses.status(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
@@ -220,7 +220,7 @@ class _Work:
         elif moves:
             self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
 
-    def reset(self, step: StepDefinition, report: Report, here: Position) -> None:
+    def reset(self, step: StepDefinition, report: StepReport, here: Position) -> None:
         """Takes the run to a step that is to be begun, settles what blocked it, and counts cycles and iterations anew."""
         settled = {step.name} | ({here.step} if here.status == statuses.BLOCKED else set())
         for i, each in enumerate(self._blockers):
@@ -278,7 +278,7 @@ class _Work:
         if moves:
             self._stand(step.name, statuses.BLOCKED, self._loop.get("step_started_at"))
 
-    def _count_iteration(self, step: StepDefinition, report: Report) -> None:
+    def _count_iteration(self, step: StepDefinition, report: StepReport) -> None:
         if self._number("iterations") >= self._graph.max_iterations and not report.force:
             raise StepsBlocked(
                 self._too_many(),
@@ -296,7 +296,7 @@ class _Work:
     def _stand(self, step: str, status: str, since: object) -> None:
         self._loop |= {"current_step": step, "step_status": status, "step_started_at": since}
 
-    def _merged(self, record: Mapping[str, Any], step: StepDefinition, report: Report) -> dict[str, Any]:
+    def _merged(self, record: Mapping[str, Any], step: StepDefinition, report: StepReport) -> dict[str, Any]:
         return _ordered(records.merged(_ordered(record), step, report, self._at))
 
     def _record(self, step: StepDefinition) -> dict[str, Any]:

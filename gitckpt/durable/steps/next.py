@@ -10,7 +10,7 @@ from typing import Any
 from gitckpt.durable.steps import machine, plan, statuses
 from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.machine import OutOfOrder, Position
-from gitckpt.durable.steps.plan import Task
+from gitckpt.durable.steps.plan import PlanTask
 from gitckpt.model.errors import NotFoundError, UsageError
 
 PLAN = "plan.md"
@@ -19,7 +19,7 @@ _LARGEST = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextStep:
     """Where a run goes on.
 
     Attributes:
@@ -39,7 +39,9 @@ class Next:
     remarks: tuple[str, ...] = ()
 
 
-def next_of(graph: Graph, state: Mapping[str, Any], top: str | None, *, path: str | None = None, resume_from: str | None = None) -> Next:
+def next_of(
+    graph: Graph, state: Mapping[str, Any], top: str | None, *, path: str | None = None, resume_from: str | None = None
+) -> NextStep:
     """Returns where a run goes on.
 
     Args:
@@ -61,17 +63,17 @@ def next_of(graph: Graph, state: Mapping[str, Any], top: str | None, *, path: st
     if step is None or not step.has_tasks:
         if resume_from is not None:
             raise OutOfOrder(f"the run is at {here.step}, which has no tasks", hint="see where it is: git ckpt step show")
-        return Next(here.step, here.status, remarks=tuple(_of_position(graph, here, state)))
+        return NextStep(here.step, here.status, remarks=tuple(_of_position(graph, here, state)))
     found = _plan(graph, state, here.step, top, path)
     record = machine.record_of(graph, state, here.step)
     remarks = list(_of_position(graph, here, state))
     if found is None:
         if resume_from is None:
             remarks.append("there is no plan to take the task from; name it: --plan FILE")
-        return Next(here.step, here.status, _number(resume_from) if resume_from else None, remarks=tuple(remarks))
+        return NextStep(here.step, here.status, _number(resume_from) if resume_from else None, remarks=tuple(remarks))
     shown, tasks = found
     if resume_from is not None:
-        task: Task | None = _named(tasks, resume_from, shown)
+        task: PlanTask | None = _named(tasks, resume_from, shown)
         if task is not None and task.is_done:
             remarks.append(f"task {task.name} is done, by {shown}")
     else:
@@ -82,7 +84,7 @@ def next_of(graph: Graph, state: Mapping[str, Any], top: str | None, *, path: st
     elif task.mark == plan.STUCK:
         remarks.append(f"task {task.name} is marked as blocked in {shown}, line {task.line}")
     name, title = (task.name, task.title) if task is not None else (None, None)
-    return Next(here.step, here.status, name, title, shown, tuple(remarks))
+    return NextStep(here.step, here.status, name, title, shown, tuple(remarks))
 
 
 def _of_position(graph: Graph, here: Position, state: Mapping[str, Any]) -> Iterator[str]:
@@ -95,7 +97,7 @@ def _of_position(graph: Graph, here: Position, state: Mapping[str, Any]) -> Iter
         yield f"{here.step} failed: {notes}" if notes else f"{here.step} failed"
 
 
-def _disagreements(record: Mapping[str, Any], tasks: Sequence[Task], first: Task | None, shown: str) -> Iterator[str]:
+def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: PlanTask | None, shown: str) -> Iterator[str]:
     """Yields where the records of a step say something else than the plan, which is right."""
     last = record.get("last_task")
     number = statuses.task_id(last) if isinstance(last, str) else None
@@ -117,7 +119,7 @@ def _disagreements(record: Mapping[str, Any], tasks: Sequence[Task], first: Task
             yield f"task {name} is reported as {told}, and {shown} has it done"
 
 
-def _plan(graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None) -> tuple[str, list[Task]] | None:
+def _plan(graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None) -> tuple[str, list[PlanTask]] | None:
     """Returns how the plan is called, and its tasks; None where there is none."""
     if path is not None:
         return path, plan.tasks(_text(path))
@@ -141,7 +143,7 @@ def _candidates(graph: Graph, state: Mapping[str, Any], step: str) -> Iterator[s
         yield os.path.join(_TRACKS, track, PLAN)
 
 
-def _named(tasks: Sequence[Task], text: str, shown: str) -> Task:
+def _named(tasks: Sequence[PlanTask], text: str, shown: str) -> PlanTask:
     number = _number(text)
     for task in tasks:
         if number in (task.id, task.title):

@@ -19,7 +19,7 @@ _OID = re.compile(r"[0-9a-f]{7,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PlanTask:
     """One task of a plan.
 
     Attributes:
@@ -47,13 +47,13 @@ class Task:
         return self.id or self.title
 
 
-def tasks(text: str) -> list[Task]:
+def tasks(text: str) -> list[PlanTask]:
     """Returns the tasks of a plan, in its order.
 
     A task is an item with brackets; one that is indented below another, and has no number, belongs to that. Or it is a heading
     `### Task 2.3: …`, whose items without a number are its steps: it is done when all of them are.
     """
-    found: list[Task] = []
+    found: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
     for number, line in enumerate(text.splitlines(), 1):
         mark = _FENCE.match(line)
@@ -79,12 +79,12 @@ def tasks(text: str) -> list[Task]:
     return [task for task in found if task.mark]
 
 
-def first_open(plan: Sequence[Task]) -> Task | None:
+def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
     """Returns the first task in the order of the plan that is not done; None where all are."""
     return next((task for task in plan if not task.is_done), None)
 
 
-def open_after(plan: Sequence[Task], last: str) -> Task | None:
+def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
     """Returns the first task behind a task that is not done; None where there is none, or no such task.
 
     Args:
@@ -95,11 +95,11 @@ def open_after(plan: Sequence[Task], last: str) -> Task | None:
     return first_open(plan[at + 1 :])
 
 
-def _task(text: str, mark: str, line: int) -> Task:
+def _task(text: str, mark: str, line: int) -> PlanTask:
     comment = _COMMENT.search(text)
     commit = comment["text"] if comment is not None and _OID.fullmatch(comment["text"]) else None
     title = _COMMENT.sub("", text).replace("**", "").replace("`", "").strip()
-    return Task(statuses.task_id(title), title, mark, line, commit)
+    return PlanTask(statuses.task_id(title), title, mark, line, commit)
 
 
 def _both(before: str, mark: str) -> str:

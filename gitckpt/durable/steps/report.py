@@ -35,7 +35,7 @@ _MAX = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StepReport:
     """What a call says of a step. None, and what is empty, leaves a thing as it was."""
 
     action: str
@@ -79,7 +79,7 @@ class Report:
     """The id of the checkpoint that holds it; None for a fresh one."""
 
 
-def require_sound(report: Report, step: StepDefinition) -> None:
+def require_sound(report: StepReport, step: StepDefinition) -> None:
     """Raises an error where a report lacks what it must say, or contradicts itself.
 
     Raises:
@@ -102,7 +102,7 @@ def require_sound(report: Report, step: StepDefinition) -> None:
             raise UsageError(f"{key!r} cannot be set", hint=f"these have options of their own, or are kept by gitckpt: {', '.join(OWN)}")
 
 
-def merged(record: Mapping[str, Any], step: StepDefinition, report: Report, at: str) -> dict[str, Any]:
+def merged(record: Mapping[str, Any], step: StepDefinition, report: StepReport, at: str) -> dict[str, Any]:
     """Returns the record of a step after a report; its status is not touched.
 
     Args:
@@ -142,7 +142,7 @@ def progress_of(record: Mapping[str, Any]) -> Progress | None:
     return found if found != Progress() else None
 
 
-def _progress(said: object, report: Report) -> dict[str, Any]:
+def _progress(said: object, report: StepReport) -> dict[str, Any]:
     new = dict(said) if isinstance(said, Mapping) else {}
     told = {
         "current_phase": report.current_phase,
@@ -154,7 +154,7 @@ def _progress(said: object, report: Report) -> dict[str, Any]:
     return new | {key: value for key, value in told.items() if value is not None}
 
 
-def _add_commit(record: dict[str, Any], step: StepDefinition, report: Report) -> None:
+def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport) -> None:
     if not step.has_tasks:
         record["commit_sha"] = report.commit
         return
@@ -166,7 +166,7 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: Report) ->
     record["commits"] = known
 
 
-def _add_task(record: dict[str, Any], report: Report, at: str) -> None:
+def _add_task(record: dict[str, Any], report: StepReport, at: str) -> None:
     """Notes what has become of one task, where it has a number or somebody says more of it than its name."""
     assert report.task is not None
     number = statuses.task_id(report.task)

@@ -10,7 +10,7 @@ from gitckpt.durable.steps.graph import Graph
 from gitckpt.model.checkpoint import Progress
 
 if TYPE_CHECKING:
-    from gitckpt.durable.steps.history import Event
+    from gitckpt.durable.steps.history import StepEvent
     from gitckpt.durable.steps.machine import Position
     from gitckpt.model.checkpoint import Checkpoint
 
@@ -40,7 +40,7 @@ def status_of(here: Position, name: str, record: Mapping[str, Any]) -> str:
     return str(record.get("status") or (here.status if name == here.step else statuses.NOT_STARTED))
 
 
-def document(graph: Graph, newest: Checkpoint, events: Sequence[Event] | None) -> dict[str, Any]:
+def document(graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None) -> dict[str, Any]:
     """Returns what `--json` prints.
 
     Args:
@@ -68,7 +68,7 @@ def document(graph: Graph, newest: Checkpoint, events: Sequence[Event] | None) -
     return found | ({"history": [_event(event) for event in events]} if events is not None else {})
 
 
-def _event(event: Event) -> dict[str, Any]:
+def _event(event: StepEvent) -> dict[str, Any]:
     progress = event.progress or Progress()
     plain = {name: getattr(event, name) for name in event.__slots__ if name not in ("errors", "progress")}
     return plain | {"errors": list(event.errors), "progress": {name: getattr(progress, name) for name in _PROGRESS}}

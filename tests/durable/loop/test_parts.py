@@ -13,7 +13,7 @@ from gitckpt.durable.driver import registry
 from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
-from gitckpt.durable.phases.loop.options import Options
+from gitckpt.durable.phases.loop.options import LoopOptions
 from gitckpt.durable.pipeline.file import preset
 from gitckpt.durable.pipeline.parser import parse
 from gitckpt.durable.run.errors import PhaseFailed
@@ -23,12 +23,12 @@ from gitckpt.store.config.file import ConfigError
 # Options
 
 
-def read(**said: str) -> Options:
+def read(**said: str) -> LoopOptions:
     return options.read(lambda name: said.get(name, ""))
 
 
 def test_usual_options() -> None:
-    expected = Options((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
+    expected = LoopOptions((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
     assert read(until_tests_pass="yes") == expected
     usual = preset("loop", registry.OPTIONS).inputs
     assert read(**{**usual, "until_tests_pass": "yes"}) == expected
@@ -46,7 +46,7 @@ def test_all_options() -> None:
         test_timeout="1m",
         conversation="continue",
     )
-    assert said == Options(("bd-1", "bd-2", "bd-3.1"), "bd-0", "check", "make check", 7, 0.0, 7200.0, 60.0, "continue")
+    assert said == LoopOptions(("bd-1", "bd-2", "bd-3.1"), "bd-0", "check", "make check", 7, 0.0, 7200.0, 60.0, "continue")
 
 
 @pytest.mark.parametrize("said", [{"issues": "bd-1"}, {"done": "true"}, {"until_tests_pass": " Yes ".strip()}, {"until_tests_pass": "1"}])
@@ -116,7 +116,7 @@ def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> No
 
 # The prompt
 
-TASK = prompt.Task("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
+TASK = prompt.Assignment("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
 
 WHOLE = """\
 # Task
@@ -172,7 +172,7 @@ def test_whole_prompt() -> None:
 
 
 def test_prompt_without_issues() -> None:
-    said = prompt.build(prompt.default(), prompt.Task("p.md", "", (), ""), "")
+    said = prompt.build(prompt.default(), prompt.Assignment("p.md", "", (), ""), "")
     assert not {"Beads", "**", "failed"} & set(said.split())
     assert "4. Run all tests (`pytest` or `make test`)." in said
     assert said.endswith("emit /clear.\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from gitckpt.durable.steps import journal
-from gitckpt.durable.steps.report import PROGRESS, Report
+from gitckpt.durable.steps.report import PROGRESS, StepReport
 from gitckpt.git.repository import discover
 from gitckpt.store.store import Store
 
@@ -14,7 +14,7 @@ def main() -> None:
     path, run, worker, count = sys.argv[1:]
     with Store(discover(path)) as store:
         for number in range(int(count)):
-            said = Report(
+            said = StepReport(
                 PROGRESS, "EXECUTE", task=f"1.{worker}", worker=worker, notes=f"{worker}/{number}", outputs=(f"{worker}/{number}",)
             )
             done = journal.report(store, journal.Place(run), said)

@@ -7,7 +7,7 @@ from typing import Any
 from gitckpt.durable.steps import graph_file, journal, machine
 from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.machine import Position
-from gitckpt.durable.steps.report import Report
+from gitckpt.durable.steps.report import StepReport
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.store import Store
 
@@ -22,7 +22,7 @@ class Loop:
 
     def __call__(self, action: str, step: str, **said: Any) -> Loop:
         notes = said.pop("notes", "it was so" if action in ("fail", "block") else None)
-        self.state = machine.applied(self.graph, self.state, Report(action, step, notes=notes, **said), at(self.made + 1))
+        self.state = machine.applied(self.graph, self.state, StepReport(action, step, notes=notes, **said), at(self.made + 1))
         self.made += 1
         return self
 
@@ -60,4 +60,4 @@ def report(store: Store, run: str | None, action: str, step: str, *, track: str 
     """Records a report of a run, or of the open run of a track."""
     options = {name: said.pop(name) for name in ("graph", "files") if name in said}
     where = journal.place(store, run=run, track=track, environ={})
-    return journal.report(store, where, Report(action, step, **said), **options).checkpoint
+    return journal.report(store, where, StepReport(action, step, **said), **options).checkpoint

@@ -9,7 +9,7 @@ import pytest
 
 from gitckpt.durable.steps import graph_file, machine, statuses
 from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
-from gitckpt.durable.steps.report import LABELS, Report
+from gitckpt.durable.steps.report import LABELS, StepReport
 from gitckpt.model.errors import UsageError
 from tests.durable.protocol.stepper import Loop, at
 
@@ -120,7 +120,7 @@ def test_sup_03_completed_at_is_null_while_a_step_runs_also_when_it_runs_again()
 @pytest.mark.parametrize("action", ["fail", "block"])
 def test_sup_04_failed_and_blocked_need_notes(action: str, notes: str | None) -> None:
     with pytest.raises(UsageError, match=f"PLAN cannot {action} without notes"):
-        machine.applied(graph_file.preset(), {}, Report(action, "PLAN", notes=notes), at(1))
+        machine.applied(graph_file.preset(), {}, StepReport(action, "PLAN", notes=notes), at(1))
 
 
 def test_sup_05_the_way_through() -> None:

@@ -85,10 +85,10 @@ class TestMany:
 
     def test_two_that_begin_a_track_at_once_report_to_one_run(self, main_checkout: Checkout, plain: Store) -> None:
         script = (
-            "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import Report;"
+            "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import StepReport;"
             "from gitckpt.store.store import Store; store = Store.open('.', adapter='plumbing');"
             "where = journal.place(store, track='t'); sys.stdin.read();"
-            "print(journal.report(store, where, Report('progress', 'PLAN', notes=sys.argv[1])).is_new)"
+            "print(journal.report(store, where, StepReport('progress', 'PLAN', notes=sys.argv[1])).is_new)"
         )
         racers = [
             subprocess.Popen(

@@ -10,7 +10,7 @@ import pytest
 from gitckpt.durable.steps import next as next_step
 from gitckpt.durable.steps import plan
 from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
-from gitckpt.durable.steps.next import Next
+from gitckpt.durable.steps.next import NextStep
 from gitckpt.model.errors import NotFoundError, UsageError
 from tests.durable.protocol.stepper import Loop
 
@@ -47,7 +47,7 @@ def executing(**record: Any) -> dict[str, Any]:
     return state
 
 
-def next_of(state: dict[str, Any], top: Path | None, **how: Any) -> Next:
+def next_of(state: dict[str, Any], top: Path | None, **how: Any) -> NextStep:
     return next_step.next_of(Loop().graph, state, str(top) if top is not None else None, **how)
 
 
@@ -83,7 +83,7 @@ class TestPlans:
 
 class TestNext:
     def test_sup_08_the_first_task_that_is_not_done(self, top: Path) -> None:
-        assert next_of(executing(), top) == Next("EXECUTE", "IN_PROGRESS", "1.3", "Task 1.3: Log in", "plan.md")
+        assert next_of(executing(), top) == NextStep("EXECUTE", "IN_PROGRESS", "1.3", "Task 1.3: Log in", "plan.md")
 
     @pytest.mark.parametrize("last", ["Task 1.2", "1.2", "Task 1.1", "task 1.2: Schema", None, 7])
     def test_sup_08_what_agrees_with_last_task(self, top: Path, last: object) -> None:
@@ -115,8 +115,10 @@ class TestNext:
 
     @pytest.mark.parametrize("text", ["2.2", "Task 2.2"])
     def test_sup_08_resume_from_goes_before_all(self, top: Path, text: str) -> None:
-        assert next_of(executing(last_task="7"), top, resume_from=text) == Next("EXECUTE", "IN_PROGRESS", "2.2", "2.2 Tell them", "plan.md")
-        assert next_of(executing(), None, resume_from=text) == Next("EXECUTE", "IN_PROGRESS", "2.2")
+        assert next_of(executing(last_task="7"), top, resume_from=text) == NextStep(
+            "EXECUTE", "IN_PROGRESS", "2.2", "2.2 Tell them", "plan.md"
+        )
+        assert next_of(executing(), None, resume_from=text) == NextStep("EXECUTE", "IN_PROGRESS", "2.2")
 
     def test_resume_from_what_is_done_and_from_what_is_not_there(self, top: Path) -> None:
         assert next_of(executing(), top, resume_from="1.1").remarks == ("task 1.1 is done, by plan.md",)
@@ -165,10 +167,10 @@ class TestNext:
         assert next_of({**state, "track_id": "../../../" + str(secret.parent)}, top).plan is None
 
     def test_positions_without_tasks(self, top: Path) -> None:
-        assert next_of({}, top) == Next("PLAN", "NOT_STARTED")
-        assert next_of(Loop().to("COMPLETE").state, top) == Next("COMPLETE", "PASSED")
+        assert next_of({}, top) == NextStep("PLAN", "NOT_STARTED")
+        assert next_of(Loop().to("COMPLETE").state, top) == NextStep("COMPLETE", "PASSED")
         failed = Loop()("fail", "PLAN", notes="no spec").state
-        assert next_of(failed, top) == Next("PLAN", "FAILED", remarks=("PLAN failed: no spec",))
+        assert next_of(failed, top) == NextStep("PLAN", "FAILED", remarks=("PLAN failed: no spec",))
         unknown = {"loop_state": {"current_step": "ENRICH"}}
         remark = "superpowers has no step ENRICH, at which the run is; to go on: git ckpt step reset STEP"
         assert next_of(unknown, top).remarks == (remark,)
@@ -177,4 +179,4 @@ class TestNext:
 
     def test_blockers_elsewhere_are_told(self, top: Path) -> None:
         state = Loop()("start", "PLAN")("start", "FIX", force=True)("block", "PLAN", notes="a key").state
-        assert next_of(state, top) == Next("FIX", "IN_PROGRESS", remarks=("not settled yet: a key (at PLAN)",))
+        assert next_of(state, top) == NextStep("FIX", "IN_PROGRESS", remarks=("not settled yet: a key (at PLAN)",))

@@ -12,7 +12,7 @@ from typing import Any
 
 from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
-from gitckpt.durable.phases.review.ports import Options, Reply, Result
+from gitckpt.durable.phases.review.ports import Reply, ReviewOptions, Verdict
 from gitckpt.durable.phases.review.state import KEY, CycleState
 from gitckpt.model.checkpoint import Progress
 from tests.conftest import Checkout
@@ -108,15 +108,15 @@ class Bench:
         self.checkout = checkout
         self.coder = coder
         self.reviewer = reviewer
-        self.options = Options(**{"task": "t-1", "title": "Add a login", **options})
+        self.options = ReviewOptions(**{"task": "t-1", "title": "Add a login", **options})
         self.journal = Memory()
         self.said: list[str] = []
         self.tasks: list[str | None] = []
         self.commands: list[str] = []
 
-    def go(self, **options: Any) -> Result:
+    def go(self, **options: Any) -> Verdict:
         """Starts or resumes the review; options that are named replace the others."""
-        chosen = Options(**{**{name: getattr(self.options, name) for name in Options.__slots__}, **options})
+        chosen = ReviewOptions(**{**{name: getattr(self.options, name) for name in ReviewOptions.__slots__}, **options})
         commits = Commits(os.fspath(self.checkout.path))
         review = Review(
             self.journal,
@@ -131,7 +131,7 @@ class Bench:
         )
         return review.go()
 
-    def resume(self, state: CycleState | dict[str, Any] | None = None, **options: Any) -> Result:
+    def resume(self, state: CycleState | dict[str, Any] | None = None, **options: Any) -> Verdict:
         """Goes on in a new process, from what was recorded last or from another state."""
         table = state.to_state() if isinstance(state, CycleState) else state
         self.journal = Memory({KEY: table} if table is not None else self.journal.recorded[-1])

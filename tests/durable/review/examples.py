@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gitckpt.durable.phases.review.finding import FIXED, STATUSES, STILL_PRESENT, Finding, Verification
+from gitckpt.durable.phases.review.finding import FIXED, STATUSES, STILL_PRESENT, ReviewFinding, Verification
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.durable.phases.review.state import ERROR, PHASES, CycleState
 from gitckpt.model import times
@@ -28,8 +28,8 @@ MID_CYCLE = CycleState(
     lint_output="\x1b[31mred\x1b[0m\ttab\0nul\x7fdel",
     base_commit_sha="00" * 20,
     cycle_commits=("c1",),
-    findings=(Finding("major", "it's broken", 2),),
-    all_findings=(Finding("minor", "multi\nline — ✓ 日本", 1, FIXED), Finding("major", "old", 1, STILL_PRESENT)),
+    findings=(ReviewFinding("major", "it's broken", 2),),
+    all_findings=(ReviewFinding("minor", "multi\nline — ✓ 日本", 1, FIXED), ReviewFinding("major", "old", 1, STILL_PRESENT)),
     verifications=(Verification("f-0123456789ab", FIXED, "gone"),),
     filter_history=("vet",),
     last_cycle_sha="b2" * 20,
@@ -63,7 +63,7 @@ MANY_CYCLES = CycleState(
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 _AMOUNTS = st.floats(0, 1e9) | st.just(0.1 + 0.2)
-_FINDINGS = st.lists(st.builds(Finding, _TEXTS, _TEXTS, st.integers(0, 9), st.sampled_from(STATUSES)), max_size=3).map(tuple)
+_FINDINGS = st.lists(st.builds(ReviewFinding, _TEXTS, _TEXTS, st.integers(0, 9), st.sampled_from(STATUSES)), max_size=3).map(tuple)
 _WORDS = st.lists(_TEXTS, max_size=3).map(tuple)
 
 

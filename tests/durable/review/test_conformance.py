@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gitckpt.durable.phases.review.errors import AgentFailed, Diverged, MaxCyclesReached
-from gitckpt.durable.phases.review.finding import Finding
+from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.quasar_file import from_toml, to_toml
 from gitckpt.durable.phases.review.state import KEY, PHASES, VERSION, CycleState
 from gitckpt.model.errors import InvalidCheckpoint
@@ -42,7 +42,7 @@ def test_qsr_02_version_and_time(bench: Bench) -> None:
 
 
 def test_qsr_03_findings_come_back() -> None:
-    found = (Finding("critical", "it's\nbroken", 2), Finding("", "", 0))
+    found = (ReviewFinding("critical", "it's\nbroken", 2), ReviewFinding("", "", 0))
     state = replace(EMPTY, findings=found, all_findings=found)
     assert from_toml(to_toml(state, more=False), "a.toml").all_findings == found
 

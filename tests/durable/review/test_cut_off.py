@@ -15,7 +15,7 @@ from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
 from gitckpt.durable.phases.review.errors import AgentFailed
 from gitckpt.durable.phases.review.finding import finding_id
-from gitckpt.durable.phases.review.ports import Result
+from gitckpt.durable.phases.review.ports import Verdict
 from gitckpt.durable.phases.review.state import KEY, CycleState
 from gitckpt.durable.run.retry import Conduct
 from gitckpt.durable.run.run import Run
@@ -56,7 +56,7 @@ def changing_task(bench: Bench) -> Callable[[], str | None]:
     return lambda: "Add a login by mail" if bench.journal.state[KEY]["cycle"] >= 2 else None
 
 
-def go(bench: Bench, journal: Memory) -> Result:
+def go(bench: Bench, journal: Memory) -> Verdict:
     bench.journal = journal
     commits = Commits(os.fspath(bench.checkout.path))
     how = {"tell": bench.said.append, "shell": bench.shell, "refactor": changing_task(bench), "clock": lambda: 1_800_000_000_000_000}
@@ -81,7 +81,7 @@ def story(bench: Bench) -> list[tuple[str, str]]:
     return [(line[:40], line[41:]) for line in bench.checkout.git("log", "--reverse", "--format=%T %s").splitlines()]
 
 
-def undisturbed(checkout: Checkout) -> tuple[Bench, Result]:
+def undisturbed(checkout: Checkout) -> tuple[Bench, Verdict]:
     bench = made(checkout)
     return bench, go(bench, Memory())
 

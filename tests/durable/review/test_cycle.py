@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gitckpt.durable.phases.review.finding import Finding
+from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.quasar_file import from_toml, to_toml
 from gitckpt.durable.phases.review.state import PHASES, WITHOUT_FILTERING, WITHOUT_LINTING, CycleState
 from gitckpt.model import toml
@@ -175,7 +175,7 @@ class TestFile:
             task_title="Add a login",
             cycle=1,
             phase="resolving_issues",
-            all_findings=(Finding("major", "it's broken", 1),),
+            all_findings=(ReviewFinding("major", "it's broken", 1),),
         )
         assert to_toml(state, more=False) == (
             'version = 1\nphase_id = ""\nnebula_name = ""\ncreated_at = 0001-01-01T00:00:00+00:00\ngit_sha = ""\n'
@@ -211,8 +211,8 @@ class TestFile:
             cycle_commits=("c1", "c2"),
             child_bead_ids=("quasar-1.1",),
             refactored=True,
-            findings=(Finding("major", "it's broken", 2),),
-            all_findings=(Finding("minor", "multi\nline — unicode ✓ 日本", 1), Finding("major", "it's broken", 2)),
+            findings=(ReviewFinding("major", "it's broken", 2),),
+            all_findings=(ReviewFinding("minor", "multi\nline — unicode ✓ 日本", 1), ReviewFinding("major", "it's broken", 2)),
         )
 
     @pytest.mark.parametrize(("cycle", "commits", "findings"), [(1, 1, 1), (2, 2, 2), (4, 4, 4)])

@@ -13,16 +13,16 @@ from gitckpt.durable.phases.review.finding import (
     FOUND,
     REGRESSED,
     STILL_PRESENT,
-    Finding,
+    ReviewFinding,
     Verification,
     finding_id,
     unresolved,
     verified,
 )
 
-ONE = Finding("critical", "bug A", 1)
-TWO = Finding("major", "bug B", 1)
-THREE = Finding("minor", "bug C", 2)
+ONE = ReviewFinding("critical", "bug A", 1)
+TWO = ReviewFinding("major", "bug B", 1)
+THREE = ReviewFinding("minor", "bug C", 2)
 
 
 class TestFindingId:
@@ -59,11 +59,11 @@ class TestVerified:
         assert [each.status for each in verified([ONE, TWO, THREE], said)] == [FIXED, STILL_PRESENT, REGRESSED]
 
     def test_one_that_nothing_is_said_of_keeps_its_status(self) -> None:
-        before = [Finding("major", "bug", 1, FIXED), TWO]
+        before = [ReviewFinding("major", "bug", 1, FIXED), TWO]
         assert verified(before, [Verification("f-unknown", FIXED)]) == tuple(before)
 
     def test_one_that_was_found_twice_changes_everywhere(self) -> None:
-        again = Finding(ONE.severity, f" {ONE.description} ", 2)
+        again = ReviewFinding(ONE.severity, f" {ONE.description} ", 2)
         assert [each.status for each in verified([ONE, again], [Verification(ONE.id, FIXED)])] == [FIXED, FIXED]
 
     def test_the_last_word_counts(self) -> None:
@@ -75,13 +75,13 @@ class TestVerified:
 
 class TestUnresolved:
     def test_what_is_fixed_is_left_out(self) -> None:
-        findings = [ONE, Finding("major", "bug B", 1, FIXED), Finding("minor", "bug C", 2, REGRESSED)]
+        findings = [ONE, ReviewFinding("major", "bug B", 1, FIXED), ReviewFinding("minor", "bug C", 2, REGRESSED)]
         assert unresolved(findings) == (ONE, findings[2])
 
     def test_each_counts_once_as_it_was_found_last(self) -> None:
-        again = Finding("critical", "bug A", 3, FOUND)
-        assert unresolved([Finding("critical", "bug A", 1, STILL_PRESENT), TWO, again]) == (again, TWO)
+        again = ReviewFinding("critical", "bug A", 3, FOUND)
+        assert unresolved([ReviewFinding("critical", "bug A", 1, STILL_PRESENT), TWO, again]) == (again, TWO)
 
     def test_one_that_is_found_again_after_it_was_fixed_is_open(self) -> None:
-        again = Finding("critical", "bug A", 3)
-        assert unresolved([Finding("critical", "bug A", 1, FIXED), again]) == (again,)
+        again = ReviewFinding("critical", "bug A", 3)
+        assert unresolved([ReviewFinding("critical", "bug A", 1, FIXED), again]) == (again,)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gitckpt.durable.phases.review import prompts
-from gitckpt.durable.phases.review.finding import FIXED, STILL_PRESENT, Finding
+from gitckpt.durable.phases.review.finding import FIXED, STILL_PRESENT, ReviewFinding
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.durable.phases.review.text import CUT
 
 FIRST = CycleState(task_bead_id="t-1", task_title="Add a login", cycle=1)
-OLD, NEW = Finding("minor", "an old one", 1, STILL_PRESENT), Finding("major", "a new one", 2)
-GONE = Finding("major", "a fixed one", 1, FIXED)
+OLD, NEW = ReviewFinding("minor", "an old one", 1, STILL_PRESENT), ReviewFinding("major", "a new one", 2)
+GONE = ReviewFinding("major", "a fixed one", 1, FIXED)
 LATER = replace(FIRST, cycle=3, coder_output="I did it.", findings=(NEW,), all_findings=(OLD, GONE, NEW))
 
 

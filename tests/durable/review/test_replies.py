@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitckpt.durable.phases.review import replies
-from gitckpt.durable.phases.review.finding import Finding, Verification, finding_id
+from gitckpt.durable.phases.review.finding import ReviewFinding, Verification, finding_id
 from gitckpt.durable.phases.review.replies import ReviewReport
 
 
@@ -50,7 +50,7 @@ def test_findings(answer: str, found: list[tuple[str, str]]) -> None:
 
 def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
     (found,) = replies.findings("ISSUE:\nDESCRIPTION: missing check")
-    assert found == Finding("major", "missing check", 0, "found")
+    assert found == ReviewFinding("major", "missing check", 0, "found")
     assert found.id == finding_id("major", "missing check")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, CommitRefused, Diverged, MaxCyclesReached, Struggling
-from gitckpt.durable.phases.review.finding import FIXED, FOUND, STILL_PRESENT, Finding, finding_id
-from gitckpt.durable.phases.review.ports import Result
+from gitckpt.durable.phases.review.finding import FIXED, FOUND, STILL_PRESENT, ReviewFinding, finding_id
+from gitckpt.durable.phases.review.ports import Verdict
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.durable.phases.review.state import KEY, CycleState
 from gitckpt.durable.run.errors import Cancelled, PhaseFailed
@@ -32,7 +32,7 @@ def rejected(*words: str) -> list[str]:
 def test_approved_in_the_first_cycle(main_checkout: Checkout) -> None:
     bench = made(main_checkout, APPROVED)
     base = main_checkout.git("rev-parse", "HEAD")
-    assert bench.go() == Result(True, 1, 0.5, (), DONE)
+    assert bench.go() == Verdict(True, 1, 0.5, (), DONE)
     head = main_checkout.git("rev-parse", "HEAD")
     assert bench.journal.messages == [
         "cycle 0: bead_created",
@@ -54,7 +54,7 @@ def test_rejected_then_approved(main_checkout: Checkout) -> None:
     bench = made(
         main_checkout, *rejected("no test"), f"VERIFICATION:\nFINDING_ID: {finding_id('major', 'no test')}\nSTATUS: fixed\n\n{APPROVED}"
     )
-    assert bench.go() == Result(True, 2, 1.0, (Finding("major", "no test", 1, FIXED),), DONE)
+    assert bench.go() == Verdict(True, 2, 1.0, (ReviewFinding("major", "no test", 1, FIXED),), DONE)
     assert bench.log() == ["first", "t-1/cycle-1: Add a login", "t-1/cycle-2: Add a login"]
     assert bench.journal.cycle.cycle_commits == tuple(main_checkout.git("rev-list", "--reverse", "HEAD").splitlines()[1:])
     assert bench.coder.prompts[1].splitlines()[4:5] == ["1. [major] no test"]
@@ -68,8 +68,10 @@ def test_max_cycles(main_checkout: Checkout) -> None:
         bench.go()
     assert caught.value.message == "not approved after 2 cycles, the most there may be"
     assert (caught.value.exit_code, caught.value.status) == (20, "failed")
-    findings = (Finding("major", "one", 1), Finding("major", "two", 2))
-    assert caught.value.result == Result(False, 2, 1.0, findings, ReviewReport(satisfaction="low", summary="not yet"), caught.value.message)
+    findings = (ReviewFinding("major", "one", 1), ReviewFinding("major", "two", 2))
+    assert caught.value.result == Verdict(
+        False, 2, 1.0, findings, ReviewReport(satisfaction="low", summary="not yet"), caught.value.message
+    )
     assert bench.journal.notes[-1] == ("cycle 2: error", (caught.value.message,))
     assert (bench.journal.cycle.phase, bench.journal.cycle.failed_in) == ("error", "resolving_issues")
 
@@ -104,7 +106,7 @@ class TestBudget:
         bench = made(main_checkout, APPROVED, max_budget_usd=0.25)
         with pytest.raises(BudgetExceeded):
             bench.go()
-        assert bench.resume(max_budget_usd=1.0) == Result(True, 1, 0.5, (), DONE)
+        assert bench.resume(max_budget_usd=1.0) == Verdict(True, 1, 0.5, (), DONE)
         assert len(bench.coder.calls) == 1
 
     def test_exceeded_after_the_reviewer(self, main_checkout: Checkout) -> None:
@@ -112,7 +114,7 @@ class TestBudget:
         with pytest.raises(BudgetExceeded) as caught:
             bench.go()
         assert caught.value.result is not None
-        assert caught.value.result.findings == (Finding("major", "one", 1),)
+        assert caught.value.result.findings == (ReviewFinding("major", "one", 1),)
 
     def test_what_is_approved_is_approved_whatever_it_cost(self, main_checkout: Checkout) -> None:
         assert made(main_checkout, APPROVED, max_budget_usd=0.5).go().approved
@@ -192,7 +194,7 @@ class TestAgents:
 
     def test_an_issue_beside_an_approval_is_kept(self, main_checkout: Checkout) -> None:
         bench = made(main_checkout, f"{REJECTED.format('a nit')}\n\n{APPROVED}")
-        assert bench.go().findings == (Finding("major", "a nit", 1),)
+        assert bench.go().findings == (ReviewFinding("major", "a nit", 1),)
 
     def test_who_must_stop_leaves_no_error(self, main_checkout: Checkout) -> None:
         bench = made(main_checkout, APPROVED)
@@ -238,7 +240,7 @@ class TestLint:
     def test_a_fix_replaces_the_commit_of_the_cycle(self, main_checkout: Checkout) -> None:
         turns = (Turn("Done.", {"work": "bad\n"}), Turn("Fixed.", {"work": "good\n"}))
         bench = made(main_checkout, APPROVED, coder=turns, lint=self.LINT)
-        assert bench.go() == Result(True, 1, 0.75, (), DONE)
+        assert bench.go() == Verdict(True, 1, 0.75, (), DONE)
         assert bench.log()[1:] == ["t-1/cycle-1: Add a login", "t-1/cycle-1: Add a login (lint fix)"]
         state = bench.journal.cycle
         assert state.cycle_commits == (main_checkout.git("rev-parse", "HEAD"),)
@@ -284,8 +286,8 @@ class TestLint:
 class TestFilters:
     def test_one_that_fails_spares_the_reviewer_and_then_passes(self, main_checkout: Checkout) -> None:
         bench = made(main_checkout, APPROVED, filters={"style": "true", "vet": "cat work; grep -q 2 work"})
-        found = Finding("critical", "[filter:vet] 1", 1, FIXED)
-        assert bench.go() == Result(True, 2, 0.75, (found,), DONE)
+        found = ReviewFinding("critical", "[filter:vet] 1", 1, FIXED)
+        assert bench.go() == Verdict(True, 2, 0.75, (found,), DONE)
         assert len(bench.reviewer.calls) == 1
         assert bench.journal.messages[3:6] == ["cycle 1: filtering", "cycle 1: resolving_issues", "cycle 2: coding"]
         state = bench.journal.cycle
@@ -300,7 +302,7 @@ class TestFilters:
         assert bench.commands == ["true", "exit 3"]
         assert caught.value.result is not None
         (found,) = caught.value.result.findings
-        assert found == Finding("critical", "[filter:two] exit code 3, without a word", 1)
+        assert found == ReviewFinding("critical", "[filter:two] exit code 3, without a word", 1)
         state = bench.journal.cycle
         assert (state.filter_check_name, state.filter_output) == ("two", "exit code 3, without a word")
 
@@ -382,7 +384,7 @@ class TestStruggle:
         with pytest.raises(Struggling):
             bench.go()
         bench.coder.turns = (WORK[0], WORK[2])  # asked the same again, it answers something else
-        assert bench.resume() == Result(
+        assert bench.resume() == Verdict(
             True,
             3,
             1.0,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.durable.phases.review import stall
-from gitckpt.durable.phases.review.finding import Finding
+from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.state import CycleState
 
 BUG = "the same bug keeps coming back over and over"
 
 
-def findings(*descriptions: str, cycle: int = 2) -> tuple[Finding, ...]:
-    return tuple(Finding("major", each, cycle) for each in descriptions)
+def findings(*descriptions: str, cycle: int = 2) -> tuple[ReviewFinding, ...]:
+    return tuple(ReviewFinding("major", each, cycle) for each in descriptions)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ class Loop:
         number = memory["iterations"] + 1
         self._has_asked = True
         self._show(f"iteration {number} of {memory['allowed']}")
-        task = prompt.Task(self._documents.plan(memory), self._options.epic, self._options.issues, self._options.tests)
+        task = prompt.Assignment(self._documents.plan(memory), self._options.epic, self._options.issues, self._options.tests)
         failure = memory["tests_output"] if memory["tests"] == "failed" else ""
         agent = Agent(self._client, self._run.path, self._env, self._context.watchdog, self._files)
         answer = agent.ask(

@@ -21,7 +21,7 @@ _ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LoopOptions:
     """How the loop is carried out. Lengths of time are in seconds.
 
     Attributes:
@@ -47,7 +47,7 @@ class Options:
     conversation: str = NEW
 
 
-def read(said: Callable[[str], str]) -> Options:
+def read(said: Callable[[str], str]) -> LoopOptions:
     """Returns the options.
 
     Args:
@@ -70,7 +70,7 @@ def read(said: Callable[[str], str]) -> Options:
     conversation = said("conversation") or NEW
     if conversation not in CONVERSATIONS:
         raise UsageError(f"conversation is {conversation!r:.60}", hint=f"it is one of {', '.join(CONVERSATIONS)}")
-    return Options(
+    return LoopOptions(
         issues=issues,
         epic=epic,
         done=done,

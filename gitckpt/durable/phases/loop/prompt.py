@@ -28,7 +28,7 @@ bd sync                               # bring the issues into git
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Assignment:
     """What is to be done.
 
     Attributes:
@@ -50,7 +50,7 @@ def default() -> str:
         return file.read()
 
 
-def build(template: str, task: Task, failure: str, revision: str = "") -> str:
+def build(template: str, task: Assignment, failure: str, revision: str = "") -> str:
     """Returns a prompt.
 
     Args:

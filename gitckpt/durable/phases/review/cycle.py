@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from gitckpt.durable.phases.review import commits as relations
 from gitckpt.durable.phases.review import prompts, replies, stall
 from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, Diverged, MaxCyclesReached, ReviewFailed, Struggling
-from gitckpt.durable.phases.review.finding import CRITICAL, FIXED, Finding, verified
-from gitckpt.durable.phases.review.ports import BUDGET_VARIABLE, Asks, Committing, Journal, Options, Result, Shell
+from gitckpt.durable.phases.review.finding import CRITICAL, FIXED, ReviewFinding, verified
+from gitckpt.durable.phases.review.ports import BUDGET_VARIABLE, Asks, Committing, Journal, ReviewOptions, Shell, Verdict
 from gitckpt.durable.phases.review.state import (
     APPROVED,
     BEAD_CREATED,
@@ -70,7 +70,7 @@ class Review:
         coder: Asks,
         reviewer: Asks,
         commits: Committing,
-        options: Options,
+        options: ReviewOptions,
         *,
         tell: Callable[[str], None],
         shell: Shell,
@@ -87,7 +87,7 @@ class Review:
         self._clock = clock
         self._state = CycleState()
 
-    def go(self) -> Result:
+    def go(self) -> Verdict:
         """Goes on until the work is approved.
 
         Raises:
@@ -223,7 +223,7 @@ class Review:
             if code != 0:
                 output = _output(said, code)
                 self._tell(f"cycle {self._state.cycle}: the filter {name} fails")
-                finding = Finding(CRITICAL, f"{_mark(name)} {cut(output, _OF_FILTER)}", self._state.cycle)
+                finding = ReviewFinding(CRITICAL, f"{_mark(name)} {cut(output, _OF_FILTER)}", self._state.cycle)
                 self._settle((finding,), filter_check_name=name, filter_output=cut(output, LONGEST))
                 return
             passed = _mark(name)
@@ -254,7 +254,7 @@ class Review:
         self._tell(f"cycle {state.cycle}: not approved, {len(found)} {'finding' if len(found) == 1 else 'findings'}")
         self._settle(found)
 
-    def _settle(self, found: tuple[Finding, ...], **changes: Any) -> None:
+    def _settle(self, found: tuple[ReviewFinding, ...], **changes: Any) -> None:
         """Ends a cycle that was not approved."""
         self._seal()
         self._take_refactoring()
@@ -347,10 +347,10 @@ class Review:
         progress = Progress(current_phase=state.cycle, total_phases=state.max_cycles, current_task=state.failed_in or state.phase)
         self._journal.milestone(trigger=TRIGGER, message=message, progress=progress, errors=[storable(each) for each in errors])
 
-    def _result(self) -> Result:
+    def _result(self) -> Verdict:
         state = self._state
         approved = state.phase == APPROVED
-        return Result(approved, state.cycle, state.total_cost_usd, state.all_findings, state.report, state.problem)
+        return Verdict(approved, state.cycle, state.total_cost_usd, state.all_findings, state.report, state.problem)
 
     _STEPS: ClassVar[dict[str, Callable[[Review], None]]] = {
         IDLE: _next_cycle,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gitckpt.durable.run.errors import PhaseFailed
 
 if TYPE_CHECKING:
-    from gitckpt.durable.phases.review.ports import Result
+    from gitckpt.durable.phases.review.ports import Verdict
 
 
 class ReviewFailed(PhaseFailed):
@@ -17,7 +17,7 @@ class ReviewFailed(PhaseFailed):
         result: how far it came; None where that is not known.
     """
 
-    result: Result | None = None
+    result: Verdict | None = None
 
 
 class MaxCyclesReached(ReviewFailed):

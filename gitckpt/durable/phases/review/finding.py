@@ -15,7 +15,7 @@ CRITICAL, MAJOR = "critical", "major"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReviewFinding:
     """Something that is to be changed before the work is approved.
 
     Attributes:
@@ -57,7 +57,7 @@ def finding_id(severity: str, description: str) -> str:
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def verified(findings: Iterable[Finding], verifications: Sequence[Verification]) -> tuple[Finding, ...]:
+def verified(findings: Iterable[ReviewFinding], verifications: Sequence[Verification]) -> tuple[ReviewFinding, ...]:
     """Returns findings with the status that verifications give them; others keep theirs, and unknown ids count for nothing.
 
     Args:
@@ -68,7 +68,7 @@ def verified(findings: Iterable[Finding], verifications: Sequence[Verification])
     return tuple(replace(each, status=status.get(each.id, each.status)) for each in findings)
 
 
-def unresolved(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
     """Returns the findings that are not fixed, each once, as it was found last, in the order in which they were found first."""
     last = {each.id: each for each in findings}
     return tuple(each for each in last.values() if each.status != FIXED)

@@ -15,7 +15,7 @@ from gitckpt.durable.phases import options
 from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
 from gitckpt.durable.phases.review.errors import ReviewFailed
-from gitckpt.durable.phases.review.ports import Options, Reply
+from gitckpt.durable.phases.review.ports import Reply, ReviewOptions
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import DeadlineReached
 from gitckpt.durable.run.retry import Ended
@@ -69,7 +69,7 @@ def carry_out(context: Context) -> Ended:
     return Ended(result=said)
 
 
-def read(said: Callable[[str], str]) -> Options:
+def read(said: Callable[[str], str]) -> ReviewOptions:
     """Returns the options.
 
     Args:
@@ -87,8 +87,8 @@ def read(said: Callable[[str], str]) -> Options:
         if not equals or not name.strip() or not line_of_shell.strip():
             raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND: --filter tests='make test'")
         filters[name.strip()] = line_of_shell.strip()
-    usual = Options("", "")
-    return Options(
+    usual = ReviewOptions("", "")
+    return ReviewOptions(
         task=said("task") or "task",
         title=said("title"),
         max_cycles=options.count("max_cycles", said("max_cycles"), usual.max_cycles) or usual.max_cycles,
@@ -122,7 +122,7 @@ def _refactoring(directory: str) -> str | None:
         return None
 
 
-def _settle_force(context: Context, options: Options) -> None:
+def _settle_force(context: Context, options: ReviewOptions) -> None:
     """Forgets that it was forced: that counts for one attempt."""
     run = context.run
     if options.force and FORCE in run.pipeline.inputs:

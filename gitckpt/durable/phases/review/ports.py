@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gitckpt.durable.phases.review.finding import Finding
+from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.checkpoint import Progress
 
@@ -81,7 +81,7 @@ class Committing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReviewOptions:
     """What is to be done.
 
     Attributes:
@@ -106,7 +106,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Verdict:
     """How it ended.
 
     Attributes:
@@ -121,6 +121,6 @@ class Result:
     approved: bool
     cycles: int
     total_cost_usd: float
-    findings: tuple[Finding, ...]
+    findings: tuple[ReviewFinding, ...]
     report: ReviewReport | None
     reason: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.durable.phases.review.finding import Finding, unresolved
+from gitckpt.durable.phases.review.finding import ReviewFinding, unresolved
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.durable.phases.review.text import cut, trimmed
 
@@ -106,11 +106,11 @@ def _task(state: CycleState) -> str:
     return f"Task {state.task_bead_id}: {state.task_title}" if state.task_bead_id else f"Task: {state.task_title}"
 
 
-def _numbered(findings: tuple[Finding, ...]) -> str:
+def _numbered(findings: tuple[ReviewFinding, ...]) -> str:
     return "".join(f"{number}. [{each.severity}] {each.description}\n" for number, each in enumerate(findings, 1))
 
 
-def _prior(findings: tuple[Finding, ...]) -> str:
+def _prior(findings: tuple[ReviewFinding, ...]) -> str:
     """Returns each finding once, as it was found last, for the reviewer to verify."""
     last = {each.id: each for each in findings}
     return "".join(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gitckpt.durable.phases.review.finding import FIXED, MAJOR, REGRESSED, STILL_PRESENT, Finding, Verification
+from gitckpt.durable.phases.review.finding import FIXED, MAJOR, REGRESSED, STILL_PRESENT, ReviewFinding, Verification
 from gitckpt.durable.phases.review.text import trimmed
 
 _ISSUE, _VERIFICATION, _REPORT, _APPROVED = "ISSUE:", "VERIFICATION:", "REPORT:", "APPROVED:"
@@ -37,7 +37,7 @@ class ReviewReport:
     summary: str = ""
 
 
-def findings(answer: str) -> tuple[Finding, ...]:
+def findings(answer: str) -> tuple[ReviewFinding, ...]:
     """Returns what an answer finds. One without a severity is major; one without a description counts for nothing."""
     found = [_finding(block) for block in _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))]
     return tuple(each for each in found if each.description)
@@ -93,7 +93,7 @@ def _last(block: list[str], field: str) -> str:
     return next((trimmed(line.removeprefix(field)) for line in reversed(block) if line.startswith(field)), "")
 
 
-def _finding(block: list[str]) -> Finding:
+def _finding(block: list[str]) -> ReviewFinding:
     description: list[str] = []
     continues = False
     for line in block:
@@ -103,4 +103,4 @@ def _finding(block: list[str]) -> Finding:
             continues = False
         elif continues:
             description.append(line)
-    return Finding(_last(block, _SEVERITY) or MAJOR, trimmed(" ".join(description)))
+    return ReviewFinding(_last(block, _SEVERITY) or MAJOR, trimmed(" ".join(description)))

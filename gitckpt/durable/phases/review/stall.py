@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gitckpt.durable.phases.review.finding import Finding
+from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.state import CycleState
 
 FIRST_CYCLE = 2
@@ -83,7 +83,7 @@ def repeats(history: Sequence[str]) -> int:
     return count
 
 
-def overlap(current: Sequence[Finding], earlier: Iterable[Finding]) -> float:
+def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
     """Returns which part of some findings is like an earlier one, from 0 to 1."""
     known = [each.description for each in earlier]
     same = [each for each in current if any(likeness(each.description, other) >= _SAME for other in known)]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from gitckpt.durable.phases.review.finding import FOUND, STATUSES, Finding, Verification
+from gitckpt.durable.phases.review.finding import FOUND, STATUSES, ReviewFinding, Verification
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.table import Reader
@@ -103,8 +103,8 @@ class CycleState:
     cycle_commits: tuple[str, ...] = ()
     child_bead_ids: tuple[str, ...] = ()
     refactored: bool = False
-    findings: tuple[Finding, ...] = ()
-    all_findings: tuple[Finding, ...] = ()
+    findings: tuple[ReviewFinding, ...] = ()
+    all_findings: tuple[ReviewFinding, ...] = ()
     failed_in: str = ""
     problem: str = ""
     verifications: tuple[Verification, ...] = ()
@@ -326,19 +326,19 @@ def _phase(head: _Said, more: _Said, numbers: tuple[str, ...]) -> str:
     return numbers[number]
 
 
-def _plain(findings: tuple[Finding, ...]) -> list[dict[str, Any]]:
+def _plain(findings: tuple[ReviewFinding, ...]) -> list[dict[str, Any]]:
     return [{"severity": each.severity, "description": each.description, "cycle": each.cycle} for each in findings]
 
 
-def _findings(head: _Said, more: _Said, name: str) -> tuple[Finding, ...]:
+def _findings(head: _Said, more: _Said, name: str) -> tuple[ReviewFinding, ...]:
     """Returns findings, with the status that `more` has for them."""
     statuses = more.tables(name)
     found = []
     for at, each in enumerate(head.tables(name)):
-        finding = Finding(each.text("severity"), each.text("description"), each.count("cycle"))
+        finding = ReviewFinding(each.text("severity"), each.text("description"), each.count("cycle"))
         known = statuses[at] if at < len(statuses) and statuses[at].text("id") == finding.id else None
         status = known.choice("status", STATUSES, default=FOUND) if known is not None else FOUND
-        found.append(Finding(finding.severity, finding.description, finding.cycle, status))
+        found.append(ReviewFinding(finding.severity, finding.description, finding.cycle, status))
     return tuple(found)
 
 
