@@ -101,7 +101,8 @@ def drive(store: Store, run: Run, definition: PipelineDefinition, skipped: Mappi
         if result.is_complete:
             run.finish()
     except PhaseFailed as error:
-        _advise(error, run)
+        if error.hint is None:
+            raise error.but(hint=_advice(error, run)) from None
         raise
     except KeyboardInterrupt:
         person.remark(f"interrupted; to go on: git ckpt resume {run.id}")
@@ -155,18 +156,15 @@ def _retire(store: Store, definition: PipelineDefinition) -> None:
         terminal.warn(terminal.harmless(f"old runs were not removed: {error.message}"))
 
 
-def _advise(error: PhaseFailed, run: Run) -> None:
-    """Adds what to do next, where the error does not say it."""
-    if error.hint is not None:
-        return
+def _advice(error: PhaseFailed, run: Run) -> str:
+    """Returns what to do next, for an error that does not say it."""
     if isinstance(error, DeadlineReached):
-        error.hint = f"to give it more time: git ckpt resume {run.id} --timeout 1h"
-    elif isinstance(error, PhaseBlocked) and run.last_attempt is not None:
-        error.hint = f"when what blocks it is out of the way: git ckpt resume {run.id} --from '{run.last_attempt.phase}'"
-    elif isinstance(error, Cancelled):
-        error.hint = f"to go on with it: git ckpt resume {run.id}"
-    else:
-        error.hint = f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"
+        return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
+    if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
+        return f"when what blocks it is out of the way: git ckpt resume {run.id} --from '{run.last_attempt.phase}'"
+    if isinstance(error, Cancelled):
+        return f"to go on with it: git ckpt resume {run.id}"
+    return f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"
 
 
 def _close(run: Run) -> None:

@@ -47,8 +47,7 @@ def _run(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except CkptError as error:
-        error.hint = error.hint or _cure(error.message)
-        return terminal.fail(error)
+        return terminal.fail(error if error.hint else error.but(hint=_cure(error.message)))
     except KeyboardInterrupt:
         sys.stderr.write("\n")
         return INTERRUPTED

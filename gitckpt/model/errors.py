@@ -22,6 +22,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
 
 class CkptError(Exception):
@@ -38,6 +39,16 @@ class CkptError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def but(self, **changes: object) -> Self:
+        """Returns a new error that differs from this one in some attributes: one that was raised is never changed.
+
+        Args:
+            changes: attributes by name.
+        """
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__, **changes)
+        return other.with_traceback(self.__traceback__)
 
 
 class UsageError(CkptError):

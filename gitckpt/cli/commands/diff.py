@@ -63,7 +63,7 @@ def _find(store: Store, text: str) -> str:
         return store.find(text)
     except NotFoundError as error:
         if os.path.lexists(text):
-            error.hint = _DASHES
+            raise error.but(hint=_DASHES) from None
         raise
 
 

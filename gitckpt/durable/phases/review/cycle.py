@@ -102,6 +102,9 @@ class Review:
                 self._STEPS[self._state.phase](self)
         except (Cancelled, DeadlineReached):
             raise
+        except ReviewFailed as error:
+            self._fail(error)
+            raise error.but(result=self._result()) from None
         except PhaseFailed as error:
             self._fail(error)
             raise
@@ -338,8 +341,6 @@ class Review:
         """Records an error, and the phase in which to go on."""
         self._state = replace(self._state, phase=ERROR, failed_in=self._state.phase, problem=storable(error.message))
         self._record(f"cycle {self._state.cycle}: {ERROR}", error.errors)
-        if isinstance(error, ReviewFailed):
-            error.result = self._result()
 
     def _record(self, message: str, errors: Sequence[str] = ()) -> None:
         self._state = state = replace(self._state, git_sha=self._commits.head(), created_at=times.to_text(self._clock()))

@@ -57,8 +57,7 @@ def carry_out(context: Context) -> Ended:
     try:
         result = review.go()
     except ReviewFailed as error:
-        error.hint = (error.hint or "").replace("resume RUN", f"resume {run.id}") or None
-        raise
+        raise error.but(hint=(error.hint or "").replace("resume RUN", f"resume {run.id}") or None) from None
     said = {
         "approved": result.approved,
         "cycles": result.cycles,

@@ -1,0 +1,31 @@
+"""Errors: one that was raised stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitckpt.durable.run.errors import Changed, PhaseBlocked
+from gitckpt.model.errors import CkptError, InvalidCheckpoint
+
+ERRORS = [
+    CkptError("it failed", hint="old"),
+    InvalidCheckpoint("refs/checkpoints/a", "phase", "is missing", hint="old"),
+    PhaseBlocked("it is blocked", errors=("one", "two"), code=4, output="said", hint="old"),
+    Changed("20260101-000000-a", ["input 'x' has changed"]),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_but_for_its_hint_is_another_one(error: CkptError) -> None:
+    before = vars(error).copy()
+    other = error.but(hint="new")
+    assert (type(other), other.args, vars(other)) == (type(error), error.args, before | {"hint": "new"})
+    assert vars(error) == before
+    assert other is not error
+
+
+def test_an_error_but_for_its_hint_tells_where_it_was_raised() -> None:
+    with pytest.raises(CkptError) as caught:
+        raise CkptError("it failed")
+    assert caught.value.__traceback__ is not None
+    assert caught.value.but(hint="new").__traceback__ is caught.value.__traceback__
