@@ -284,6 +284,11 @@ class TestMistakes:
         ("line", "mistake"),
         [
             ("phase = []", "unknown key 'phase' in pipeline 'ci' (did you mean phases?)"),
+            (
+                "x = 1",
+                "unknown key 'x' in pipeline 'ci' (known keys: description, autonomy, timeout, env, worktree, retention, inputs, files, "
+                "phases)",
+            ),
             ('autonomy = "bach"', "autonomy in pipeline 'ci': 'bach' is no mode of autonomy (did you mean batch?)"),
             ('worktree = "remove"', "worktree in pipeline 'ci' must be one of keep, remove_when_pushed, not 'remove'"),
             ('timeout = "x"', f"timeout in pipeline 'ci': 'x' is not a duration ({AGES})"),

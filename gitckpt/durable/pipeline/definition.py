@@ -22,7 +22,7 @@ _OF_THE_WHOLE = {"env": "env", "order": "the order of the phases"}
 
 @dataclass(frozen=True, slots=True)
 class PhaseDefinition:
-    """One phase. Lengths of time are in microseconds."""
+    """One phase. Its fields are the keys of the file, in the order in which messages name them. Lengths of time are in microseconds."""
 
     name: str
     run: str | None = None
@@ -65,16 +65,23 @@ class PhaseDefinition:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A pipeline. Lengths of time are in microseconds."""
+    """A pipeline. Its fields but `name` and `source` are the keys of the file. Lengths of time are in microseconds."""
 
     name: str
     phases: tuple[PhaseDefinition, ...]
     """In the order in which they run."""
 
-    env: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
     autonomy: str = FULLY_AUTONOMOUS
     timeout: int | None = None
     """How long the whole run may take; None for as long as it likes."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    worktree: str = KEEP
+    """What becomes of the worktree of a run that is complete: `keep`, or `remove_when_pushed`."""
+
+    retention: int | None = None
+    """The age at which complete runs expire; None where the pipeline does not say."""
 
     inputs: Mapping[str, str] = field(default_factory=dict)
     """The name of each input, with its default."""
@@ -82,13 +89,6 @@ class PipelineDefinition:
     files: tuple[str, ...] = ()
     """The inputs that are paths of files, whose content belongs to the run."""
 
-    worktree: str = KEEP
-    """What becomes of the worktree of a run that is complete: `keep`, or `remove_when_pushed`."""
-
-    retention: int | None = None
-    """The age at which complete runs expire; None where the pipeline does not say."""
-
-    description: str = ""
     source: str = ""
     """The path of the file that defines it, or `preset`."""
 

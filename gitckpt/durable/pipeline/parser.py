@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
-from gitckpt.durable.run import retry
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, folded
+from gitckpt.durable.run.retry import ON_RESUME
 from gitckpt.model import phase
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
@@ -14,14 +15,14 @@ from gitckpt.store.config.file import ConfigFile
 from gitckpt.store.config.settings import PIPELINES
 from gitckpt.store.config.table import Table, name_problem
 
-PIPELINE_KEYS = ("description", "autonomy", "timeout", "env", "worktree", "retention", "inputs", "files", "phases")
-PHASE_KEYS = (
-    *("name", "run", "use", "env", "timeout", "idle_timeout", "retries", "autosave", "max_recoveries", "group", "needs", "on_resume"),
-    *("must_change", "aliases", "skip_with", "with"),
-)
-RETRIES_KEYS = ("attempts", "delay", "backoff", "max_delay", "jitter", "on")
+PIPELINE_KEYS = (*(each.name for each in fields(PipelineDefinition) if each.name not in ("name", "phases", "source")), "phases")
+PHASE_KEYS = tuple("with" if each.name == "options" else each.name for each in fields(PhaseDefinition))
+RETRIES_KEYS = tuple(each.name for each in fields(Retries))
 RESERVED = ("run", "commit", "manual", "safety")
 """Names of phases that checkpoints without a pipeline have."""
+
+_USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefinition(""), Retries()
+"""What stands for each key that is not there."""
 
 
 def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
@@ -54,7 +55,7 @@ def _pipeline(name: str, table: Table, known_steps: Mapping[str, Collection[str]
         timeout=table.duration("timeout", positive=True),
         inputs=inputs,
         files=table.members("files", inputs, "input"),
-        worktree=table.choice("worktree", pipeline.WORKTREES, pipeline.KEEP),
+        worktree=table.choice("worktree", pipeline.WORKTREES, _USUAL.worktree),
         retention=table.duration("retention"),
         description=table.text("description", one_line=True) or "",
         source=source,
@@ -62,12 +63,12 @@ def _pipeline(name: str, table: Table, known_steps: Mapping[str, Collection[str]
 
 
 def _autonomy(table: Table) -> str:
-    value = table.text("autonomy", pipeline.FULLY_AUTONOMOUS) or pipeline.FULLY_AUTONOMOUS
+    value = table.text("autonomy", _USUAL.autonomy) or _USUAL.autonomy
     try:
         return pipeline.autonomy(value)
     except UsageError as error:
         table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
-        return pipeline.FULLY_AUTONOMOUS
+        return _USUAL.autonomy
 
 
 def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]) -> PhaseDefinition:
@@ -81,12 +82,12 @@ def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Col
         timeout=table.duration("timeout", positive=True),
         idle_timeout=table.duration("idle_timeout", positive=True),
         retries=_retries(table),
-        autosave=table.duration("autosave", retry.AUTOSAVE) or 0,
-        max_recoveries=table.count("max_recoveries", retry.MAX_RECOVERIES),
+        autosave=table.duration("autosave", _USUAL_PHASE.autosave) or 0,
+        max_recoveries=table.count("max_recoveries", _USUAL_PHASE.max_recoveries),
         group=table.text("group", one_line=True),
         needs=table.words("needs"),
-        on_resume=table.choice("on_resume", retry.ON_RESUME, retry.KEEP),
-        must_change=table.flag("must_change", default=False),
+        on_resume=table.choice("on_resume", ON_RESUME, _USUAL_PHASE.on_resume),
+        must_change=table.flag("must_change", default=_USUAL_PHASE.must_change),
         aliases=table.words("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
         options=_options(table, use, known_steps),
@@ -139,20 +140,20 @@ def _options(table: Table, use: str | None, known_steps: Mapping[str, Collection
 
 def _retries(table: Table) -> Retries:
     if not isinstance(table.values.get("retries"), dict):
-        return Retries(attempts=table.count("retries", 0))
+        return Retries(attempts=table.count("retries", _USUAL_RETRIES.attempts))
     inner = table.inner("retries", f"retries of {table.label}")
     assert inner is not None
     inner.only(RETRIES_KEYS)
-    delay = inner.duration("delay", retry.DELAY) or 0
-    longest = inner.duration("max_delay", max(delay, retry.MAX_DELAY)) or 0
+    delay = inner.duration("delay", _USUAL_RETRIES.delay) or 0
+    longest = inner.duration("max_delay", max(delay, _USUAL_RETRIES.max_delay)) or 0
     if longest < delay:
         inner.complain(f"max_delay in {inner.label} is less than delay", "max_delay")
     return Retries(
         attempts=inner.count("attempts", 1),
         delay=delay,
-        backoff=inner.number("backoff", retry.BACKOFF, 1, 100),
+        backoff=inner.number("backoff", _USUAL_RETRIES.backoff, 1, 100),
         max_delay=longest,
-        jitter=inner.number("jitter", retry.JITTER, 0, 1),
+        jitter=inner.number("jitter", _USUAL_RETRIES.jitter, 0, 1),
         on=inner.codes("on"),
     )
 

@@ -21,10 +21,6 @@ ON_RESUME = (KEEP, RESET)
 
 AUTOSAVE = 300 * MICRO
 MAX_RECOVERIES = 3
-DELAY = MICRO
-BACKOFF = 2.0
-MAX_DELAY = 3600 * MICRO
-JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +30,14 @@ class Retries:
     attempts: int = 0
     """So many attempts more than the first."""
 
-    delay: int = DELAY
+    delay: int = MICRO
     """The wait before the first of them."""
 
-    backoff: float = BACKOFF
+    backoff: float = 2.0
     """Each further wait is so many times as long as the one before."""
 
-    max_delay: int = MAX_DELAY
-    jitter: float = JITTER
+    max_delay: int = 3600 * MICRO
+    jitter: float = 0.1
     """A wait is longer or shorter by up to this share, so that many runs do not all come back at the same time."""
 
     on: tuple[int, ...] = ()
