@@ -197,6 +197,7 @@ class TestOrder:
         ]
 
 
+KNOWN_PIPELINE_KEYS = "known keys: description, autonomy, timeout, env, worktree, retention, inputs, files, phases"
 KNOWN_PHASE_KEYS = (
     "known keys: name, run, use, env, timeout, idle_timeout, retries, autosave, max_recoveries, group, needs, on_resume, must_change, "
     "aliases, skip_with, with"
@@ -284,11 +285,7 @@ class TestMistakes:
         ("line", "mistake"),
         [
             ("phase = []", "unknown key 'phase' in pipeline 'ci' (did you mean phases?)"),
-            (
-                "x = 1",
-                "unknown key 'x' in pipeline 'ci' (known keys: description, autonomy, timeout, env, worktree, retention, inputs, files, "
-                "phases)",
-            ),
+            ("x = 1", f"unknown key 'x' in pipeline 'ci' ({KNOWN_PIPELINE_KEYS})"),
             ('autonomy = "bach"', "autonomy in pipeline 'ci': 'bach' is no mode of autonomy (did you mean batch?)"),
             ('worktree = "remove"', "worktree in pipeline 'ci' must be one of keep, remove_when_pushed, not 'remove'"),
             ('timeout = "x"', f"timeout in pipeline 'ci': 'x' is not a duration ({AGES})"),
