@@ -1,1 +1,8 @@
-"""A room."""
+"""What a phase of a pipeline does: a shell command, or something that gitckpt does itself.
+
+Doors:
+    command: `CommandPhase`, a shell command.
+    plan: reads a plan, and names a branch after it.
+    loop: a room; an agent works again and again until all is done.
+    review: a room; an agent works, and another one judges.
+"""

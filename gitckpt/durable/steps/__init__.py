@@ -1,1 +1,12 @@
-"""The step protocol: what agents and scripts that gitckpt did not start report of their work, and where it goes on."""
+"""The step protocol: what agents and scripts that gitckpt did not start report of their work, and where it goes on.
+
+Doors:
+    journal: `report`, which records what is said, and the run it belongs to.
+    report: `StepReport`, what can be said.
+    graph: `Graph`, the steps and what follows each.
+    machine: at which step a run is, and what ends it.
+    next: `next_of`, where a run goes on.
+    view: a run's steps as people and programs read them.
+    history: what was reported, in order.
+    statuses: the words for the status of a step.
+"""

@@ -1,1 +1,5 @@
-"""Coder and reviewer: one agent works, another one judges, until the work is approved."""
+"""Coder and reviewer: one agent works, another one judges, until the work is approved.
+
+Doors:
+    phase: `carry_out`, the review as a phase, and `refactor`, which changes its task.
+"""

@@ -125,7 +125,7 @@ class Review:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
             return
-        notice = self._require_base(state)
+        notice = _require_base(state, self._commits, force=options.force)
         self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{f', after: {state.problem}' if state.problem else ''}")
         if notice:
             self._tell(notice)
@@ -140,20 +140,6 @@ class Review:
             task_title=state.task_title or storable(options.title),
             **limits,
         )
-
-    def _require_base(self, state: CycleState) -> str:
-        """Returns what is to be said of HEAD, and raises `Diverged` where it does not follow the recorded commit."""
-        relation = self._commits.relation(state.git_sha)
-        if relation == relations.SAME:
-            return ""
-        head = self._commits.head() or "unborn"
-        if relation == relations.ANCESTOR:
-            return f"HEAD has moved on from {state.git_sha or 'nothing'} to {head}; going on from there"
-        what = "which does not follow" if relation == relations.DIVERGED else "and there is no commit"
-        message = f"HEAD is {head}, {what} {state.git_sha}, where cycle {state.cycle} was recorded"
-        if not self._options.force:
-            raise Diverged(message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume RUN --force")
-        return f"{message}; going on nevertheless"
 
     def _next_cycle(self) -> None:
         """From bead_created and resolving_issues: begins another cycle, if there may be one."""
@@ -294,21 +280,14 @@ class Review:
         state = self._state
         self._tell(f"cycle {state.cycle}: the {role} is at work")
         prompt = prompt.replace("\0", "\ufffd")  # which no command takes
-        reply = self._agents[role].ask(prompt, state.sessions.get(role) if role == CODER else None, self._budget())
+        env = {BUDGET_VARIABLE: f"{state.budget_share:.4f}"} if state.max_budget_usd > 0 else {}
+        reply = self._agents[role].ask(prompt, state.sessions.get(role) if role == CODER else None, env)
         sessions = {**state.sessions, role: storable(reply.session)} if reply.session else state.sessions
         self._state = replace(state, total_cost_usd=state.total_cost_usd + _amount(reply.cost_usd), sessions=sessions)
         if not reply.ok:
             problem = storable(reply.problem) or "it does not say why"
             raise AgentFailed(f"the {role} failed in cycle {state.cycle}: {problem}", hint="to ask again, resume the run")
         return storable(reply.text)
-
-    def _budget(self) -> dict[str, str]:
-        """Returns the variable that tells an agent what its answer may cost: its share of what is left."""
-        state = self._state
-        if state.max_budget_usd <= 0:
-            return {}
-        cycles = max(state.max_cycles - state.cycle + 1, 1)
-        return {BUDGET_VARIABLE: f"{max(state.max_budget_usd - state.total_cost_usd, 0) / (2 * cycles):.4f}"}
 
     def _require_budget(self) -> None:
         """Raises `BudgetExceeded` where everything is spent."""
@@ -365,6 +344,21 @@ class Review:
         RESOLVING_ISSUES: _next_cycle,
     }
     """Phase → the step that begins in it."""
+
+
+def _require_base(state: CycleState, commits: Committing, *, force: bool) -> str:
+    """Returns what is to be said of HEAD, and raises `Diverged` where it does not follow the recorded commit."""
+    relation = commits.relation(state.git_sha)
+    if relation == relations.SAME:
+        return ""
+    head = commits.head() or "unborn"
+    if relation == relations.ANCESTOR:
+        return f"HEAD has moved on from {state.git_sha or 'nothing'} to {head}; going on from there"
+    what = "which does not follow" if relation == relations.DIVERGED else "and there is no commit"
+    message = f"HEAD is {head}, {what} {state.git_sha}, where cycle {state.cycle} was recorded"
+    if not force:
+        raise Diverged(message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume RUN --force")
+    return f"{message}; going on nevertheless"
 
 
 def _amount(cost: float | None) -> float:

@@ -120,6 +120,12 @@ class CycleState:
     struggle: str = ""
     report: ReviewReport | None = None
 
+    @property
+    def budget_share(self) -> float:
+        """What the next answer may cost, where there is a budget: its share of what is left, for two answers in each cycle to come."""
+        cycles = max(self.max_cycles - self.cycle + 1, 1)
+        return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
+
     def to_state(self) -> dict[str, Any]:
         """Returns the table of the state, JSON values throughout."""
         return {**self.head(), "findings": _plain(self.findings), "all_findings": _plain(self.all_findings), MORE: self.more()}
