@@ -33,7 +33,7 @@ class Answer:
         report: what its client reports.
         code: exit code of the client; the negated signal number where a signal ended it.
         ended_by: who decided: EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE of `gitckpt.durable.command.execution`.
-        tail: the end of what was shown, at most `command.TAIL_BYTES`.
+        tail: the end of what was shown, at most `execution.TAIL_BYTES`.
         seconds: how long it took.
         log: path of the file with the raw output.
         resumed: whether it went on with the conversation that was asked for.

@@ -19,7 +19,7 @@ from gitckpt.durable.phases.review import commits as relations
 from gitckpt.durable.phases.review import prompts, replies, stall
 from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, Diverged, MaxCyclesReached, ReviewFailed, Struggling
 from gitckpt.durable.phases.review.finding import CRITICAL, FIXED, ReviewFinding, verified
-from gitckpt.durable.phases.review.ports import BUDGET_VARIABLE, Asks, Committing, Journal, ReviewOptions, Shell, Verdict
+from gitckpt.durable.phases.review.ports import BUDGET_VARIABLE, Asks, Checker, Committing, Journal, ReviewOptions, Verdict
 from gitckpt.durable.phases.review.state import (
     APPROVED,
     BEAD_CREATED,
@@ -73,7 +73,7 @@ class Review:
         options: ReviewOptions,
         *,
         tell: Callable[[str], None],
-        shell: Shell,
+        shell: Checker,
         refactor: Callable[[], str | None] | None = None,
         clock: Callable[[], int] = times.now,
     ) -> None:

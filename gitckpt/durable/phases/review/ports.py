@@ -13,7 +13,7 @@ from gitckpt.model.checkpoint import Progress
 BUDGET_VARIABLE = "CKPT_BUDGET_USD"
 """The environment variable that tells an agent what its answer may cost, in US dollars. It may ignore it."""
 
-Shell = Callable[[str], tuple[int, str]]
+Checker = Callable[[str], tuple[int, str]]
 """Runs a command in the worktree, and returns its exit code and what it printed."""
 
 
