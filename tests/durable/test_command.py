@@ -17,7 +17,7 @@ import pytest
 
 from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Outcome, Tail, last_line
-from gitckpt.durable.command.shell import somebody_lives
+from gitckpt.durable.command.processes import somebody_lives
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, WorktreeError
 from tests.durable.commanding import Runner, comes, ends

@@ -9,7 +9,8 @@ import pytest
 
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
+from gitckpt.durable.run.retry import Retries
 from gitckpt.model import phase
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.times import MICRO

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Retries, folded
-from gitckpt.durable.run.retry import ON_RESUME
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
+from gitckpt.durable.run.retry import ON_RESUME, Retries
 from gitckpt.model import phase
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded

@@ -15,7 +15,7 @@ from gitckpt.durable.run.retry import KEEP, Conduct, Ended
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Progress
 from gitckpt.model.errors import UsageError
-from gitckpt.store.leases.leases import LeaseLost
+from gitckpt.store.leases.lease import LeaseLost
 
 if TYPE_CHECKING:
     from gitckpt.durable.run.session import Session

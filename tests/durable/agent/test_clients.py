@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.client import BUILT_IN, Client, client_of, read_clients, session_id
+from gitckpt.durable.agent.client import BUILT_IN, Client, client_of, read_clients
+from gitckpt.durable.agent.dialect import session_id
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
 from gitckpt.store.config import settings
