@@ -305,6 +305,28 @@ class TestARecord:
         plain.settle()
         assert kept(main_checkout) == {commit: commit}
 
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_goes_round_a_lock_that_a_kill_left(
+        self, store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, is_there: bool
+    ) -> None:
+        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        commit = checkout.git("rev-parse", "HEAD")
+        if is_there:
+            store.record("one-complete")
+        lock = Path(discover(str(checkout.path)).common_dir, f"{layout.KEEP}{commit}.lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        made = [store.record("two-complete").id for _ in range(2)]
+        assert list(kept(checkout)) == [commit if is_there else held(checkout, commit)]
+        assert lost(checkout) == set()
+        store.remove(made[:1])
+        store._recorder.write_links(store.clock())
+        assert [one.code for one in verification.verify(store).findings] == []
+        lock.unlink()
+        age(checkout)
+        store.settle()
+        assert kept(checkout) == {commit: commit}
+
 
 # Names
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import RefMoved, Update
+from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.store import keep
 from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.records import index, keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
@@ -46,7 +47,7 @@ def mend(store: Store, flaws: Sequence[Flaw]) -> list[str]:
                 else:
                     keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)
         if keeps_more:
-            with contextlib.suppress(RefMoved):
+            with contextlib.suppress(RefMoved, LockHeld):
                 keep.settle(store.repository, store.objects, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
         if links:

@@ -72,11 +72,12 @@ class Line:
             self.update = Update(ref, commit, commit)
             return
         text = _text(repository, commit)
-        held, objects = _holder(repository, commit, text)
+        held, self._made = _holder(repository, commit, text)
         if there == held:
             self.update = Update(ref, held, held)
             return
-        self.objects = [] if has_branch else objects
+        self._held = held
+        self.objects = [] if has_branch else self._made
         self.update = Update(ref, commit if has_branch else held, there)
         self._is_new = True
         from gitckpt.git.objects import holder
@@ -85,6 +86,20 @@ class Line:
             old = _value(repository, KEEP + parent)
             if old:
                 self._passed.append(Update(KEEP + parent, "", old))
+
+    def detour(self) -> list[Update]:
+        """Returns what keeps the commit as well, where a lock that a kill left is in the way of the ref.
+
+        While the lock is there, nobody can delete a ref that is there. One that is not stands in under the name of the commit's holder,
+        until the next maintenance.
+        """
+        if not self._is_new:
+            return []
+        ref = KEEP + self._held
+        self.objects = self._made
+        there = _value(self._repository, ref)
+        self.update = Update(ref, there if there and is_right(self._repository, self._held, there) else self._held, there)
+        return [self.update]
 
     def follow_up(self, objects: Objects, apply: Apply) -> None:
         """Drops the refs of the commit's parents; where it goes on with no line, sorts out what became of the others.

@@ -239,6 +239,13 @@ class Recorder:
         self._objects.write(needed, derived)
         try:
             self._update(updates)
+        except LockHeld as error:
+            if line is None or not error.path.endswith(f"/{line.update.ref}.lock"):
+                raise
+            at = updates.index(line.update)
+            updates[at : at + 1] = line.detour()
+            self._objects.write(line.objects)
+            self._update(updates)
         except GitError:
             gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
             if not gone:

@@ -5,6 +5,7 @@ Two transactions, because git deletes packed refs before loose ones: in a single
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
-from gitckpt.git.refs import RefMoved, Refs, Update
+from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.store.records import keep, keys, layout
 from gitckpt.store.records.entry import Query
@@ -91,7 +92,8 @@ class Remover:
                 if held:
                     self._refs.update(held)
                 if wanted:
-                    self.settle()
+                    with contextlib.suppress(LockHeld):  # of a ref that a kill left locked: maintenance tries again
+                        self.settle()
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
