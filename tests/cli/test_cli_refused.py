@@ -192,4 +192,4 @@ def test_escape_sequences_from_anywhere_are_shown_not_sent(ckpt: Ckpt, main_chec
     assert f"message:     m{SHOWN}\n" in page
     assert r'    "k\u001B[31m\u0007" = "v\u009B31m"' in page
     assert f"error:       x{SHOWN}\n" in ckpt("show", NAME, at=main_checkout).out
-    assert r"refs/checkpoints/\u{202e}evil" in ckpt("doctor", at=main_checkout).out
+    assert "evil" not in ckpt("doctor", at=main_checkout).out  # a ref that belongs to another tool is counted, not named

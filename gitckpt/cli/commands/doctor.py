@@ -34,6 +34,10 @@ def doctor(
         report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
         terminal.out_json(report)
     else:
+        foreign = facts.pop("foreign_refs")
+        if foreign:
+            whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
+            facts["foreign_refs"] = f"{foreign} {whose} to another tool"
         for name, value in {"gitckpt": __version__, **facts}.items():
             label = f"{name.replace('_', ' ')}:"
             terminal.out(f"{label:<{_LABEL}} {terminal.harmless(str(value))}")

@@ -25,7 +25,6 @@ def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
     refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
     foreign = sum(map(layout.is_foreign, refs))
     loose = sum(not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in refs)
-    whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
@@ -33,7 +32,7 @@ def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
         "ref_format": "reftable" if repository.has_reftable else "files",
         "checkpoints": len(store.list(Query())),
         "loose_refs": loose,
-        **({"foreign_refs": f"{foreign} {whose} to another tool"} if foreign else {}),
+        "foreign_refs": foreign,
     }
 
 
