@@ -123,4 +123,4 @@ def test_every_code_is_described() -> None:
     assert described == named | built
 
 
-MODULES = ("evidence", "audit_refs", "audit_runs", "audit_objects", "audit_derived", "audit_leases", "audit_worktrees")
+MODULES = ("evidence", "audit_refs", "audit_runs", "audit_objects", "audit_derived", "audit_keys", "audit_leases", "audit_worktrees")
