@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
+import hashlib
 import os
+import shutil
 import signal
+import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pygit2
@@ -19,6 +24,9 @@ pytest.register_assert_rewrite("tests.model.example_documents", "tests.store.kil
 
 DATE = "1700000000 +0000"
 """The date of every commit a test makes, unless it says otherwise: 2023-11-14T22:13:20Z."""
+
+NEWER = (2, 54)
+"""The first git that takes hooks from its configuration; it knows reftables, too."""
 
 GITCONFIG = """\
 [user]
@@ -38,6 +46,13 @@ GITCONFIG = """\
     allow = always
 """
 
+GIT_VARIABLES = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_DATE": DATE,
+    "GIT_COMMITTER_DATE": DATE,
+    "GIT_EDITOR": "false",
+    "GIT_TEMPLATE_DIR": "",
+}
 
 # A shell that starts the tests in the background has signals ignored, which would be inherited by all that they start.
 for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL)):
@@ -46,13 +61,43 @@ for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQ
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--long`: the property tests take an hour instead of a minute."""
+    """`--long`: the property tests take an hour instead of a minute. `--lane`, `--shard`: which tests are run."""
     parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
+    lanes = "test: all that are not marked long (where no path is named, the default); long: the others; all (where a path is, the default)"
+    parser.addoption("--lane", choices=("test", "long", "all"), help=lanes)
+    parser.addoption("--shard", metavar="K/N", type=_shard, help="run only the K-th of N parts of the tests")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lets long tests begin first: with several workers, one that begins last is waited for alone."""
+def _shard(text: str) -> tuple[int, int]:
+    """Returns the numbers of `K/N`."""
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of the tests: say --shard 1/4 for the first of four")
+    return int(number), int(count)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settles the lane; the workers of pytest-xdist are handed it with the other options."""
+    if config.option.lane is None:
+        config.option.lane = "test" if config.args_source is pytest.Config.ArgsSource.TESTPATHS else "all"
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Tells whether a test is in the lane `long`: it is marked so, and its case is none that the mark leaves in the lane `test`."""
+    marker = item.get_closest_marker("long")
+    case = item.callspec.id if marker is not None and isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    return marker is not None and case not in marker.kwargs.get("but", ())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keeps the tests of the lane and the shard. Marked ones begin first: of several workers, one that begins last is waited for alone."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
+    wanted = [item for item in items if lane == "all" or is_long(item) == (lane == "long")]
+    wanted = wanted[number - 1 :: count]  # the cases of a long test stand side by side: so each shard gets its share of them
+    kept = set(wanted)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = wanted
 
 
 @pytest.fixture(autouse=True)
@@ -70,12 +115,8 @@ def sealed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
         "USERPROFILE": str(home),
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_CACHE_HOME": str(home / ".cache"),
-        "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CEILING_DIRECTORIES": str(home.parent),
-        "GIT_AUTHOR_DATE": DATE,
-        "GIT_COMMITTER_DATE": DATE,
-        "GIT_EDITOR": "false",
-        "GIT_TEMPLATE_DIR": "",
+        **GIT_VARIABLES,
         "NO_COLOR": "1",
         "COLUMNS": "120",
         "TERM": "dumb",
@@ -137,9 +178,11 @@ class Checkout:
         return dict(line.split(" ") for line in lines)
 
     def fingerprint(self) -> dict[str, object]:
-        """Returns all that a command that fails must leave as it was: refs, HEAD, index, configuration and the files."""
-        git_dir = Path(self.git("rev-parse", "--absolute-git-dir"))
-        common = Path(self.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        """Returns all that a command that fails must leave as it was: refs, HEAD, index, configuration, the files and the worktrees.
+
+        It is read from the files themselves: with git, it would take a fourth of the time of all tests of what is refused.
+        """
+        git_dir, common = self._git_dirs()
         files = {
             str(file.relative_to(self.path)): (file.lstat().st_mode, os.readlink(file) if file.is_symlink() else file.read_bytes())
             for file in sorted(self.path.rglob("*"))
@@ -147,13 +190,42 @@ class Checkout:
         }
         index = git_dir / "index"
         return {
-            "refs": self.refs(),
+            "refs": self.refs() if (common / "reftable").exists() else _refs(common) | _refs(git_dir),
             "head": (git_dir / "HEAD").read_bytes(),
             "index": index.read_bytes() if index.exists() else None,
             "config": (common / "config").read_bytes(),
             "files": files,
-            "worktrees": self.git("worktree", "list", "--porcelain"),
+            "worktrees": [_worktree(place) for place in sorted((common / "worktrees").glob("*"))],
         }
+
+    def _git_dirs(self) -> tuple[Path, Path]:
+        """Returns the directory that git keeps for this worktree, and that of its repository."""
+        place = self.path / ".git"
+        if place.is_dir():
+            return place, place
+        if not place.exists():  # a bare repository
+            return self.path, self.path
+        git_dir = self.path / place.read_text().removeprefix("gitdir: ").removesuffix("\n")
+        common = git_dir / "commondir"
+        return git_dir, git_dir / common.read_text().removesuffix("\n") if common.exists() else git_dir
+
+
+def _refs(git_dir: Path) -> dict[str, bytes]:
+    """Returns what the refs say whose files are in a directory; a ref that is packed says the same as one that is not."""
+    packed = git_dir / "packed-refs"
+    lines = packed.read_bytes().splitlines() if packed.exists() else []
+    found = {os.fsdecode(name): oid + b"\n" for oid, _, name in (line.partition(b" ") for line in lines if line[:1] not in b"#^")}
+    for directory, _, names in os.walk(git_dir / "refs"):
+        for name in names:
+            file = Path(directory, name)
+            found[os.fspath(file.relative_to(git_dir))] = file.read_bytes()
+    return found
+
+
+def _worktree(place: Path) -> tuple[object, ...]:
+    """Returns what git keeps of a linked worktree, and whether that is there."""
+    said = [file.read_bytes() if (file := place / name).exists() else None for name in ("gitdir", "HEAD", "locked")]
+    return (place.name, *said, said[0] is not None and os.path.exists(said[0].rstrip(b"\n")))
 
 
 @pytest.fixture
@@ -168,33 +240,116 @@ def make_checkout(tmp_path: Path) -> Callable[..., Checkout]:
     return make
 
 
+class Templates:
+    """A repository and a linked worktree of it, made once by each git, and copied for each test: quicker than five processes.
+
+    Args:
+        directory: where they are kept.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._made: dict[str, Path] = {}
+
+    def make(self, path: Path) -> None:
+        """Makes a repository with one commit, which holds `README`."""
+        made = self._template() / "project"
+        shutil.copytree(made, path, symlinks=True, ignore=lambda place, _: ("worktrees", "side") if _is_git_dir(place) else ())
+        _know(path / ".git/index", path / "README")
+
+    def add(self, main: Checkout, path: Path) -> None:
+        """Adds a worktree on a new branch `side` to such a repository."""
+        template = self._template()
+        git_dir, made = main.path / ".git", template / "project/.git"
+        if (git_dir / "worktrees").exists() or any(
+            (git_dir / name).read_bytes() != (made / name).read_bytes() for name in ("HEAD", "config", "refs/heads/main")
+        ):
+            main.git("worktree", "add", "--quiet", "-b", "side", str(path))
+            return
+        shutil.copytree(template / LINKED, path, symlinks=True)
+        (own,) = (made / "worktrees").iterdir()
+        admin = git_dir / "worktrees" / own.name
+        shutil.copytree(own, admin)
+        for name in ("refs/heads/side", "logs/refs/heads/side"):
+            shutil.copy2(made / name, git_dir / name)
+        (admin / "gitdir").write_text(f"{path}/.git\n")
+        (path / ".git").write_text(f"gitdir: {admin}\n")
+        _know(admin / "index", path / "README")
+
+    def _template(self) -> Path:
+        git = git_executable()
+        if git not in self._made:
+            place = self._directory / str(len(self._made))
+            place.mkdir()
+            main = Checkout(place / "project")
+            subprocess.run([git, "init", "--quiet", str(main.path)], check=True)
+            main.commit("first", README="hello\n")
+            main.git("worktree", "add", "--quiet", "-b", "side", str(place / LINKED))
+            self._made[git] = place
+        return self._made[git]
+
+
+LINKED = "linked worktree"
+
+
+def _is_git_dir(place: str) -> bool:
+    return place.endswith((".git", "refs/heads"))
+
+
+def _know(index: Path, file: Path) -> None:
+    """Writes to the index of a repository with one file what git remembers of that file, as `git update-index --refresh` does."""
+    data, stat = index.read_bytes(), file.stat()
+    assert data[:12] == b"DIRC\0\0\0\2\0\0\0\1"
+    times = (part for nanoseconds in (stat.st_ctime_ns, stat.st_mtime_ns) for part in divmod(nanoseconds, 10**9))
+    known = struct.pack(">6I", *(number & 0xFFFFFFFF for number in (*times, stat.st_dev, stat.st_ino)))
+    content = data[:12] + known + data[36:-20]
+    index.write_bytes(content + hashlib.sha1(content).digest())
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """What the repositories of most tests are copies of."""
+    return Templates(tmp_path_factory.mktemp("templates"))
+
+
 @pytest.fixture
-def main_checkout(make_checkout: Callable[..., Checkout]) -> Checkout:
+def main_checkout(make_checkout: Callable[..., Checkout], templates: Templates, sealed: Path, tmp_path: Path) -> Checkout:
     """The main worktree of a repository with one commit, which holds `README`."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith("GIT_") and name != "GIT_CEILING_DIRECTORIES"}
+    if variables == GIT_VARIABLES and (sealed / ".gitconfig").read_text() == GITCONFIG:
+        templates.make(tmp_path / "project")
+        return Checkout(tmp_path / "project")
     checkout = make_checkout()
     checkout.commit("first", README="hello\n")
     return checkout
 
 
 @pytest.fixture(params=["main", "linked"])
-def checkout(request: pytest.FixtureRequest, main_checkout: Checkout, tmp_path: Path) -> Iterator[Checkout]:
+def checkout(request: pytest.FixtureRequest, main_checkout: Checkout, templates: Templates, tmp_path: Path) -> Checkout:
     """A worktree with one commit on a branch; every test that uses it runs in a main and in a linked worktree."""
     if request.param == "main":
-        yield main_checkout
-        return
-    path = tmp_path / "linked worktree"
-    main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(path))
-    yield Checkout(path, main_checkout.path)
+        return main_checkout
+    templates.add(main_checkout, tmp_path / LINKED)
+    return Checkout(tmp_path / LINKED, main_checkout.path)
 
 
 @pytest.fixture
 def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A git with reftables and hooks in its configuration, which every call uses from here on; skips where none is named."""
-    path = os.environ.get("GITCKPT_TEST_GIT")
-    if not path:
+    """A git with reftables and hooks in its configuration, which every call uses from here on; skips where there is none.
+
+    `GITCKPT_TEST_GIT` names it, unless the one that the tests use is such a git.
+    """
+    path = os.environ.get("GITCKPT_TEST_GIT") or git_executable()
+    if _version(path) < NEWER:
         pytest.skip("GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration (2.54 or newer)")
     monkeypatch.setenv("GITCKPT_GIT", path)
     return path
+
+
+@functools.cache
+def _version(git: str) -> tuple[int, ...]:
+    said = subprocess.run([git, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(word) for word in said.split()[2].split(".")[:2])
 
 
 class Clock:

@@ -99,6 +99,7 @@ KILLS = 8
 """How often a driver is killed in each test of random moments; with `--long` more than 3,000 times in all of them."""
 
 
+@pytest.mark.long(but=["reset-0"])
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("nest", ["reset", "reset linked", "keep", "reset hooks"], indirect=True)
 def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery, seed: int, request: pytest.FixtureRequest) -> None:
@@ -192,6 +193,7 @@ def test_commands_that_are_killed_are_tried_again(nest: Nest, nursery: Nursery, 
         left -= max(disturbed.kills, 1)
 
 
+@pytest.mark.long(but=["reset"])
 @pytest.mark.parametrize("nest", ["reset", "keep"], indirect=True)
 def test_a_run_whose_command_is_killed_has_failed_and_can_be_resumed(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
     chance = random.Random(request.node.name)

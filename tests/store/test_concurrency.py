@@ -96,6 +96,7 @@ def run(plain: Store) -> str:
     return plain.record("a-started", {}, start="r").run or ""
 
 
+@pytest.mark.long
 def test_8_processes_extend_one_run(main_checkout: Checkout, plain: Store, run: str) -> None:
     jobs = [(record, (str(main_checkout.path), adapter, run, 50)) for adapter in adapters(8)]
     reported = [id_ for ids in together(jobs) for id_ in ids]
@@ -112,6 +113,7 @@ def test_while_refs_are_packed(main_checkout: Checkout, plain: Store, run: str) 
     assert packer.times > 1
 
 
+@pytest.mark.long
 def test_while_others_are_removed_and_refs_are_packed(main_checkout: Checkout, plain: Store, run: str) -> None:
     others = [plain.record("b-complete", {}).id for _ in range(30)]
     own = plain.record("c-complete", {}, start="goes").run or ""

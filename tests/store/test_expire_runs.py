@@ -286,6 +286,7 @@ def moved_copy(original: Checkout, run: str, place: Path) -> tuple[Checkout, Pat
     return Checkout(place), worktree
 
 
+@pytest.mark.long(but=["0"])
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep, "GRACE", -1)

@@ -84,6 +84,7 @@ each_share = pytest.mark.parametrize("share", range(SHARES))
 
 
 class TestAKillAtEveryGitCall:
+    @pytest.mark.long(but=["0"])
     @each_share
     def test_of_a_record(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
         main_checkout.write("README", "changed")
@@ -104,6 +105,7 @@ class TestAKillAtEveryGitCall:
                 assert (len(reported), at > 40) == (2, True)
                 return
 
+    @pytest.mark.long(but=["True-0"])
     @each_share
     def test_of_records_on_lines_that_go_on_and_end(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
         main_checkout.commit("one")
@@ -154,6 +156,7 @@ class TestAKillAtEveryGitCall:
                 assert at > 10
                 return
 
+    @pytest.mark.long(but=["True-0"])
     @each_share
     @pytest.mark.parametrize("dirty", [True, False])
     def test_of_a_resume(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, dirty: bool) -> None:

@@ -72,6 +72,7 @@ def seen(here: Checkout) -> dict[str, object]:
 class TestAKillAtEveryGitCall:
     """Each copy is looked at in one of two ways, in turn: the restore is run again, or taken back."""
 
+    @pytest.mark.long(but=["3"])
     @each_share
     def test_of_a_restore(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
         made = merging(main_checkout)
@@ -95,6 +96,7 @@ class TestAKillAtEveryGitCall:
                 assert number > 2
                 return
 
+    @pytest.mark.long(but=["0"])
     @each_share
     def test_of_an_undo(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
         made = merging(main_checkout)
@@ -110,6 +112,7 @@ class TestAKillAtEveryGitCall:
             self.go_on(checkout, restorer.undo)
             assert seen(checkout) in ((before, wanted) if safeties > 1 else (before,))
 
+    @pytest.mark.long(but=["0"])
     @each_share
     def test_of_a_restore_of_paths(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
         made = merging(main_checkout)

@@ -1,6 +1,6 @@
 """Capture, restore, undo and resume after whatever a person may have done to a worktree, compared with a plain copy of it.
 
-Run with `--long` for 100,000 steps, each time other ones.
+In the lane `long`; run with `--long` for 100,000 steps, each time other ones.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tests.durable.loop.bench import FAKE, PHASE
 from tests.durable.nursery import Nursery
 from tests.store.conftest import require_runs, require_whole
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")
 
 ITERATIONS = 6
 KILLS = 6
