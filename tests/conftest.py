@@ -65,10 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
     lanes = "test: all that are not marked long (where no path is named, the default); long: the others; all (where a path is, the default)"
     parser.addoption("--lane", choices=("test", "long", "all"), help=lanes)
-    parser.addoption("--shard", metavar="K/N", type=_shard, help="run only the K-th of N parts of the tests")
+    parser.addoption("--shard", metavar="K/N", type=shard, help="run only the K-th of N parts of the tests")
 
 
-def _shard(text: str) -> tuple[int, int]:
+def shard(text: str) -> tuple[int, int]:
     """Returns the numbers of `K/N`."""
     number, slash, count = text.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):

@@ -1,0 +1,68 @@
+"""Which tests are run: each is in one lane, and in one of the shards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import shard
+
+ROOT = Path(__file__).parents[1]
+CONFTEST = "from tests.conftest import pytest_addoption, pytest_collection_modifyitems, pytest_configure\n"
+INI = "[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n    long: as in the project\n"
+TESTS = """\
+import pytest
+
+def test_short(): ...
+
+@pytest.mark.long
+def test_long(): ...
+
+@pytest.mark.long(but=["b"])
+@pytest.mark.parametrize("case", ["a", "b", "c"])
+def test_some(case): ...
+
+@pytest.mark.parametrize("case", ["a", "b"])
+def test_cases(case): ...
+"""
+LONG = {"test_long", "test_some[a]", "test_some[c]"}
+SHORT = {"test_short", "test_some[b]", "test_cases[a]", "test_cases[b]"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with tests of every kind."""
+    for name, content in (("conftest.py", CONFTEST), ("pytest.ini", INI), ("test_it.py", TESTS)):
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+def collected(project: Path, *args: str) -> list[str]:
+    """Returns the names of the tests that would be run."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", *args]
+    done = subprocess.run(command, cwd=project, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.removeprefix("test_it.py::") for line in done.stdout.splitlines() if "::" in line]
+
+
+def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None:
+    assert set(collected(project)) == SHORT
+    assert set(collected(project, "test_it.py")) == SHORT | LONG
+    assert set(collected(project, "test_it.py", "--lane", "test")) == SHORT
+
+
+def test_shards_share_the_lane_out_among_them(project: Path) -> None:
+    shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
+    assert [len(shard) for shard in shards] == [2, 1]
+    assert {name for shard in shards for name in shard} == LONG
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/", "-1/2"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"^'{text}' is no part of the tests: say --shard 1/4 for the first of four$"):
+        shard(text)
