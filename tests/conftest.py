@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import itertools
 import os
 import shutil
 import signal
@@ -100,10 +101,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = wanted
 
 
+MakeDirectory = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def make_directory(tmp_path_factory: pytest.TempPathFactory) -> MakeDirectory:
+    """Makes directories: `make_directory("name")`. pytest's own way reads the names of all that are there already, for each test again."""
+    numbers = itertools.count()
+    base = tmp_path_factory.getbasetemp()
+
+    def make(name: str) -> Path:
+        path = base / f"{name}-{next(numbers)}"
+        path.mkdir()
+        return path
+
+    return make
+
+
+@pytest.fixture
+def tmp_path(make_directory: MakeDirectory, request: pytest.FixtureRequest) -> Path:
+    """A directory of the test's own, which is named after it."""
+    name = "".join(each if each.isalnum() and each.isascii() else "_" for each in request.node.name[:30])
+    return make_directory(name)
+
+
 @pytest.fixture(autouse=True)
-def sealed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sealed(make_directory: MakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Gives the test a HOME of its own and a current directory that is no repository; returns that HOME."""
-    home = tmp_path_factory.mktemp("home")
+    home = make_directory("home")
     (home / ".gitconfig").write_text(GITCONFIG)
     for name in list(os.environ):
         if name.startswith(("GIT_", "GITCKPT_", "XDG_")) and name not in ("GITCKPT_GIT", "GITCKPT_TEST_GIT"):
@@ -126,8 +151,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, value)
     for level in (ConfigLevel.GLOBAL, ConfigLevel.XDG, ConfigLevel.SYSTEM, ConfigLevel.PROGRAMDATA):
         pygit2.settings.search_path[level] = str(home) if level == ConfigLevel.GLOBAL else ""
-    outside = tmp_path_factory.mktemp("outside")
-    monkeypatch.chdir(outside)
+    monkeypatch.chdir(make_directory("outside"))
     return home
 
 
@@ -307,9 +331,9 @@ def _know(index: Path, file: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+def templates(make_directory: MakeDirectory) -> Templates:
     """What the repositories of most tests are copies of."""
-    return Templates(tmp_path_factory.mktemp("templates"))
+    return Templates(make_directory("templates"))
 
 
 @pytest.fixture
