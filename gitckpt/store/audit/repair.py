@@ -10,7 +10,6 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
-from gitckpt.store import keep
 from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.records import index, keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
