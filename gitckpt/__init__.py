@@ -16,32 +16,155 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.durable.phases.review.errors import AgentFailed as AgentFailed
+    from gitckpt.durable.phases.review.errors import BudgetExceeded as BudgetExceeded
+    from gitckpt.durable.phases.review.errors import CommitRefused as CommitRefused
+    from gitckpt.durable.phases.review.errors import Diverged as Diverged
+    from gitckpt.durable.phases.review.errors import MaxCyclesReached as MaxCyclesReached
+    from gitckpt.durable.phases.review.errors import ReviewFailed as ReviewFailed
+    from gitckpt.durable.phases.review.errors import Struggling as Struggling
+    from gitckpt.durable.pipeline.launch import Untrusted as Untrusted
+    from gitckpt.durable.run.errors import Cancelled as Cancelled
+    from gitckpt.durable.run.errors import Changed as Changed
+    from gitckpt.durable.run.errors import DeadlineReached as DeadlineReached
+    from gitckpt.durable.run.errors import PhaseBlocked as PhaseBlocked
+    from gitckpt.durable.run.errors import PhaseDeferred as PhaseDeferred
     from gitckpt.durable.run.errors import PhaseFailed as PhaseFailed
     from gitckpt.durable.run.retry import Conduct as Conduct
     from gitckpt.durable.run.retry import Retries as Retries
     from gitckpt.durable.run.run import Run as Run
+    from gitckpt.durable.steps.machine import OutOfOrder as OutOfOrder
+    from gitckpt.durable.steps.machine import StepsBlocked as StepsBlocked
+    from gitckpt.git.process import DeadlinePassed as DeadlinePassed
+    from gitckpt.git.process import GitError as GitError
+    from gitckpt.git.refs import LockHeld as LockHeld
+    from gitckpt.git.refs import RefMoved as RefMoved
     from gitckpt.model.checkpoint import Checkpoint as Checkpoint
     from gitckpt.model.checkpoint import Progress as Progress
     from gitckpt.model.checkpoint import Worktree as Worktree
+    from gitckpt.model.errors import AmbiguousError as AmbiguousError
+    from gitckpt.model.errors import BusyError as BusyError
     from gitckpt.model.errors import CkptError as CkptError
+    from gitckpt.model.errors import InvalidCheckpoint as InvalidCheckpoint
+    from gitckpt.model.errors import NewerCheckpoint as NewerCheckpoint
+    from gitckpt.model.errors import NotFoundError as NotFoundError
+    from gitckpt.model.errors import RepositoryError as RepositoryError
+    from gitckpt.model.errors import RunExists as RunExists
+    from gitckpt.model.errors import StateError as StateError
+    from gitckpt.model.errors import UsageError as UsageError
+    from gitckpt.model.errors import WorktreeError as WorktreeError
+    from gitckpt.model.policy import Policy as Policy
+    from gitckpt.store.config.file import ConfigError as ConfigError
+    from gitckpt.store.leases.lease import LeaseHeld as LeaseHeld
+    from gitckpt.store.leases.lease import LeaseLost as LeaseLost
     from gitckpt.store.records.entry import Entry as Entry
     from gitckpt.store.records.entry import Query as Query
+    from gitckpt.store.records.recorder import FilesPruned as FilesPruned
+    from gitckpt.store.runs.summary import RunInfo as RunInfo
+    from gitckpt.store.snapshot.capture import Moved as Moved
+    from gitckpt.store.snapshot.limits import Limits as Limits
     from gitckpt.store.store import Store as Store
 
 _HOMES = {
-    "Conduct": "gitckpt.durable.run.retry",
+    "AgentFailed": "gitckpt.durable.phases.review.errors",
+    "BudgetExceeded": "gitckpt.durable.phases.review.errors",
+    "CommitRefused": "gitckpt.durable.phases.review.errors",
+    "Diverged": "gitckpt.durable.phases.review.errors",
+    "MaxCyclesReached": "gitckpt.durable.phases.review.errors",
+    "ReviewFailed": "gitckpt.durable.phases.review.errors",
+    "Struggling": "gitckpt.durable.phases.review.errors",
+    "Untrusted": "gitckpt.durable.pipeline.launch",
+    "Cancelled": "gitckpt.durable.run.errors",
+    "Changed": "gitckpt.durable.run.errors",
+    "DeadlineReached": "gitckpt.durable.run.errors",
+    "PhaseBlocked": "gitckpt.durable.run.errors",
+    "PhaseDeferred": "gitckpt.durable.run.errors",
     "PhaseFailed": "gitckpt.durable.run.errors",
+    "Conduct": "gitckpt.durable.run.retry",
     "Retries": "gitckpt.durable.run.retry",
     "Run": "gitckpt.durable.run.run",
+    "OutOfOrder": "gitckpt.durable.steps.machine",
+    "StepsBlocked": "gitckpt.durable.steps.machine",
+    "DeadlinePassed": "gitckpt.git.process",
+    "GitError": "gitckpt.git.process",
+    "LockHeld": "gitckpt.git.refs",
+    "RefMoved": "gitckpt.git.refs",
     "Checkpoint": "gitckpt.model.checkpoint",
     "Progress": "gitckpt.model.checkpoint",
     "Worktree": "gitckpt.model.checkpoint",
+    "AmbiguousError": "gitckpt.model.errors",
+    "BusyError": "gitckpt.model.errors",
     "CkptError": "gitckpt.model.errors",
-    "Entry": "gitckpt.store.records.index",
-    "Query": "gitckpt.store.records.index",
+    "InvalidCheckpoint": "gitckpt.model.errors",
+    "NewerCheckpoint": "gitckpt.model.errors",
+    "NotFoundError": "gitckpt.model.errors",
+    "RepositoryError": "gitckpt.model.errors",
+    "RunExists": "gitckpt.model.errors",
+    "StateError": "gitckpt.model.errors",
+    "UsageError": "gitckpt.model.errors",
+    "WorktreeError": "gitckpt.model.errors",
+    "Policy": "gitckpt.model.policy",
+    "ConfigError": "gitckpt.store.config.file",
+    "LeaseHeld": "gitckpt.store.leases.lease",
+    "LeaseLost": "gitckpt.store.leases.lease",
+    "Entry": "gitckpt.store.records.entry",
+    "Query": "gitckpt.store.records.entry",
+    "FilesPruned": "gitckpt.store.records.recorder",
+    "RunInfo": "gitckpt.store.runs.summary",
+    "Moved": "gitckpt.store.snapshot.capture",
+    "Limits": "gitckpt.store.snapshot.limits",
     "Store": "gitckpt.store.store",
 }
-__all__ = ["Checkpoint", "CkptError", "Conduct", "Entry", "PhaseFailed", "Progress", "Query", "Retries", "Run", "Store", "Worktree"]
+__all__ = [
+    "AgentFailed",
+    "AmbiguousError",
+    "BudgetExceeded",
+    "BusyError",
+    "Cancelled",
+    "Changed",
+    "Checkpoint",
+    "CkptError",
+    "CommitRefused",
+    "Conduct",
+    "ConfigError",
+    "DeadlinePassed",
+    "DeadlineReached",
+    "Diverged",
+    "Entry",
+    "FilesPruned",
+    "GitError",
+    "InvalidCheckpoint",
+    "LeaseHeld",
+    "LeaseLost",
+    "Limits",
+    "LockHeld",
+    "MaxCyclesReached",
+    "Moved",
+    "NewerCheckpoint",
+    "NotFoundError",
+    "OutOfOrder",
+    "PhaseBlocked",
+    "PhaseDeferred",
+    "PhaseFailed",
+    "Policy",
+    "Progress",
+    "Query",
+    "RefMoved",
+    "RepositoryError",
+    "Retries",
+    "ReviewFailed",
+    "Run",
+    "RunExists",
+    "RunInfo",
+    "StateError",
+    "StepsBlocked",
+    "Store",
+    "Struggling",
+    "Untrusted",
+    "UsageError",
+    "Worktree",
+    "WorktreeError",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -51,3 +174,7 @@ def __getattr__(name: str) -> object:
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

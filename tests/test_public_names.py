@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 import gitckpt
+from gitckpt import CkptError, Run, Store
+from tests.house_rules import SOURCES, module_name
 
 
 def test_every_public_name_is_there_and_is_what_it_says() -> None:
-    assert sorted(gitckpt.__all__) == sorted(gitckpt._HOMES)
+    assert sorted(gitckpt.__all__) == sorted(gitckpt._HOMES) == dir(gitckpt)
     assert [getattr(gitckpt, name).__name__ for name in gitckpt.__all__] == gitckpt.__all__
+
+
+def test_every_error_that_somebody_can_meet_is_public() -> None:
+    for path in SOURCES:
+        if not path.endswith("__main__.py"):
+            importlib.import_module(module_name(path))
+    errors: list[type[CkptError]] = [CkptError]
+    for error in errors:
+        errors += error.__subclasses__()
+    assert {error.__name__ for error in errors if error.__module__.startswith("gitckpt.") and error.__name__[0] != "_"} <= set(
+        gitckpt.__all__
+    )
+
+
+@pytest.mark.parametrize("public", [Store, Run])
+def test_what_dir_lists_is_there_and_says_what_it_is_for(public: type) -> None:
+    listed: list[str] = list(object.__new__(public).__dir__())
+    assert listed
+    assert [name for name in listed if not (hasattr(public, name) or name in (public.__doc__ or ""))] == []
+    assert [name for name in listed if hasattr(public, name) and not (getattr(public, name).__doc__ or "").strip()] == []
 
 
 def test_another_name_is_refused() -> None:

@@ -1,427 +1,168 @@
-"""The store: records, finds, lists and removes checkpoints of one repository."""
+"""The store as programs have it: the checkpoints of a repository, and all that the command line can do with them."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING
 
-from gitckpt.git import packing
-from gitckpt.git.command import require_git
-from gitckpt.git.notes import Notes
-from gitckpt.git.objects.adapters import open_objects
-from gitckpt.git.process import GitError
-from gitckpt.git.refs import Refs
-from gitckpt.git.repository import Repository, open_repository
-from gitckpt.model import codec, ids, times
-from gitckpt.model.arguments import require_text, strings
-from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, WorktreeError
-from gitckpt.store import log
-from gitckpt.store.records import draft, layout
-from gitckpt.store.records.heads import Heads
-from gitckpt.store.records.recorder import Changing, FilesPruned, Recorder
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
-    from gitckpt.git.worktree.index import PrivateIndex
-    from gitckpt.model.policy import Decision, Policy
-    from gitckpt.store.leases.leases import Leases
-    from gitckpt.store.records.draft import Details
-    from gitckpt.store.records.entry import Entry, Problem, Query
-    from gitckpt.store.records.index import Index
-    from gitckpt.store.records.keys import Claim
-    from gitckpt.store.records.recorder import Change, Guard, ProgressOf
-    from gitckpt.store.records.remover import Remover
-    from gitckpt.store.snapshot.limits import Limits
-    from gitckpt.store.snapshot.manifest import Beside
+    from collections.abc import Sequence
 
-_CAPTURES = 3
-_ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
+    from gitckpt.model.policy import Policy
+    from gitckpt.store.audit.verification import Report
+    from gitckpt.store.restore.restorer import Restored
+    from gitckpt.store.retention.expiry import Expired
+    from gitckpt.store.runs.summary import RunInfo
+    from gitckpt.store.runs.timeline import History
+    from gitckpt.store.worktrees.opener import Opened
+
+_PUBLIC = (
+    *("open", "close", "record", "save", "capture", "read", "find", "list", "links", "problems", "diff", "resume", "restore", "undo"),
+    *("remove", "expire", "verify", "runs", "history", "run_of", "run_head", "latest_resumable"),
+)
 
 
-class Store:
+class Store(Checkpoints):
     """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
 
-    Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
-    of them, and a process that was forked opens a store of its own.
+        with Store.open() as store:
+            saved = store.save("plan-complete", {"step": 3})
+            store.restore(saved.id)
 
-    Args:
-        repository: seen from the worktree that checkpoints are recorded in.
-        adapter: how objects are read and written: "auto", "libgit2" or "plumbing" (see `open_objects`).
-        clock: returns the current instant, in microseconds since the epoch.
-        new_id: returns a fresh UUID version 4.
-        ahead: a private index in which git looks at the worktree already, for the first capture.
+    Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
+    of them, and a process that was forked opens a store of its own. What `dir` does not list may change without notice.
     """
 
-    def __init__(
-        self,
-        repository: Repository,
-        *,
-        adapter: str = "auto",
-        clock: Callable[[], int] = times.now,
-        new_id: Callable[[], str] = ids.new_id,
-        ahead: PrivateIndex | None = None,
-    ) -> None:
-        self.repository = repository
-        self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository)
-        self._index: Index | None = None
-        self._ahead = [] if ahead is None else [ahead]
-        self._opening = threading.Lock()
-        self.clock = clock
-        self.new_id = new_id
-        self._recorder = Recorder(repository, self.objects, self.refs.update)
-        self._heads = Heads(self.refs, self.objects, lambda: self.index)
+    def __dir__(self) -> list[str]:
+        return sorted(_PUBLIC)
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
-        """Returns the store of the repository that `path` is in.
-
-        Raises:
-            RepositoryError: there is none, git refuses it, or git is too old.
-        """
-        return cls(open_repository(os.fspath(path)), adapter=adapter)
-
-    def seen_from(self, repository: Repository, adapter: str) -> Store:
-        """Returns a store with the same clock and ids, for another worktree or another thread.
+    def diff(
+        self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[str] = (), options: Sequence[str] = ()
+    ) -> bytes:
+        """Returns git's own diff of the files of two checkpoints, or of one and this worktree.
 
         Args:
-            repository: seen from where.
-            adapter: as for the store itself.
-        """
-        return Store(repository, adapter=adapter, clock=self.clock, new_id=self.new_id)
-
-    @property
-    def index(self) -> Index:
-        """The derived listing of the checkpoints."""
-        with self._opening:
-            if self._index is None:
-                from gitckpt.store.records.index import Index  # SQLite is not for those who only record
-
-                self._index = Index(self.repository, self.objects, self.refs)
-            return self._index
-
-    @cached_property
-    def leases(self) -> Leases:
-        """The right to drive its runs."""
-        from gitckpt.store.leases.leases import Leases  # not for those who write into no run
-
-        return Leases(self.objects, self.refs, self.repository.object_format, self.clock)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Writes the links that were put off, and lets go of processes and files.
-
-        Links are derived: where they cannot be written, the log says so, and the checkpoints themselves are safe.
-        """
-        try:
-            self._recorder.write_links(self.clock())
-        except (BusyError, GitError) as error:
-            log.append(self.repository, f"links were not written: {error.message}")
-        finally:
-            if self._index is not None:
-                self._index.close()
-            for ahead in self._ahead:
-                ahead.close()
-            self.refs.close()
-            self.objects.close()
-            self.repository.close()
-
-    def private_index(self) -> PrivateIndex:
-        """Returns a private copy of the worktree's index, still to be opened; in the first one, git may look at the files already."""
-        from gitckpt.git.worktree.index import PrivateIndex
-
-        with contextlib.suppress(IndexError):
-            return self._ahead.pop()
-        return PrivateIndex(self.repository)
-
-    def capture(self, limits: Limits | None = None, beside: Beside | None = None) -> Worktree:
-        """Captures the files of the worktree for `record`.
-
-        Args:
-            limits: what is left out, and how long it may take; by default as the settings say.
-            beside: files of the run that lie outside of the worktree, and that the snapshot keeps as well.
-
-        Returns:
-            What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
+            before: a checkpoint, or its full id.
+            after: another one; None for the files as they are in this worktree now.
+            paths: patterns of git's to look at only, which count from the current directory where there is a worktree.
+            options: more options of `git diff`, such as "--stat".
 
         Raises:
-            WorktreeError, UsageError: there is no worktree here, or git cannot read it; a setting cannot be understood.
+            NotFoundError, InvalidCheckpoint: as `read`.
+            WorktreeError: files are missing, or there is no worktree here to compare with.
+        """
+        from gitckpt.store.snapshot.manifest import files_of
+
+        old = files_of(self.repository, self._given(before))
+        new = self.current_files() if after is None else files_of(self.repository, self._given(after))
+        here = ["-C", os.getcwd()] if self.repository.worktree else []
+        return self.repository.git.run(*here, "diff", "--no-color", *options, old, new, "--", *paths).out
+
+    def resume(self, checkpoint: Checkpoint | str, directory: str | None = None) -> Opened:
+        """Returns the worktree of a checkpoint, made with its files if it is not there. To go on with a run: `Run.resume`.
+
+        Args:
+            checkpoint: a checkpoint, or its full id.
+            directory: the worktree's path; by default one named after run or checkpoint, where the settings say.
+
+        Raises:
+            WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
+        """
+        from gitckpt.store.worktrees import resumption
+
+        return resumption.resume(self, self._given(checkpoint), directory)
+
+    def restore(self, checkpoint: Checkpoint | str, paths: Sequence[str | bytes] = (), *, dry_run: bool = False) -> Restored:
+        """Puts the files of a checkpoint into this worktree, after a checkpoint of what is here; HEAD stays.
+
+        Args:
+            checkpoint: a checkpoint, or its full id.
+            paths: only these, from the top of the worktree; by default all, with what is staged and an operation in progress.
+            dry_run: whether to say only what would change.
+
+        Raises:
+            WorktreeError: something is in the way or missing; nothing was changed.
+        """
+        from gitckpt.store.restore import restorer
+
+        return restorer.restore(self, self._given(checkpoint), [os.fsencode(path) for path in paths], dry_run=dry_run)
+
+    def undo(self, *, dry_run: bool = False) -> Restored:
+        """Takes the newest `restore` in this worktree back, or an `undo`.
+
+        Args:
+            dry_run: whether to say only what would change.
+
+        Raises:
+            NotFoundError: there is nothing to take back.
+            WorktreeError: as `restore`.
+        """
+        from gitckpt.store.restore import restorer
+
+        return restorer.undo(self, dry_run=dry_run)
+
+    def expire(self, policy: Policy | None = None, *, dry_run: bool = False) -> Expired:
+        """Removes the checkpoints and runs that a policy lets go.
+
+        A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays.
+
+        Args:
+            policy: the rules; by default those of the settings.
+            dry_run: whether to decide only.
+
+        Raises:
+            BusyError: somebody was faster, or holds a lock; what was removed until then stays removed, the rest is whole.
+            UsageError: the settings cannot be understood.
         """
         from gitckpt.store.config import settings
-        from gitckpt.store.snapshot import capture as snapshot
-
-        limits = limits or settings.read(self.repository).limits
-        commit = self.objects.head()[0]
-        found = snapshot.capture(self.private_index(), self.objects, commit, limits)
-        return beside.added(self.repository, self.objects, found, commit, limits) if beside is not None else found
-
-    def current_files(self) -> str:
-        """Returns the tree of the files as they are in this worktree now.
-
-        Raises:
-            WorktreeError: there is no worktree here, or git cannot read it.
-        """
-        if self.repository.worktree is None:
-            raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
-        from gitckpt.store.snapshot import manifest
-
-        return manifest.tree_of_files(self.repository, self.capture().tree, self.objects.head()[0])
-
-    def record(
-        self,
-        phase: str,
-        state: Mapping[str, Any] | None = None,
-        *,
-        worktree: Worktree | None = None,
-        start: str | None = None,
-        key: str | None = None,
-        base: str | None = None,
-        guard: Guard | None = None,
-        change: Change | None = None,
-        progress_of: ProgressOf | None = None,
-        keeps: Collection[str] = (),
-        **details: Unpack[Details],
-    ) -> Checkpoint:
-        """Records a checkpoint; when this returns, it is on the disk.
-
-        Args:
-            phase: `phase-status`, such as "research-failed", or a phase, which is complete then: "add-login" is "add-login-complete".
-            state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
-            worktree: what `capture` returned; None if the linked commit stands for the files.
-            start: name of a run to start with this checkpoint, instead of `run`.
-            key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
-            base: oid of the commit to link, instead of HEAD's.
-            guard: the lease that must be held when it is written: of the run, or, with `start`, of the run that starts another.
-            change: instead of `state`, makes it of the one that the run's head has at that moment, an empty one where the run starts; it
-                is called again when others were faster, and what it raises is raised here.
-            progress_of: says how far the run has come by the state that `change` returned.
-            keeps: keys of `state` that others write, too: where somebody has extended the run since this store did, theirs count.
-            details: more keys of the document, as `Details` names them.
-
-        Returns:
-            The checkpoint, with the state that was written; one that was carried on is left out.
-
-        Raises:
-            UsageError: the phase is none, the message has more than one line, the id is taken, or a document may not hold a value.
-            StateError: the state cannot be stored losslessly; the value's path is named.
-            NotFoundError: there is no such run.
-            RunExists: a run with that key exists; the error names it.
-            LeaseLost: somebody else drives the run by now.
-            BusyError: somebody holds a lock, or other writers kept being faster.
-            CkptError: the objects or refs could not be written; nothing was recorded.
-        """
-        run = details.get("run")
-        others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
-        draft.require_call(phase, details, state=state, change=change, progress_of=progress_of, **others)
-        if run is not None:
-            self._heads.move_up_once(run)
-        commit, branch = self.objects.head() if base is None else (base, None)
-        instant = self.clock()
-        checkpoint = draft.draft(
-            phase, (commit, branch), worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant
-        )
-        fields = codec.fields(checkpoint)
-        data = draft.require_valid(fields, state)
-        changing = None if change is None else Changing(checkpoint, fields, change, progress_of)
-        if start is None:
-            self._recorder.record(fields, data, instant, guard=guard, change=changing, keeps=keeps)
-        else:
-            first = partial(self._recorder.record, state=data, instant=instant, starts_run=True, guard=guard, change=changing)
-            self._heads.start(first, fields, instant, start, None if key is None else self._claim(key))
-        if changing is not None:
-            checkpoint, data = changing.checkpoint, changing.state
-        if data == {} and not details.get("pipeline"):
-            log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
-        if checkpoint.id.startswith(_ONE_IN_256):
-            self._pack()
-        return draft.recorded(checkpoint, fields, data)
-
-    def save(
-        self,
-        phase: str,
-        state: Mapping[str, Any] | None = None,
-        *,
-        limits: Limits | None = None,
-        beside: Beside | None = None,
-        start: str | None = None,
-        key: str | None = None,
-        guard: Guard | None = None,
-        change: Change | None = None,
-        progress_of: ProgressOf | None = None,
-        keeps: Collection[str] = (),
-        **details: Unpack[Details],
-    ) -> Checkpoint:
-        """Captures the files and records a checkpoint with them: `capture` and `record` in one.
-
-        It is safe against a `gc --prune=now` and against a HEAD that moves in between.
-
-        Args, returns and errors: as these two.
-
-        Raises:
-            BusyError: HEAD moved, or objects of the snapshot vanished, each time.
-        """
-        from gitckpt.store.snapshot import capture as snapshot
-
-        draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
-        record = partial(
-            self.record, phase, state, start=start, key=key, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
-        )
-        for _ in range(_CAPTURES):
-            try:
-                checkpoint = record(worktree=self.capture(limits, beside))
-            except (FilesPruned, snapshot.Moved):
-                continue
-            if snapshot.is_whole(self.repository, checkpoint):
-                return checkpoint
-            self.remove([checkpoint.id])
-        raise BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
-
-    def read(self, checkpoint_id: str) -> Checkpoint:
-        """Returns a checkpoint with its state.
-
-        Args:
-            checkpoint_id: its full id.
-
-        Raises:
-            NotFoundError: there is none.
-            InvalidCheckpoint: its ref does not hold a valid document.
-        """
-        return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
-
-    def raw(self, checkpoint_id: str) -> bytes:
-        """Returns the document of a checkpoint as it is stored.
-
-        Raises: as `read`.
-        """
-        require_text("id", checkpoint_id)
-        ref = layout.CHECKPOINTS + checkpoint_id
-        oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
-        if oid is None:
-            raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list")
-        found = next(self.objects.read([oid]))
-        if found is None:
-            raise InvalidCheckpoint(ref, "", f"its object {oid} is missing", hint="look at the repository: git fsck")
-        if found[0] != "blob":
-            raise InvalidCheckpoint(ref, "", f"points to a {found[0]}, not to a blob")
-        return found[1]
-
-    def find(self, text: str) -> str:
-        """Returns the id of the checkpoint that a person means.
-
-        Args:
-            text: an id or a prefix of four or more characters, a run id or a prefix of it (its newest checkpoint), "latest", or a rev
-                (the newest checkpoint linked to that commit).
-
-        Raises:
-            UsageError, NotFoundError: it is empty; or nothing goes by it, and the hint names what is close.
-            AmbiguousError: several things do; they are listed.
-        """
-        from gitckpt.store.records import finder
-
-        return finder.find(text, self.repository, self.index, self.links)
-
-    def list(self, query: Query | None = None) -> Sequence[Entry]:
-        """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
-        from gitckpt.store.records.entry import Query
-
-        return self.index.select(query or Query())
-
-    def problems(self) -> Sequence[Problem]:
-        """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
-        return self.index.problems()
-
-    def links(self, commit: str) -> Sequence[Entry]:
-        """Returns the checkpoints linked to a commit, newest first: those its note lists, and those that name it themselves.
-
-        Args:
-            commit: full oid.
-        """
-        from gitckpt.store.records.entry import Query
-
-        with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
-            self._recorder.write_links(self.clock())
-        listed = [layout.link_id(line) for line in self._recorder.notes.lines([commit]).get(commit, [])]
-        own = [entry.id for entry in self.index.select(Query(git_sha=commit))]
-        return self.index.select(Query(ids=[*listed, *own]))
-
-    def relink(self, run: str) -> None:
-        """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
-        self._recorder.write_links(self.clock(), self._heads.links_since(run))
-
-    def run_of(self, key: str) -> str | None:
-        """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""
-        return self._claim(key).run()
-
-    def _claim(self, key: str) -> Claim:
-        from gitckpt.store.records.keys import Claim
-
-        return Claim(key, self.refs, self.objects, self.repository.object_format, self._heads.is_there)
-
-    def run_head(self, run: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run.
-
-        Raises:
-            NotFoundError: there is no such run.
-            InvalidCheckpoint: its head does not hold a valid document.
-        """
-        return self._heads.read(run)
-
-    def catch_up(self, run: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run, after its head was moved up where it lags. Errors: as `run_head`."""
-        self._heads.move_up(run)
-        return self._heads.read(run)
-
-    def remove(self, checkpoint_ids: Collection[str]) -> int:
-        """Removes checkpoints by name: their links, refs, and run heads that point to them.
-
-        Args:
-            checkpoint_ids: full ids; those of refs that are no valid checkpoints are accepted too.
-
-        Returns:
-            How many checkpoint refs are gone.
-
-        Raises:
-            BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
-        """
-        self._recorder.write_links(self.clock())
-        checkpoint_ids = strings("checkpoint_ids", checkpoint_ids)
-        return self._remover(Notes(self.repository, self.objects, layout.NOTES)).remove(checkpoint_ids, self.clock())
-
-    def expire(self, policy: Policy, *, dry_run: bool = False) -> Sequence[tuple[Entry, Decision]]:
-        """Removes the checkpoints outside of runs that a policy lets go; see `expiry.expire`. Errors: as `remove`."""
         from gitckpt.store.retention import expiry
 
-        self._recorder.write_links(self.clock())
-        notes = Notes(self.repository, self.objects, layout.NOTES)
-        return expiry.expire(self.index, notes, self._remover(notes), policy, now=self.clock(), dry_run=dry_run)
+        return expiry.expire(self, policy or settings.read(self.repository).policy, dry_run=dry_run)
 
-    def settle(self) -> None:
-        """Drops the refs that keep commits which no checkpoint needs, or which others keep, too.
+    def verify(self, *, repair: bool = False) -> Report:
+        """Looks at every checkpoint and all it needs.
+
+        Args:
+            repair: whether to mend what is derived; no checkpoint and no worktree is ever changed.
 
         Raises:
-            BusyError: somebody else was faster, or holds a lock; each commit that is needed is kept.
+            BusyError: a lock stayed in the way of mending.
         """
-        self._remover(Notes(self.repository, self.objects, layout.NOTES)).settle()
+        from gitckpt.store.audit import verification
 
-    def _pack(self) -> None:
-        """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""
-        try:
-            packing.pack_if_many(self.repository, layout.OWN, require_git())
-        except CkptError as error:
-            log.append(self.repository, f"refs were not packed: {error.message}")
+        return verification.verify(self, repair=repair)
 
-    def _remover(self, notes: Notes) -> Remover:
-        from gitckpt.store.records.remover import Remover
+    def runs(self) -> Sequence[RunInfo]:
+        """Returns what has become of each run, the one with the newest checkpoint first."""
+        from gitckpt.store.runs import summary
 
-        return Remover(self.repository, self.objects, self.refs, notes, self.index)
+        return summary.summaries(self)
+
+    def history(self, run: str) -> History:
+        """Returns one run, phase by phase.
+
+        Args:
+            run: its id.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        from gitckpt.store.runs import timeline
+
+        return timeline.read(self, run)
+
+    def latest_resumable(self) -> Checkpoint | None:
+        """Returns the checkpoint to go on with; None where there is none.
+
+        It is the newest one of the newest run that is neither complete nor driven by anybody; or, where that is newer, the newest of a
+        phase that was recorded outside of runs, as a script does with `git ckpt save --phase research-failed`.
+        """
+        from gitckpt.store.runs import resumable
+
+        return resumable.latest_resumable(self)
+
+    def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
+        return checkpoint if isinstance(checkpoint, Checkpoint) else self.read(checkpoint)

@@ -18,7 +18,8 @@ from gitckpt.model import codec, times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
-from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs, latest_resumable
+from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs
+from gitckpt.store.runs.resumable import latest_resumable
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 

@@ -30,7 +30,7 @@ ALL = Policy(everything=True, older_than=0, keep_last=0)
 
 def told(store: Store, rules: Policy, *, dry_run: bool = False) -> dict[str, str]:
     """Returns the reason for each run by the end of its id, those that expire marked with a minus."""
-    found = expiry.expire_all(store, rules, dry_run=dry_run)
+    found = expiry.expire(store, rules, dry_run=dry_run)
     return {fate.run[16:]: ("- " if fate.expires else "") + fate.reason for fate in found.runs}
 
 
@@ -58,17 +58,17 @@ class TestWholeRuns:
         with_it = str(work.worktree.path)
         fate = Fate(work.run, "run-complete", 4, with_it, is_due=True, expires=True, reason="complete, 7d old, limit 7d")
         whole = main_checkout.fingerprint()
-        found = expiry.expire_all(plain, Policy(), dry_run=True)
+        found = expiry.expire(plain, Policy(), dry_run=True)
         assert (found.runs, found.squashed) == ([fate], set())
         assert [(decision.expires, decision.reason) for _, decision in found.checkpoints] == [(True, fate.reason)] * 4
         assert main_checkout.fingerprint() == whole
-        assert expiry.expire_all(plain, Policy()) == found
+        assert expiry.expire(plain, Policy()) == found
         after = main_checkout.refs()
         del after["refs/notes/checkpoints"], after["refs/heads/made-done"]
         assert {ref: oid for ref, oid in after.items() if not ref.startswith(layout.KEEP)} == before  # those are younger than an hour
         assert not work.worktree.path.exists()
         assert not beside.parent.exists()
-        assert expiry.expire_all(plain, Policy()).runs == []
+        assert expiry.expire(plain, Policy()).runs == []
         assert verification.verify(plain).findings == []
 
     def test_what_is_said_of_each(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
@@ -94,7 +94,7 @@ class TestWholeRuns:
             found = told(plain, Policy(), dry_run=dry_run)
             assert found.pop("young").startswith(young[:10])
             assert found == reasons
-        assert {fate.run[16:]: fate.is_due for fate in expiry.expire_all(plain, Policy()).runs} == {
+        assert {fate.run[16:]: fate.is_due for fate in expiry.expire(plain, Policy()).runs} == {
             "young": False,
             "driven": False,
             "failed": False,
@@ -210,10 +210,10 @@ class TestSquashing:
 
     def test_progress_of_complete_phases_goes_at_once(self, plain: Store, main_checkout: Checkout) -> None:
         _, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-complete", "b-started", "b-progress"])
-        dry = expiry.expire_all(plain, Policy(), dry_run=True)
+        dry = expiry.expire(plain, Policy(), dry_run=True)
         assert set(dry.squashed) == {ids[2], ids[3]}
         assert len(plain.list()) == 7
-        found = expiry.expire_all(plain, Policy())
+        found = expiry.expire(plain, Policy())
         assert found == dry
         reasons = {entry.id: decision.reason for entry, decision in found.checkpoints if decision.expires}
         assert reasons == {ids[2]: "phase a is complete", ids[3]: "phase a is complete"}
@@ -226,7 +226,7 @@ class TestSquashing:
         run, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-progress", "a-complete"])
         plain.record("rewind-complete", {}, run=run, trigger=PHASE, rewound_to=ids[2])
         plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=ids[3])
-        assert set(expiry.expire_all(plain, Policy()).squashed) == {ids[4]}
+        assert set(expiry.expire(plain, Policy()).squashed) == {ids[4]}
 
     def test_in_a_run_that_stays_for_its_worktree(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         work = worked(plain, "r", make_store, end="build-started")
@@ -234,8 +234,8 @@ class TestSquashing:
             make_store(work.worktree).save(label, run=work.run, trigger=PHASE)
         work.worktree.write("more", "x")
         clock.instant += 7 * DAY
-        assert len(expiry.expire_all(plain, Policy(), dry_run=True).squashed) == 1
-        assert len(expiry.expire_all(plain, Policy()).squashed) == 1
+        assert len(expiry.expire(plain, Policy(), dry_run=True).squashed) == 1
+        assert len(expiry.expire(plain, Policy()).squashed) == 1
         assert labels(plain) == ["run-started", "build-complete", "build-started", "build-complete", "run-complete"]
 
     def test_hooks_and_people_within_a_phase_stay(self, plain: Store) -> None:
@@ -243,7 +243,7 @@ class TestSquashing:
         plain.record("commit-complete", {}, run=run, trigger="post-commit")
         plain.record("a-progress", {}, run=run)
         plain.record("a-complete", {}, run=run, trigger=PHASE)
-        assert set(expiry.expire_all(plain, Policy()).squashed) == set()
+        assert set(expiry.expire(plain, Policy()).squashed) == set()
 
 
 class TestLeasesOfNoRun:
@@ -261,7 +261,7 @@ class TestLeasesOfNoRun:
 EXPIRE = """
     from gitckpt.model.policy import Policy
     from gitckpt.store.retention import expiry
-    expiry.expire_all(store, Policy(runs_older_than=0))
+    expiry.expire(store, Policy(runs_older_than=0))
 """
 SHARES, STRIDE = 4, 3
 """Positions are shared out among so many tests, each of which takes every third of its own."""
@@ -303,7 +303,7 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path:
         with opened(checkout) as store:
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
                 assert view(resumption.resume(store, store.read(real.newest.id)).path) == content
-            expiry.expire_all(store, Policy(runs_older_than=0))
+            expiry.expire(store, Policy(runs_older_than=0))
             sweep.sweep(store.repository, store.refs)
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
         assert not worktree.exists()
@@ -322,7 +322,7 @@ def test_a_removal_of_refs_that_fails_loses_nothing(
     clock.instant += 7 * DAY
     lock = main_checkout.write(f".git/refs/checkpoints/{work.newest.id}.lock", "")
     with pytest.raises(Exception, match="another process holds"):
-        expiry.expire_all(plain, Policy())
+        expiry.expire(plain, Policy())
     lock.unlink()
     assert view(resumption.resume(plain, work.newest).path) == content
     assert worktree_removal.remove_worktree(plain, work.run) is None
@@ -351,10 +351,10 @@ class TestWorkInNoBranch:
         work = worked(plain, "r", make_store)
         main_checkout.git("branch", "-D", "made-r")
         clock.instant += 7 * DAY
-        expiry.expire_all(plain, Policy())
+        expiry.expire(plain, Policy())
         assert f"refs/keep/ckpt/{work.newest.git_sha}" in main_checkout.refs()
         main_checkout.git("branch", "made-r", work.newest.git_sha)
-        expiry.expire_all(plain, Policy())
+        expiry.expire(plain, Policy())
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
     def test_who_asks_for_everything_gets_rid_of_it(
@@ -362,5 +362,5 @@ class TestWorkInNoBranch:
     ) -> None:
         worked(plain, "r", make_store, in_branch=False)
         clock.instant += 7 * DAY
-        expiry.expire_all(plain, Policy(everything=True))
+        expiry.expire(plain, Policy(everything=True))
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}

@@ -135,14 +135,14 @@ class TestTheEnd:
     def test_the_key_goes_when_its_run_expires(self, plain: Store, main_checkout: Checkout) -> None:
         begin(plain)
         plain.record("run-complete", {}, run=RUN, trigger="phase")
-        expiry.expire_all(plain, Policy(runs_older_than=0))
+        expiry.expire(plain, Policy(runs_older_than=0))
         assert main_checkout.refs("refs/ckpt", "refs/checkpoints") == {}
 
     def test_expiry_takes_the_keys_that_kills_left(self, plain: Store, main_checkout: Checkout) -> None:
         begin(plain)
         put(main_checkout, f'version = 1\nkey = "old"\nrun = "{GONE}"\n', f"refs/ckpt/keys/{hashlib.sha256(b'old').hexdigest()}")
         put(main_checkout, "something else", "refs/ckpt/keys/something-else")
-        expiry.expire_all(plain, Policy())
+        expiry.expire(plain, Policy())
         assert set(main_checkout.refs("refs/ckpt/keys")) == {REF, "refs/ckpt/keys/something-else"}
 
 

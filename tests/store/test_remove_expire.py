@@ -204,7 +204,7 @@ def write(checkout: Checkout, number: int, document: str) -> str:
 class TestExpire:
     def expire(self, store: Store, policy: Policy, *, dry_run: bool = False) -> dict[int, str]:
         """Returns the reason for each by number, those that expire marked with a minus."""
-        decided = store.expire(policy, dry_run=dry_run)
+        decided = store.expire(policy, dry_run=dry_run).checkpoints
         assert [entry.id for entry, _ in decided] == [decision.id for _, decision in decided]
         return {int(entry.id[:8], 16): ("- " if decision.expires else "") + decision.reason for entry, decision in decided}
 
@@ -265,12 +265,12 @@ class TestExpire:
     def test_refs_that_are_no_checkpoints_are_left_alone(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.git("update-ref", f"refs/checkpoints/{nth(9)}", "HEAD")
         before = main_checkout.fingerprint()
-        assert plain.expire(Policy(everything=True, keep_last=0, older_than=0)) == []
+        assert plain.expire(Policy(everything=True, keep_last=0, older_than=0)).checkpoints == []
         assert main_checkout.fingerprint() == before
 
     def test_nothing_to_do(self, plain: Store, main_checkout: Checkout) -> None:
         before = main_checkout.fingerprint()
-        assert plain.expire(Policy()) == []
+        assert plain.expire(Policy()).checkpoints == []
         assert main_checkout.fingerprint() == before
 
     def test_entry_and_decision_in_order(self, plain: Store) -> None:
@@ -280,7 +280,7 @@ class TestExpire:
         expected: Sequence[tuple[object, Decision]] = [
             (entry, Decision(entry.id, expires=False, reason="not made by a hook")) for entry in entries
         ]
-        assert plain.expire(Policy()) == expected
+        assert plain.expire(Policy()).checkpoints == expected
         assert [entry.time for entry in entries] == [FIRST + times.MICRO, FIRST]
 
 

@@ -35,8 +35,6 @@ def diff(
     state: Annotated[bool, typer.Option("--state", help="Only the states.")] = False,
 ) -> None:
     """Show what changed between two checkpoints, or since one: git's own diff of the files, then a diff of the states."""
-    from gitckpt.store.snapshot.manifest import files_of
-
     paths: list[str] = context.obj or []
     if len(ids) > 2:
         raise UsageError(f"diff takes one or two ids, not {len(ids)}", hint=_DASHES)
@@ -48,12 +46,8 @@ def diff(
         old, *rest = (store.read(_find(store, text)) for text in ids)
         new = rest[0] if rest else None
         if not state:
-            before = files_of(store.repository, old)
-            after = files_of(store.repository, new) if new else store.current_files()
-            colour = f"--color={'always' if terminal.has_colour() else 'never'}"
-            options = [colour, *(["--stat"] if stat else [])]
-            here = ["-C", os.getcwd()] if store.repository.worktree else []  # paths count from where the person is
-            terminal.out_bytes(store.repository.git.run(*here, "diff", *options, before, after, "--", *paths).out)
+            options = [*(["--color=always"] if terminal.has_colour() else []), *(["--stat"] if stat else [])]
+            terminal.out_bytes(store.diff(old, new, paths=paths, options=options))
         if new is not None and not paths and not stat:
             _print_states(old, new)
 

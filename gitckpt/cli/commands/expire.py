@@ -36,7 +36,7 @@ def expire(
     Each checkpoint and each run is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
     """
     from gitckpt.store.config import settings
-    from gitckpt.store.retention import expiry, maintenance
+    from gitckpt.store.retention import maintenance
 
     with open_store() as store:
         policy = settings.read(store.repository).policy
@@ -46,7 +46,7 @@ def expire(
             policy = dataclasses.replace(policy, older_than=times.parse_age(older_than))
         if keep_last is not None:
             policy = dataclasses.replace(policy, keep_last=keep_last)
-        found = expiry.expire_all(store, policy, dry_run=dry_run)
+        found = store.expire(policy, dry_run=dry_run)
         if not dry_run:
             maintenance.pack(store.repository)
     rows = _rows(found, dry_run=dry_run)

@@ -31,10 +31,8 @@ def restore(
     Only what differs is touched: files, what is staged, and a merge or rebase in progress. HEAD stays. Ignored files stay.
     """
     with open_store(to_capture=True) as store:
-        from gitckpt.store.restore import restorer
-
         checkpoint = store.read(store.find(id_and_paths[0]))
-        done = restorer.restore(store, checkpoint, [_from_top(store, path) for path in id_and_paths[1:]], dry_run=dry_run)
+        done = store.restore(checkpoint, [_from_top(store, path) for path in id_and_paths[1:]], dry_run=dry_run)
         _print(done, dry_run=dry_run)
 
 
@@ -43,9 +41,7 @@ def undo(
 ) -> None:
     """Take back the newest restore in this worktree; given again, take that back."""
     with open_store(to_capture=True) as store:
-        from gitckpt.store.restore import restorer
-
-        _print(restorer.undo(store, dry_run=dry_run), dry_run=dry_run)
+        _print(store.undo(dry_run=dry_run), dry_run=dry_run)
 
 
 def _from_top(store: Store, path: str) -> bytes:

@@ -97,7 +97,7 @@ def _newest(store: Store) -> Checkpoint:
     from gitckpt.store.records import finder
     from gitckpt.store.runs import summary
 
-    for run in summary.summaries(store):
+    for run in store.runs():
         if run.status in summary.RESUMABLE:
             newest = store.read(run.newest)
             if newest.pipeline is not None and newest.pipeline.name is not None:
@@ -154,9 +154,7 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
 
 def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
     """Opens the worktree, and prints its path."""
-    from gitckpt.store.worktrees import resumption
-
-    opened = resumption.resume(store, checkpoint, directory)
+    opened = store.resume(checkpoint, directory)
     what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({terminal.harmless(checkpoint.phase)})"
     terminal.remark(f"made {what}" if opened.made else f"{what} was there already, and is as it was left")
     for remark in opened.remarks:

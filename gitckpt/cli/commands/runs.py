@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import typer
 
     from gitckpt.durable.progress import Gauge
-    from gitckpt.store.runs.summary import Summary
+    from gitckpt.store.runs.summary import RunInfo
     from gitckpt.store.runs.timeline import Event, History
     from gitckpt.store.store import Store
 
@@ -65,8 +65,6 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run.")] = False,
 ) -> None:
     """Show what has become of a run: its phases with attempts, times and errors, who drives it, and what to do next."""
-    from gitckpt.store.runs import timeline
-
     if watch and (as_json or not terminal.is_terminal()):
         raise UsageError("--watch is for people at a terminal", hint="leave it out, and ask again: git ckpt status --json")
     with open_store() as store:
@@ -74,7 +72,7 @@ def status(
         if watch:
             _watch(store, name)
             return
-        history = timeline.read(store, name)
+        history = store.history(name)
         now = store.clock()
     if as_json:
         terminal.out_json(_history_as_json(history))
@@ -89,11 +87,9 @@ def _watch(store: Store, run: str) -> None:
     """Shows a run in place until nobody drives it any more, or somebody has seen enough."""
     import time
 
-    from gitckpt.store.runs import timeline
-
     shown = 0
     while True:
-        history = timeline.read(store, run)
+        history = store.history(run)
         shown = terminal.replace_lines(shown, _lines(history, store.clock()))
         if history.summary.status != runstate.RUNNING:
             return
@@ -202,7 +198,7 @@ def _near(path: str | None) -> str:
     return relative if len(relative) < len(path) else path
 
 
-def _as_json(summary: Summary) -> dict[str, Any]:
+def _as_json(summary: RunInfo) -> dict[str, Any]:
     lease = summary.lease
     return {
         "id": summary.id,

@@ -27,10 +27,8 @@ def verify(
 
     Exits with 1 where something is wrong, and stays so. Contents of files are git fsck's to read.
     """
-    from gitckpt.store.audit import verification
-
     with open_store() as store:
-        report = verification.verify(store, repair=repair)
+        report = store.verify(repair=repair)
     if as_json:
         _print_json(report)
     else:

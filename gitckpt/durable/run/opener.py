@@ -14,7 +14,7 @@ from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeE
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold
-from gitckpt.store.records import keys, layout
+from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.store import Store
@@ -114,7 +114,7 @@ def begin(
     """
     opener.default_root(store.repository, settings.read(store.repository).worktree_dir)  # a bare repository may have none
     if key is not None:
-        keys.require_free(store, key)  # before anything is written for a run that will not be
+        store.claim(key).require_free()  # before anything is written for a run that will not be
     commit = _commit(store.repository, base)
     there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
     if pipeline.inputs:

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 REWINDING = "rewind-started"
 """The phase label of what is recorded before a run is taken back."""
 
+_PUBLIC = (
+    *("start", "resume", "close", "pause", "finish", "phase", "milestone", "skip", "redo", "restart", "rewind"),
+    *("id", "path", "store", "state", "last_attempt", "completed", "newest", "unwritten"),
+)
+
 
 class Run:
     """A run that this process drives, from `start` or `resume` to `close`. A context manager: leaving it normally completes the run.
@@ -68,6 +73,9 @@ class Run:
         self._pauses = False
         if opening.newest.phase == REWINDING:  # it was killed while files were brought back
             self._writer.go_back(opening.newest)
+
+    def __dir__(self) -> list[str]:
+        return sorted(_PUBLIC)
 
     @classmethod
     def start(

@@ -10,11 +10,11 @@ from gitckpt.git.notes import Notes
 from gitckpt.model import ids
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, Link, mendable
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import index, layout
-from gitckpt.store.store import Store
 
 
-def links(store: Store, evidence: Evidence, driven: Collection[str]) -> tuple[list[Flaw], int]:
+def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tuple[list[Flaw], int]:
     """Returns what is wrong with the notes, and how many links there are.
 
     A checkpoint is linked where the note of any commit lists it: git carries the notes of rewritten commits over.
@@ -54,7 +54,7 @@ def _line(evidence: Evidence, commit: str, name: str, line: str) -> Iterator[Fla
         yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, None))
 
 
-def listing(store: Store, evidence: Evidence) -> list[Flaw]:
+def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns whether the index lists something else than there is."""
     found = {entry.id: replace(entry, changed=None) for entry in store.list()}
     wanted = {record.entry.id: replace(record.entry, changed=None) for record in evidence.records.values()}

@@ -8,18 +8,18 @@ import shlex
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Problem, Query
-from gitckpt.store.store import Store
 
 STALE_AFTER = 600
 """A lock file older than this, in seconds, was left by a crash rather than held by somebody."""
 
 
-def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
+def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int]:
     """Returns what to know about the repository, by name."""
     repository = store.repository
     refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
@@ -36,7 +36,7 @@ def facts(store: Store, version: tuple[int, ...]) -> dict[str, str | int]:
     }
 
 
-def examine(store: Store, version: tuple[int, ...]) -> list[Finding]:
+def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     """Returns everything that is not as it should be; changes nothing.
 
     Args:
@@ -60,7 +60,7 @@ def _invalid(problem: Problem) -> Finding:
     return Finding("invalid-checkpoint", problem.ref, sentence, "pip install -U gitckpt" if "a newer gitckpt" in sentence else cure)
 
 
-def _broken(store: Store) -> list[Finding]:
+def _broken(store: Checkpoints) -> list[Finding]:
     """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
     said = store.repository.git.run("for-each-ref", "--count=1", *layout.OWN).complaint
     refs = [line.partition("ignoring broken ref ")[2] for line in said.splitlines() if "ignoring broken ref " in line]
@@ -69,7 +69,7 @@ def _broken(store: Store) -> list[Finding]:
     return [Finding("broken-ref", ref, "git cannot read this ref", f"rm {path}") for ref, path in zip(refs, paths, strict=True)]
 
 
-def _settings(store: Store) -> list[Finding]:
+def _settings(store: Checkpoints) -> list[Finding]:
     try:
         settings.read(store.repository)
     except ConfigError as error:
@@ -79,7 +79,7 @@ def _settings(store: Store) -> list[Finding]:
     return []
 
 
-def _locks(store: Store) -> list[Finding]:
+def _locks(store: Checkpoints) -> list[Finding]:
     common = store.repository.common_dir
     places = [os.path.join(common, "packed-refs.lock"), os.path.join(common, f"{layout.NOTES}.lock")]
     for space in (*layout.OWN, "reftable"):

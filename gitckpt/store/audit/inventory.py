@@ -13,9 +13,9 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.codec import decode
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
-from gitckpt.store.store import Store
 
 _BROKEN = "ignoring broken ref "
 
@@ -92,7 +92,7 @@ def list_refs(repository: Repository) -> tuple[bytes, str]:
     return done.out, done.complaint
 
 
-def gather(store: Store) -> Evidence:
+def gather(store: Checkpoints) -> Evidence:
     """Returns what there is, read through three processes however much that is.
 
     Raises:
@@ -163,7 +163,7 @@ def _broken(repository: Repository, complaint: str) -> list[Flaw]:
     ]
 
 
-def _kinds(store: Store, oids: Iterable[str]) -> dict[str, str]:
+def _kinds(store: Checkpoints, oids: Iterable[str]) -> dict[str, str]:
     """Returns the kinds of objects, without fetching any."""
     wanted = sorted(oids)
     if not wanted:

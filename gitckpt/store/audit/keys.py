@@ -6,12 +6,12 @@ from gitckpt.git.refs import Update
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.keep import is_young
-from gitckpt.store.store import Store
 
 
-def audit(store: Store, evidence: Evidence) -> list[Flaw]:
+def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns what is wrong with keys."""
     runs = {record.entry.run for record in evidence.records.values()} | {run for run, _, _ in evidence.below(layout.RUNS)}
     flaws: list[Flaw] = []

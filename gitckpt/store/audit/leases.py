@@ -8,12 +8,12 @@ from gitckpt.git.refs import Update
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import parse
 from gitckpt.store.records import layout
-from gitckpt.store.store import Store
 
 
-def audit(store: Store, evidence: Evidence) -> tuple[list[Flaw], set[str]]:
+def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], set[str]]:
     """Returns what is wrong with leases, and the runs that somebody who is alive drives; such a run may be about to start."""
     runs = {record.entry.run for record in evidence.records.values()} | {run for run, _, _ in evidence.below(layout.RUNS)}
     flaws: list[Flaw] = []

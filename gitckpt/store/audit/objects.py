@@ -7,11 +7,11 @@ from gitckpt.model import ids
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.refs import KINDS
 from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.store import Store
 
 
-def audit(store: Store, evidence: Evidence) -> list[Flaw]:
+def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns the checkpoints that lack objects."""
     roots = {record.entry.id: _roots(record, evidence) for record in evidence.records.values()}
     lacking, complaint = connectivity.lacking(store.repository, store.objects, {oid for held in roots.values() for oid in held})

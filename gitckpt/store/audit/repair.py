@@ -11,15 +11,15 @@ from gitckpt.git.notes import Notes
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.store.audit.repairable import Flaw, Link
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import index, keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
-from gitckpt.store.store import Store
 
 _LOCK_PATIENCE = 10.0
 _TRIES = 20
 
 
-def mend(store: Store, flaws: Sequence[Flaw]) -> list[str]:
+def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """Mends what can be mended. What somebody else changed meanwhile is left as they made it.
 
     Args:
@@ -56,7 +56,7 @@ def mend(store: Store, flaws: Sequence[Flaw]) -> list[str]:
     return refused
 
 
-def _write_links(store: Store, links: Sequence[Link]) -> None:
+def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
     there = set(
         store.refs.list(layout.CHECKPOINTS.rstrip("/"), fields="%(refname:lstrip=2)").decode("utf-8", "surrogateescape").split("\n")
     )
@@ -82,7 +82,7 @@ def _write_links(store: Store, links: Sequence[Link]) -> None:
             return
 
 
-def _discard_index(store: Store) -> None:
+def _discard_index(store: Checkpoints) -> None:
     """Deletes the derived index; the next question makes it anew."""
     store.index.close()
     path = os.path.join(store.repository.private_dir, index.FILE)

@@ -13,8 +13,8 @@ from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
-from gitckpt.store.store import Store
 
 _GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
 _FETCH = "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"
@@ -23,7 +23,7 @@ _RUN = phases.split(layout.RUN_COMPLETE)[0]
 """What the labels at both ends of a run speak of, as if it were a phase."""
 
 
-def audit(store: Store, evidence: Evidence) -> list[Flaw]:
+def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns what is wrong with runs."""
     runs = evidence.runs()
     flaws: list[Flaw] = []
@@ -35,7 +35,7 @@ def audit(store: Store, evidence: Evidence) -> list[Flaw]:
     return flaws + list(_heads(store, evidence, runs))
 
 
-def _traces(store: Store, evidence: Evidence) -> set[str]:
+def _traces(store: Checkpoints, evidence: Evidence) -> set[str]:
     """Returns the ids that notes and refs name which keep something for a checkpoint.
 
     Who removes a checkpoint takes these with it. Where its own ref alone is gone (a pruning fetch, a disk, a slip), they tell of it.
@@ -130,7 +130,7 @@ def _dangling(run: str, records: Sequence[Record], evidence: Evidence) -> Iterat
             seen.add(named)
 
 
-def _heads(store: Store, evidence: Evidence, runs: dict[str, list[Record]]) -> Iterator[Flaw]:
+def _heads(store: Checkpoints, evidence: Evidence, runs: dict[str, list[Record]]) -> Iterator[Flaw]:
     """Yields a flaw for each head that does not point to the newest checkpoint of its run."""
     heads = {run: oid for run, _, oid in evidence.below(layout.RUNS)}
     unjudged = set(evidence.unjudged.values())
@@ -152,7 +152,7 @@ def _heads(store: Store, evidence: Evidence, runs: dict[str, list[Record]]) -> I
             yield mendable(code, ref, said, updates=(newest.is_there, Update(ref, newest.entry.oid, head)))
 
 
-def _wrong_head(store: Store, chain: Sequence[Record], head: str) -> tuple[str, str]:
+def _wrong_head(store: Checkpoints, chain: Sequence[Record], head: str) -> tuple[str, str]:
     """Returns code and sentence for a head that does not point to the newest checkpoint."""
     lagging = next((record.entry for record in chain if record.entry.oid == head), None)
     if lagging is not None:

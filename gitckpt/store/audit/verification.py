@@ -14,8 +14,8 @@ from gitckpt.store.audit import keys as audit_keys
 from gitckpt.store.audit import repair as mending
 from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.repairable import Flaw
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.store import Store
 
 _LOOKS = 3
 
@@ -47,7 +47,7 @@ class _Look:
     flaws: Sequence[Flaw]
 
 
-def verify(store: Store, *, repair: bool = False) -> Report:
+def verify(store: Checkpoints, *, repair: bool = False) -> Report:
     """Looks at everything that gitckpt keeps in a repository. Safe beside others that write.
 
     Args:
@@ -72,7 +72,7 @@ def verify(store: Store, *, repair: bool = False) -> Report:
     return Report(after.checked, [*before, *(flaw.finding for flaw in after.flaws if flaw.key not in known)], refused)
 
 
-def _settled(store: Store) -> _Look:
+def _settled(store: Checkpoints) -> _Look:
     """Looks again while others write, and keeps what is found each time: a record in progress is no flaw."""
     look = _look(store)
     for _ in range(_LOOKS - 1):
@@ -84,7 +84,7 @@ def _settled(store: Store) -> _Look:
     return look
 
 
-def _look(store: Store) -> _Look:
+def _look(store: Checkpoints) -> _Look:
     found = inventory.gather(store)
     in_leases, driven = leases.audit(store, found)
     in_links, links = derived.links(store, found, driven)

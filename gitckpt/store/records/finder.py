@@ -18,7 +18,7 @@ _LIST = "see which there are: git ckpt list"
 
 
 def find(text: str, repository: Repository, index: Index, links: Callable[[str], Sequence[Entry]]) -> str:
-    """Returns the id of the checkpoint that `text` means; see `Store.find`."""
+    """Returns the id of the checkpoint that `text` means; see `Checkpoints.find`."""
     require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)

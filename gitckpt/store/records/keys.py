@@ -18,7 +18,6 @@ from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
-    from gitckpt.store.store import Store
 
 MAX_LENGTH = 1000
 """The longest key, in characters."""
@@ -102,6 +101,12 @@ class Claim:
         held = self.holder()
         return held[0] if held is not None and self._is_there(held[0]) else None
 
+    def require_free(self) -> None:
+        """Raises `RunExists` where a run has the key."""
+        run = self.run()
+        if run is not None:
+            raise _exists(self._key, run)
+
     def updates(self, run: str) -> list[Update]:
         """Returns what the transaction that starts a run begins with, to give it the key.
 
@@ -122,34 +127,28 @@ class Claim:
         return [*absent, Update(self._ref, new, held[1])]
 
 
-def require_free(store: Store, key: str) -> None:
-    """Raises an error where a run has a key.
-
-    Raises:
-        RunExists: it has.
-    """
-    run = store.run_of(key)
-    if run is not None:
-        raise _exists(key, run)
-
-
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
     """Returns what deletes the keys of runs that go."""
     return [Update(ref, "", oid) for ref, oid, run in _everything(refs, objects) if run in runs] if runs else []
 
 
-def forget_orphans(store: Store) -> None:
+def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
     """Deletes the keys of runs that do not exist.
+
+    Args:
+        refs: of the repository.
+        objects: of the repository.
+        runs: returns the runs there are.
 
     Raises:
         LockHeld, GitError: one could not be deleted.
     """
-    held = _everything(store.refs, store.objects)
-    there = set(store.index.runs()) if held else set()
+    held = _everything(refs, objects)
+    there = set(runs()) if held else set()
     for ref, oid, run in held:
         if run is not None and run not in there:
             try:
-                store.refs.update([Update(layout.RUNS + run, "", ""), Update(ref, "", oid)])
+                refs.update([Update(layout.RUNS + run, "", ""), Update(ref, "", oid)])
             except RefMoved:
                 continue  # the run, or another one with the key, has just begun
 

@@ -18,6 +18,7 @@ from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
 from gitckpt.model.names import first_of
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.restore import undo as undoing
@@ -25,7 +26,6 @@ from gitckpt.store.restore.plan import Change, Plan, make_plan
 from gitckpt.store.snapshot import capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import SKIPPED, Contents
-from gitckpt.store.store import Store
 
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
@@ -47,7 +47,7 @@ class Restored:
     remarks: Sequence[str]
 
 
-def restore(store: Store, checkpoint: Checkpoint, paths: Sequence[bytes] = (), *, dry_run: bool = False) -> Restored:
+def restore(store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes] = (), *, dry_run: bool = False) -> Restored:
     """Puts the files, the index and the operation in progress of a checkpoint into the worktree.
 
     Args:
@@ -64,7 +64,7 @@ def restore(store: Store, checkpoint: Checkpoint, paths: Sequence[bytes] = (), *
     return _Restore(store, checkpoint, paths).run(dry_run=dry_run)
 
 
-def undo(store: Store, *, dry_run: bool = False) -> Restored:
+def undo(store: Checkpoints, *, dry_run: bool = False) -> Restored:
     """Goes back to the safety checkpoint of the newest restore or undo in this worktree.
 
     Args and errors: as `restore`.
@@ -79,7 +79,7 @@ def undo(store: Store, *, dry_run: bool = False) -> Restored:
     return _Restore(store, checkpoint, (), _written_after(store, checkpoint)).run(dry_run=dry_run)
 
 
-def _written_after(store: Store, safety: Checkpoint) -> list[bytes]:
+def _written_after(store: Checkpoints, safety: Checkpoint) -> list[bytes]:
     """Returns the files that the restore wrote for which a safety checkpoint was recorded, and that were not there before."""
     try:
         restored = store.read(str(safety.state.get("before")))
@@ -90,7 +90,7 @@ def _written_after(store: Store, safety: Checkpoint) -> list[bytes]:
     return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
 
 
-def _contents(store: Store, checkpoint: Checkpoint) -> Contents:
+def _contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
     tree = checkpoint.tree
     return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
 
@@ -98,7 +98,7 @@ def _contents(store: Store, checkpoint: Checkpoint) -> Contents:
 class _Restore:
     """One restore, from plan to comparison."""
 
-    def __init__(self, store: Store, checkpoint: Checkpoint, paths: Sequence[bytes], written: Sequence[bytes] = ()) -> None:
+    def __init__(self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], written: Sequence[bytes] = ()) -> None:
         self._store = store
         self._repository = store.repository
         self._objects = store.objects
@@ -293,7 +293,7 @@ def _readable(path: bytes) -> str | bytes:
         return path
 
 
-def _require_files(store: Store, checkpoint: Checkpoint) -> None:
+def _require_files(store: Checkpoints, checkpoint: Checkpoint) -> None:
     files = checkpoint.worktree
     short = checkpoint.id[: ids.SHORT]
     if store.repository.worktree is None:

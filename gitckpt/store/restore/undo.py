@@ -16,7 +16,7 @@ from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
-    from gitckpt.store.store import Store
+    from gitckpt.store.checkpoints import Checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def name_of(repository: Repository) -> str:
     return os.path.basename(repository.git_dir) if repository.is_linked else ""
 
 
-def read(store: Store) -> Pointer:
+def read(store: Checkpoints) -> Pointer:
     """Returns the pointer of the store's worktree."""
     found = _read(store.repository)
     if found.safety is not None:

@@ -10,17 +10,14 @@ from gitckpt.model import policy
 from gitckpt.model.errors import BusyError
 from gitckpt.model.policy import Candidate, Decision, Policy
 from gitckpt.store.records import keys, layout
-from gitckpt.store.records.entry import Entry, Query
-from gitckpt.store.records.index import Index
+from gitckpt.store.records.entry import Entry
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention.runs import Fate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from gitckpt.git.notes import Notes
-    from gitckpt.store.records.remover import Remover
-    from gitckpt.store.store import Store
+    from gitckpt.store.checkpoints import Checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class Expired:
     squashed: Collection[str]
 
 
-def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired:
+def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False) -> Expired:
     """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete.
 
     A run goes as a whole, with its worktree, its lease and its files, if a checkpoint holds all that is in the worktree; if not, it stays.
@@ -49,9 +46,9 @@ def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired
         dry_run: whether to decide only.
 
     Raises:
-        BusyError, GitError: as `Store.remove`; what was removed until then stays removed, the rest is whole.
+        BusyError, GitError: as `Checkpoints.remove`; what was removed until then stays removed, the rest is whole.
     """
-    alone = store.expire(rules, dry_run=dry_run)
+    alone = expire_alone(store, rules, dry_run=dry_run)
     entries = [entry for entry, _ in alone]
     runs = run_expiry.decide(store, entries, rules)
     runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs)
@@ -60,7 +57,7 @@ def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired
         if squashed:
             store.remove(squashed.keys())
         run_expiry.forget_leases(store)
-        keys.forget_orphans(store)
+        keys.forget_orphans(store.refs, store.objects, store.index.runs)
         with contextlib.suppress(BusyError):  # the next one does it
             store.settle()
     whole = {fate.run: fate for fate in runs}
@@ -77,35 +74,33 @@ def expire_all(store: Store, rules: Policy, *, dry_run: bool = False) -> Expired
     return Expired(decided, runs, squashed.keys())
 
 
-def expire(index: Index, notes: Notes, remover: Remover, rules: Policy, *, now: int, dry_run: bool = False) -> list[tuple[Entry, Decision]]:
-    """Removes the checkpoints that a policy lets go, except those of runs: `expire_all` looks after these.
+def expire_alone(store: Checkpoints, rules: Policy, *, dry_run: bool = False) -> list[tuple[Entry, Decision]]:
+    """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
     Args:
-        index: knows the checkpoints.
-        notes: their links; a checkpoint that the note of another commit lists belongs to a commit that was rewritten.
-        remover: removes them.
+        store: of the repository.
         rules: the policy.
-        now: the current instant, in microseconds since the epoch.
         dry_run: whether to decide only.
 
     Returns:
         Every checkpoint with what became of it and why, newest first.
 
     Raises:
-        BusyError, GitError: as `Remover.remove`.
+        BusyError, GitError: as `Checkpoints.remove`.
     """
-    entries = index.select(Query())
-    noted = notes.everything()
+    entries = list(store.list())
+    noted = store.notes()
     rewritten = _rewritten(entries, noted)
     candidates = [Candidate(entry.id, entry.time, entry.trigger, entry.run, entry.id in rewritten) for entry in entries]
-    decisions = policy.apply(candidates, rules, now=now)
+    decisions = policy.apply(candidates, rules, now=store.clock())
     gone = [decision.id for decision in decisions if decision.expires]
     if gone and not dry_run:
-        remover.remove(gone, now, noted=noted, runs=())
+        store.remove(gone, noted=noted, runs=())
     return list(zip(entries, decisions, strict=True))
 
 
-def _rewritten(entries: list[Entry], noted: dict[str, list[str]]) -> set[str]:
+def _rewritten(entries: Sequence[Entry], noted: Mapping[str, Sequence[str]]) -> set[str]:
+    """Returns the ids of checkpoints that the note of another commit lists: their own was rewritten."""
     commits = {entry.id: entry.git_sha for entry in entries}
     listed = ((layout.link_id(line), commit) for commit, lines in noted.items() for line in lines)
     return {checkpoint for checkpoint, commit in listed if commits.get(checkpoint, commit) != commit}

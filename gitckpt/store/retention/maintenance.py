@@ -8,10 +8,10 @@ from __future__ import annotations
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, sweep, worktree
-from gitckpt.store.store import Store
 
 
 def maintain(repository: Repository) -> None:
@@ -24,9 +24,9 @@ def maintain(repository: Repository) -> None:
         CkptError: what went wrong; each checkpoint is whole or gone.
     """
     require_git()
-    with Store(repository, adapter="plumbing") as store:
+    with Checkpoints(repository, adapter="plumbing") as store:
         worktree.finish(repository)
-        expiry.expire_all(store, settings.read(repository).policy)
+        expiry.expire(store, settings.read(repository).policy)
         sweep.sweep(repository, store.refs)
     sweep.sweep_scratch(repository)
     pack(repository)

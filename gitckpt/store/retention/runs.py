@@ -24,9 +24,9 @@ from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
 if TYPE_CHECKING:
+    from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.leases.leases import Hold
     from gitckpt.store.records.entry import Entry
-    from gitckpt.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Fate:
     keeps: tuple[str, ...] = ()
 
 
-def decide(store: Store, entries: Sequence[Entry], rules: Policy, among: Collection[str] | None = None) -> list[Fate]:
+def decide(store: Checkpoints, entries: Sequence[Entry], rules: Policy, among: Collection[str] | None = None) -> list[Fate]:
     """Returns what becomes of each run by the policy; worktrees are not looked at.
 
     Args:
@@ -80,7 +80,7 @@ def decide(store: Store, entries: Sequence[Entry], rules: Policy, among: Collect
     return fates
 
 
-def foresee(store: Store, fates: Sequence[Fate]) -> list[Fate]:
+def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
     """Returns what would become of each run, with a look at the worktrees of those that expire; changes nothing.
 
     Args:
@@ -90,7 +90,7 @@ def foresee(store: Store, fates: Sequence[Fate]) -> list[Fate]:
     return [_kept_by_worktree(store, fate) if fate.expires else fate for fate in fates]
 
 
-def squashed(store: Store, entries: Sequence[Entry], but: Collection[str]) -> dict[str, str]:
+def squashed(store: Checkpoints, entries: Sequence[Entry], but: Collection[str]) -> dict[str, str]:
     """Returns the checkpoints that only tell of progress within phases that are complete by now, each with its phase.
 
     One that another checkpoint names is not among them.
@@ -116,7 +116,7 @@ def squashed(store: Store, entries: Sequence[Entry], but: Collection[str]) -> di
     return found
 
 
-def remove(store: Store, entries: Sequence[Entry], fates: Sequence[Fate]) -> list[Fate]:
+def remove(store: Checkpoints, entries: Sequence[Entry], fates: Sequence[Fate]) -> list[Fate]:
     """Removes the runs that expire; returns what became of each run.
 
     Args:
@@ -125,7 +125,7 @@ def remove(store: Store, entries: Sequence[Entry], fates: Sequence[Fate]) -> lis
         fates: what was decided.
 
     Raises:
-        BusyError, GitError: as `Store.remove`; each run is then as it was, or its checkpoints, but not its worktree.
+        BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.
     """
     chains = _chains(entries)
     held: dict[str, Hold] = {}
@@ -148,7 +148,7 @@ def remove(store: Store, entries: Sequence[Entry], fates: Sequence[Fate]) -> lis
     return done
 
 
-def forget_leases(store: Store) -> None:
+def forget_leases(store: Checkpoints) -> None:
     """Deletes the leases of runs that do not exist any more, unless somebody who is alive holds them.
 
     Raises:
@@ -168,7 +168,7 @@ def forget_leases(store: Store) -> None:
             continue  # it is for `verify`, or somebody else's
 
 
-def _kept_for_what_it_made(store: Store, fate: Fate, chain: Sequence[Entry]) -> Fate:
+def _kept_for_what_it_made(store: Checkpoints, fate: Fate, chain: Sequence[Entry]) -> Fate:
     """Lets the last checkpoint of a run stay where its commit or files are in no branch, tag or remote-tracking branch."""
     newest = next(iter(_documents(store, chain[-1:])), None)
     if newest is None or _is_in_history(store, newest):
@@ -179,7 +179,7 @@ def _kept_for_what_it_made(store: Store, fate: Fate, chain: Sequence[Entry]) -> 
     return replace(fate, keeps=keeps, reason=f"{fate.reason}; its last checkpoint stays, as no branch holds what it made")
 
 
-def _is_in_history(store: Store, checkpoint: Checkpoint) -> bool:
+def _is_in_history(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Tells whether commit and files of a checkpoint are in a branch, a tag or a remote-tracking branch."""
     files = checkpoint.worktree
     if files is not None and files.dirty:
@@ -192,7 +192,7 @@ def _is_in_history(store: Store, checkpoint: Checkpoint) -> bool:
     return done.out != b""
 
 
-def _kept_by_worktree(store: Store, fate: Fate) -> Fate:
+def _kept_by_worktree(store: Checkpoints, fate: Fate) -> Fate:
     try:
         reason = worktree.reason_to_stay(store, fate.run)
     except CkptError as error:
@@ -200,7 +200,7 @@ def _kept_by_worktree(store: Store, fate: Fate) -> Fate:
     return fate if reason is None else replace(fate, expires=False, reason=reason)
 
 
-def _take_apart(store: Store, run: str, newest: str, held: dict[str, Hold]) -> str | None:
+def _take_apart(store: Checkpoints, run: str, newest: str, held: dict[str, Hold]) -> str | None:
     """Removes worktree and files of a run, whose lease then is ours; returns why it stays."""
     try:
         held[run] = store.leases.acquire(run, worktree.HOLDER)
@@ -221,7 +221,7 @@ def _ending(chain: Sequence[Entry]) -> Iterable[Entry]:
     return (chain[-1], *driven[-1:])
 
 
-def _forget(store: Store, held: Mapping[str, Hold]) -> None:
+def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
     """Deletes leases that are ours."""
     updates = [Update(layout.LEASES + run, "", hold.update().old) for run, hold in held.items()]
     try:
@@ -249,7 +249,7 @@ def _chains(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return found
 
 
-def _needed_by(store: Store, chains: Mapping[str, Sequence[Entry]], unfinished: Collection[str]) -> dict[str, set[str]]:
+def _needed_by(store: Checkpoints, chains: Mapping[str, Sequence[Entry]], unfinished: Collection[str]) -> dict[str, set[str]]:
     """Returns, for each run that others of the unfinished ones refer to, which these are."""
     homes = {entry.id: run for run, chain in chains.items() for entry in chain}
     wanted = {entry.id: entry for run in unfinished if run in chains for entry in (chains[run][0], chains[run][-1])}
@@ -262,7 +262,7 @@ def _needed_by(store: Store, chains: Mapping[str, Sequence[Entry]], unfinished: 
     return found
 
 
-def _documents(store: Store, entries: Iterable[Entry]) -> Iterable[Checkpoint]:
+def _documents(store: Checkpoints, entries: Iterable[Entry]) -> Iterable[Checkpoint]:
     """Yields the documents of some checkpoints, without their states; those that cannot be read are left out."""
     some = list(entries)
     for entry, found in zip(some, store.objects.read([entry.oid for entry in some]), strict=True):

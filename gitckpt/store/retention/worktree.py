@@ -32,9 +32,9 @@ from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.leftover import record_leftover
 
 if TYPE_CHECKING:
+    from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Contents
-    from gitckpt.store.store import Store
 
 HOLDER = "git ckpt expire"
 """What the lease of a run is taken for while it is removed."""
@@ -51,7 +51,7 @@ _PATIENCE = 10.0
 _SHOWN = 3
 
 
-def remove_worktree(store: Store, run: str) -> str | None:
+def remove_worktree(store: Checkpoints, run: str) -> str | None:
     """Removes the worktree of a run, unless there is something in it that no checkpoint holds. Its checkpoints stay as they are.
 
     Ignored files go, as with `git worktree remove`. Of a worktree whose directory is gone, what was staged is recorded first.
@@ -83,7 +83,7 @@ def remove_worktree(store: Store, run: str) -> str | None:
             pass
 
 
-def reason_to_stay(store: Store, run: str) -> str | None:
+def reason_to_stay(store: Checkpoints, run: str) -> str | None:
     """Returns why the worktree of a run would not be removed; None where it would, or there is none. Changes nothing.
 
     Args and errors: as `remove_worktree`.
@@ -96,7 +96,7 @@ def reason_to_stay(store: Store, run: str) -> str | None:
     return next((reason for reason in reasons if reason), None) or _forgotten(store.repository, run)
 
 
-def is_pushed(store: Store, run: str) -> bool:
+def is_pushed(store: Checkpoints, run: str) -> bool:
     """Tells whether the commit that a run has come to is in a branch that was pushed, as far as this repository knows.
 
     Args:
@@ -156,7 +156,7 @@ def delete_directory(path: str) -> None:
         raise WorktreeError(f"cannot delete {path}: {error.strerror}", hint=f"delete it by hand: rm -rf '{path}'") from None
 
 
-def _remove(store: Store, run: str) -> str | None:
+def _remove(store: Checkpoints, run: str) -> str | None:
     finish(store.repository)
     newest = _newest(store, run)
     for git_dir, path in _worktrees_of(store.repository, run):
@@ -171,7 +171,7 @@ def _remove(store: Store, run: str) -> str | None:
     return _forgotten(store.repository, run)
 
 
-def _newest(store: Store, run: str) -> Checkpoint:
+def _newest(store: Checkpoints, run: str) -> Checkpoint:
     found = store.list(Query(run=run, limit=1))
     if not found:
         raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
@@ -199,7 +199,7 @@ def _forgotten(repository: Repository, run: str) -> str | None:
     return f"git has forgotten its worktree {path}: git ckpt resume {run} takes it back"
 
 
-def _reason(store: Store, newest: Checkpoint, git_dir: str, path: str) -> str | None:
+def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
     """Returns why a worktree stays."""
     locked = os.path.join(git_dir, "locked")
     if os.path.isdir(os.path.join(git_dir, "modules")):
@@ -235,7 +235,7 @@ def _is_inside(path: str) -> bool:
     return os.path.commonpath([os.path.realpath(here), top]) == top
 
 
-def _unsaved(store: Store, newest: Checkpoint, path: str) -> list[str]:
+def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
     """Returns what a worktree and the files beside it hold that the newest checkpoint of the run does not, for a person."""
     there = administration.seen_from(store.repository, path)
     if there is None:

@@ -13,7 +13,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.worktrees import ownership
 
 if TYPE_CHECKING:
-    from gitckpt.store.store import Store
+    from gitckpt.store.checkpoints import Checkpoints
 
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
 """The statuses of runs that somebody began to drive, and that can go on."""
@@ -22,7 +22,7 @@ _RELEASED = b"\nreleased = "
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RunInfo:
     """A run at a glance.
 
     Attributes:
@@ -48,7 +48,7 @@ class Summary:
     lease: Lease | None
 
 
-def summaries(store: Store) -> list[Summary]:
+def summaries(store: Checkpoints) -> list[RunInfo]:
     """Returns all runs, the one with the newest checkpoint first."""
     rows = store.index.run_rows()
     held = _leases(store)
@@ -59,11 +59,11 @@ def summaries(store: Store) -> list[Summary]:
         driven = lease.is_held(store.clock()) if lease is not None else None
         status = runstate.status(driven_label, label, driven=driven)
         shown = driven_label if driven_label and status != runstate.OPEN else label
-        found.append(Summary(run, status, shown, time, started, newest, branch, paths.get(run), lease))
+        found.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
     return found
 
 
-def summary(store: Store, run: str) -> Summary:
+def summary(store: Checkpoints, run: str) -> RunInfo:
     """Returns one run.
 
     Raises:
@@ -75,7 +75,7 @@ def summary(store: Store, run: str) -> Summary:
     raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
 
 
-def worktrees_of_runs(store: Store) -> dict[str, str]:
+def worktrees_of_runs(store: Checkpoints) -> dict[str, str]:
     """Returns the path of each run's worktree that is there."""
     found = {}
     for git_dir, path in administration.registered(store.repository):
@@ -85,7 +85,7 @@ def worktrees_of_runs(store: Store) -> dict[str, str]:
     return found
 
 
-def _leases(store: Store) -> dict[str, Lease]:
+def _leases(store: Checkpoints) -> dict[str, Lease]:
     """Returns the leases that were not given back, by run; one that cannot be read is for `verify`."""
     listing = store.refs.list(layout.LEASES.rstrip("/")).decode("utf-8", "surrogateescape").splitlines()
     named = [line.partition(" ")[::2] for line in listing]

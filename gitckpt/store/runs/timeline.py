@@ -13,8 +13,8 @@ from gitckpt.store.runs import summary as runs
 from gitckpt.store.runs import unwritten
 
 if TYPE_CHECKING:
-    from gitckpt.store.runs.summary import Summary
-    from gitckpt.store.store import Store
+    from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.runs.summary import RunInfo
 
 PENDING = "pending"
 """The status of a phase that has not begun."""
@@ -67,14 +67,14 @@ class History:
         newest: its newest checkpoint, with the state.
     """
 
-    summary: Summary
+    summary: RunInfo
     pipeline: Pipeline
     events: list[Event]
     unwritten: list[str]
     newest: Checkpoint
 
 
-def read(store: Store, run: str) -> History:
+def read(store: Checkpoints, run: str) -> History:
     """Returns the life of a run.
 
     Raises:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import SAFETY
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import capture
-from gitckpt.store.store import Store
 
 
-def record_leftover(store: Store, git_dir: str, path: str) -> None:
+def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
     """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone.
 
     Args:

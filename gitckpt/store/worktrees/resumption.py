@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
 from gitckpt.store.worktrees import leftover, opener
 from gitckpt.store.worktrees.opener import Opened, Wish
 
 
-def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -> Opened:
+def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | None = None) -> Opened:
     """Returns the worktree of a checkpoint, made if it is not there.
 
     The newest checkpoint of a run opens the run's worktree, in which every commit and `save` extends the run; any other one of its own.
@@ -43,7 +43,7 @@ def resume(store: Store, checkpoint: Checkpoint, directory: str | None = None) -
     return replace(opened, remarks=(*opened.remarks, remark)) if remark and opened.made else opened
 
 
-def _branch(store: Store, checkpoint: Checkpoint) -> tuple[str | None, str | None]:
+def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str | None]:
     """Returns the branch that a run's worktree shall be on; and, where there is one but it cannot, why not."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None, None
