@@ -33,8 +33,8 @@ LAYERS = tuple(
     store.audit
     store.store
     hook
-    durable.command durable.agent
-    durable.run
+    durable.command
+    durable.agent durable.run
     durable.pipeline
     durable.phases durable.steps durable.progress
     durable.driver
@@ -51,14 +51,14 @@ LAYERS = tuple(
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 
 
-def _doors(room: str) -> frozenset[str] | None:
+def _doors(package: str) -> frozenset[str] | None:
     """Returns the modules by which others come into a room, as the paragraph "Doors:" in its first lines names them; None for all."""
-    text = SOURCES.get(f"gitckpt/{room.replace('.', '/')}/__init__.py", "").partition("Doors: ")[2]
-    return None if text.startswith("all") else frozenset(re.findall(r"`([\w.]+)` \(", text))
+    text = SOURCES[f"{package}/__init__.py"].partition("\nDoors:")[2]
+    return None if text.startswith(" all") else frozenset(re.findall(r"^    (\w+): ", text, re.MULTILINE))
 
 
-DOORS = {room: doors for room in RANK if (doors := _doors(room)) is not None and f"gitckpt/{room.replace('.', '/')}/__init__.py" in SOURCES}
-"""The modules of each room that others may import. A room that is one module is its own door."""
+DOORS = {package: _doors(package) for package in (path.removesuffix("/__init__.py") for path in SOURCES if path.endswith("/__init__.py"))}
+"""The modules of each folder that those outside of it may import; None for all."""
 
 WIDEST = 12
 WIDE = {
@@ -67,7 +67,7 @@ WIDE = {
 }
 """Folders that may hold more modules than `WIDEST`, and why."""
 
-NOUNS = words("encoding packing finding opening")
+NOUNS = words("encoding finding opening packing plumbing")
 """Names that end in "ing" and are nouns of the field all the same."""
 
 BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py")
@@ -215,10 +215,10 @@ def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
                 f"{path}:{each.line}: {room} imports {each.module} of {target}, which lies {_where(target, room)}; a room imports only "
                 "those beneath it, types included, so that each can be understood, tested and replaced without what stands on it"
             )
-        elif target is not None and target != room and not _is_door(each.module, target):
+        elif target is not None and target != room and (past := _past_a_door(each.module)):
             yield (
-                f"{path}:{each.line}: imports {each.module}, which is no door of {target}; others come in by "
-                f"{', '.join(sorted(DOORS.get(target, ()))) or 'none'}, so that the rest of the room can change without them. "
+                f"{path}:{each.line}: imports {each.module}, which is no door of {past}; others come in by "
+                f"{', '.join(sorted(DOORS[past] or ())) or 'none'}, so that the rest of the room can change without them. "
                 "If it has to be one, say so in the first lines of the room"
             )
 
@@ -227,12 +227,15 @@ def _where(target: str, room: str) -> str:
     return "beside it" if RANK[target] == RANK[room] else "above it"
 
 
-def _is_door(module: str, room: str) -> bool:
-    """Tells whether a module, or a name in one, may be imported from outside of its room."""
-    inside = module.removeprefix(f"gitckpt.{room}").removeprefix(".")
-    if room not in DOORS:
-        return True
-    return any(inside == door or inside.startswith(f"{door}.") for door in DOORS.get(room, ()))
+def _past_a_door(module: str) -> str:
+    """Returns the folder that somebody from outside comes into by something else than its doors; "" where there is none."""
+    parts = module.split(".")
+    for depth in range(2, len(parts)):
+        package = "/".join(parts[:depth])
+        doors = DOORS.get(package) if package.count("/") > 1 else None  # floors have rooms; these have doors
+        if doors is not None and parts[depth] not in doors:
+            return package
+    return ""
 
 
 def _pure_floor_0(path: str, imports: list[Import]) -> Iterator[str]:

@@ -217,7 +217,7 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     worktree.git("add", "done")
     worktree.git("commit", "--quiet", "-m", "a step")
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        newest = store.run_head(str(first.run))
+        newest = store.heads.read(str(first.run))
     assert (newest.sequence, newest.parent, newest.trigger, newest.message) == (2, first.id, "post-commit", "a step")
     assert newest.state == {"step": 1, "nothing": None}
     assert newest.worktree is not None

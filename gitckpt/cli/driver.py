@@ -135,7 +135,7 @@ def tidy(store: Store, run: str, path: str | None, definition: PipelineDefinitio
     """
     from gitckpt.store.retention import worktree
 
-    files = store.run_head(run).worktree
+    files = store.heads.read(run).worktree
     is_clean = files is not None and not files.dirty  # what was not committed was not pushed either
     if definition.worktree == REMOVE_WHEN_PUSHED and is_clean and worktree.is_pushed(store, run):
         stays = worktree.remove_worktree(store, run)

@@ -20,7 +20,7 @@ from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import codec, ids, times
 from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError, WorktreeError
+from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
@@ -75,7 +75,7 @@ class Checkpoints:
         self.clock = clock
         self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
-        self._heads = Heads(self.refs, self.objects, lambda: self.index)
+        self.heads = Heads(self.refs, self.objects, lambda: self.index)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
@@ -165,18 +165,6 @@ class Checkpoints:
         found = snapshot.capture(self.private_index(), self.objects, commit, limits)
         return beside.added(self.repository, self.objects, found, commit, limits) if beside is not None else found
 
-    def current_files(self) -> str:
-        """Returns the tree of the files as they are in this worktree now.
-
-        Raises:
-            WorktreeError: there is no worktree here, or git cannot read it.
-        """
-        if self.repository.worktree is None:
-            raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
-        from gitckpt.store.snapshot import manifest
-
-        return manifest.tree_of_files(self.repository, self.capture().tree, self.objects.head()[0])
-
     def record(
         self,
         phase: str,
@@ -224,7 +212,7 @@ class Checkpoints:
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
         draft.require_call(phase, details, state=state, change=change, progress_of=progress_of, **others)
         if run is not None:
-            self._heads.move_up_once(run)
+            self.heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
         checkpoint = draft.draft(
@@ -237,7 +225,7 @@ class Checkpoints:
             self._recorder.record(fields, data, instant, guard=guard, change=changing, keeps=keeps)
         else:
             first = partial(self._recorder.record, state=data, instant=instant, starts_run=True, guard=guard, change=changing)
-            self._heads.start(first, fields, instant, start, None if key is None else self.claim(key))
+            self.heads.start(first, fields, instant, start, None if key is None else self.claim(key))
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state
         if data == {} and not details.get("pipeline"):
@@ -341,11 +329,7 @@ class Checkpoints:
         return self.index.problems()
 
     def links(self, commit: str) -> Sequence[Entry]:
-        """Returns the checkpoints linked to a commit, newest first: those its note lists, and those that name it themselves.
-
-        Args:
-            commit: full oid.
-        """
+        """Returns the checkpoints linked to a commit, a full oid, newest first: those its note lists, and those that name it themselves."""
         from gitckpt.store.records.entry import Query
 
         with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
@@ -356,31 +340,13 @@ class Checkpoints:
 
     def relink(self, run: str) -> None:
         """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
-        self._recorder.write_links(self.clock(), self._heads.links_since(run))
-
-    def run_of(self, key: str) -> str | None:
-        """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""
-        return self.claim(key).run()
+        self._recorder.write_links(self.clock(), self.heads.links_since(run))
 
     def claim(self, key: str) -> Claim:
         """Returns what gives a key to a run that starts. Errors: as `keys.ref_of`."""
         from gitckpt.store.records.keys import Claim
 
-        return Claim(key, self.refs, self.objects, self.repository.object_format, self._heads.is_there)
-
-    def run_head(self, run: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run.
-
-        Raises:
-            NotFoundError: there is no such run.
-            InvalidCheckpoint: its head does not hold a valid document.
-        """
-        return self._heads.read(run)
-
-    def catch_up(self, run: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run, after its head was moved up where it lags. Errors: as `run_head`."""
-        self._heads.move_up(run)
-        return self._heads.read(run)
+        return Claim(key, self.refs, self.objects, self.repository.object_format, self.heads.is_there)
 
     def remove(
         self,

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = (
     *("open", "close", "record", "save", "capture", "read", "find", "list", "links", "problems", "diff", "resume", "restore", "undo"),
-    *("remove", "expire", "verify", "runs", "history", "run_of", "run_head", "latest_resumable"),
+    *("remove", "expire", "verify", "runs", "history", "run_of", "latest_resumable"),
 )
 
 
@@ -57,9 +58,17 @@ class Store(Checkpoints):
         from gitckpt.store.snapshot.manifest import files_of
 
         old = files_of(self.repository, self._given(before))
-        new = self.current_files() if after is None else files_of(self.repository, self._given(after))
+        new = self._current_files() if after is None else files_of(self.repository, self._given(after))
         here = ["-C", os.getcwd()] if self.repository.worktree else []
         return self.repository.git.run(*here, "diff", "--no-color", *options, old, new, "--", *paths).out
+
+    def _current_files(self) -> str:
+        """Returns the tree of the files as they are in this worktree now."""
+        if self.repository.worktree is None:
+            raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
+        from gitckpt.store.snapshot import manifest
+
+        return manifest.tree_of_files(self.repository, self.capture().tree, self.objects.head()[0])
 
     def resume(self, checkpoint: Checkpoint | str, directory: str | None = None) -> Opened:
         """Returns the worktree of a checkpoint, made with its files if it is not there. To go on with a run: `Run.resume`.
@@ -153,6 +162,10 @@ class Store(Checkpoints):
         from gitckpt.store.runs import timeline
 
         return timeline.read(self, run)
+
+    def run_of(self, key: str) -> str | None:
+        """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""
+        return self.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
         """Returns the checkpoint to go on with; None where there is none.

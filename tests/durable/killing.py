@@ -172,7 +172,7 @@ class Project:
     def outcome(self, run: str) -> Outcome:
         """Returns what the run leaves."""
         with Store(discover(str(self.checkout.path)), adapter="plumbing") as store:
-            newest = store.run_head(run)
+            newest = store.heads.read(run)
         there = Checkout(self.checkout.main / ".ckpt/worktrees" / run)
         return Outcome(
             worktree=view(there.path),

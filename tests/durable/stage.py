@@ -134,7 +134,7 @@ class Stage:
 
     def newest(self, run: str) -> Checkpoint:
         with self.store() as store:
-            return store.run_head(run)
+            return store.heads.read(run)
 
     def checkpoint(self, run: str, label: str) -> Checkpoint:
         """Returns the newest checkpoint of a run with a label."""

@@ -296,7 +296,7 @@ def test_rlm_14_cleanup_by_age(store: Store, clock: Clock) -> None:
     new = store.record("manual-complete", {})
     assert cleanup_by_age(store, 7) == Cleaned(deleted=2)
     assert [entry.phase for entry in store.list()] == ["manual-complete", "b-complete"]
-    assert store.run_head(run).phase == "b-complete"
+    assert store.heads.read(run).phase == "b-complete"
     clock.instant += DAY
     assert (cleanup_by_age(store, 2), new.id in {entry.id for entry in store.list()}) == (Cleaned(), True)
 
@@ -400,7 +400,7 @@ def test_b3_checkpoints_of_different_runs_are_told_apart(store: Store) -> None:
     two = run_of(store, name="two")
     store.record("a-complete", {"of": "one"}, run=one, trigger=PHASE)
     store.record("a-complete", {"of": "two"}, run=two, trigger=PHASE)
-    assert [store.run_head(run).state["of"] for run in (one, two)] == ["one", "two"]
+    assert [store.heads.read(run).state["of"] for run in (one, two)] == ["one", "two"]
     store.record("run-complete", {}, run=two, trigger=PHASE)
     checkpoint = latest_resumable(store)
     assert checkpoint is not None

@@ -163,4 +163,4 @@ def test_a_run_that_was_cancelled_stops_at_one(plain: Store, main_checkout: Chec
     with pytest.raises(Cancelled):
         run.phase("count", counting(run, main_checkout, stop), conduct=RESET)
     run.close()
-    assert plain.run_head(RUN).state == {"seen": [1, 2]}
+    assert plain.heads.read(RUN).state == {"seen": [1, 2]}

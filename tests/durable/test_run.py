@@ -39,7 +39,7 @@ def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(store: Store, c
     assert labels(store, RUN) == [
         *("run-started", "research-started", "research-complete", "plan-started", "plan-complete", "run-complete"),
     ]
-    newest = store.run_head(RUN)
+    newest = store.heads.read(RUN)
     assert newest.state == {"step": 2}
     assert newest.pipeline is not None
     assert list(newest.pipeline.completed) == ["research", "plan"]
@@ -86,7 +86,7 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
     run.state["whole"] = {"of": "it"}
     with pytest.raises(ValueError, match="no"), run:
         run.phase("research", work)
-    newest = store.run_head(RUN)
+    newest = store.heads.read(RUN)
     assert (newest.phase, newest.errors, newest.state) == ("research-failed", ("ValueError: no\nway",), {"whole": {"of": "it"}})
     assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/half.txt") == "half"
     assert newest.attempt is not None
@@ -101,7 +101,7 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
 def test_ctrl_c_is_recorded_as_interrupted(plain: Store) -> None:
     with pytest.raises(KeyboardInterrupt), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("research", Counted(KeyboardInterrupt()))
-    assert (plain.run_head(RUN).phase, plain.run_head(RUN).errors) == ("research-failed", ("interrupted",))
+    assert (plain.heads.read(RUN).phase, plain.heads.read(RUN).errors) == ("research-failed", ("interrupted",))
     assert summary(plain, RUN).lease is None
 
 
@@ -125,7 +125,7 @@ def test_when_retries_are_used_up_the_error_is_raised(plain: Store, sleeper: Sle
     with pytest.raises(ValueError, match="three"), go_on(plain, RUN, sleeper) as run:
         run.phase("research", work, conduct=TWICE)
     assert len(work.calls) == 3
-    assert plain.run_head(RUN).errors == ("ValueError: three",)
+    assert plain.heads.read(RUN).errors == ("ValueError: three",)
     again = Counted(ValueError("four"), result=5)
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", again, conduct=TWICE) == 5, "who resumes has all retries again"
@@ -166,7 +166,7 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
     assert caught.value.exit_code == 4
     assert caught.value.message == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
     assert work.calls == []
-    assert (plain.run_head(RUN).phase, summary(plain, RUN).status) == ("research-blocked", "blocked")
+    assert (plain.heads.read(RUN).phase, summary(plain, RUN).status) == ("research-blocked", "blocked")
 
 
 def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
@@ -324,7 +324,7 @@ def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock
     with pytest.raises(Cancelled) as caught, Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", work)
     assert (caught.value.exit_code, caught.value.message) == (130, f"run {RUN} was cancelled")
-    assert plain.run_head(RUN).errors == (f"run {RUN} was cancelled",)
+    assert plain.heads.read(RUN).errors == (f"run {RUN} was cancelled",)
 
 
 def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
@@ -342,4 +342,4 @@ def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
 def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None:
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
-    assert (plain.run_head(RUN).phase, summary(plain, RUN).status) == ("work-partial", "paused")
+    assert (plain.heads.read(RUN).phase, summary(plain, RUN).status) == ("work-partial", "paused")

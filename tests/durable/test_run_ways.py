@@ -53,7 +53,7 @@ def test_a_run_begins_on_an_unborn_branch(make_store: Any, make_checkout: Any) -
     store = make_store(make_checkout())
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
-    assert store.run_head(RUN).git_sha == ""
+    assert store.heads.read(RUN).git_sha == ""
 
 
 def test_a_worktree_that_is_gone_is_made_again_from_the_newest_checkpoint(store: Store, checkout: Checkout) -> None:
@@ -91,7 +91,7 @@ def test_a_phase_is_done_again_with_all_that_followed_it(plain: Store) -> None:
         assert run.phase("two", Counted(result="again")) == "again"
         assert list(run.completed) == ["one", "two"]
         run.pause()
-    head = plain.run_head(RUN)
+    head = plain.heads.read(RUN)
     assert head.pipeline is not None
     assert list(head.pipeline.completed) == ["one", "two"]
     assert attempt_of(plain, RUN, "two-complete").number == 2
@@ -108,7 +108,7 @@ def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Ch
         assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one"]
         assert (run.state, list(run.completed)) == ({"one": True}, ["one"])
         run.pause()
-    head = store.run_head(RUN)
+    head = store.heads.read(RUN)
     assert (head.phase, head.rewound_to) == ("rewind-complete", earlier.id)
     before = store.list(Query(run=RUN, phase="rewind-started"))[0]
     assert checkout.git("show", f"refs/ckpt/trees/{before.id}:files/unsaved") == "precious"
@@ -122,7 +122,7 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         run.state["a"] = 1
         run.phase("one", lambda: Path(run.path, "one").write_text("one"))
         run.phase("two", Counted(result=2))
-    before = store.run_head(RUN)
+    before = store.heads.read(RUN)
     earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
     first = fork(store, earlier)
     assert (first.forked_from, first.sequence, first.parent, first.state) == (earlier.id, 1, None, {"a": 1})
@@ -130,7 +130,7 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         assert Path(forked.path, "one").read_text() == "one"
         assert forked.phase("one", Counted(result="never")) == 3
         assert forked.phase("two", Counted(result="anew")) == "anew"
-    assert store.run_head(RUN) == before
+    assert store.heads.read(RUN) == before
 
 
 def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:

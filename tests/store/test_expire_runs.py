@@ -218,7 +218,7 @@ class TestSquashing:
         reasons = {entry.id: decision.reason for entry, decision in found.checkpoints if decision.expires}
         assert reasons == {ids[2]: "phase a is complete", ids[3]: "phase a is complete"}
         assert labels(plain) == ["run-started", "a-started", "a-complete", "b-started", "b-progress"]
-        assert plain.run_head(str(plain.list()[0].run)).id == ids[-1]
+        assert plain.heads.read(str(plain.list()[0].run)).id == ids[-1]
         assert require_whole(main_checkout).keys() == set(ids) - {ids[2], ids[3]}
         assert [finding.code for finding in verification.verify(plain).findings] == []
 

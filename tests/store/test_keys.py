@@ -126,7 +126,7 @@ class TestTheEnd:
         second = plain.record("a-complete", {}, run=RUN)
         assert plain.remove([second.id]) == 1
         assert plain.run_of(KEY) == RUN
-        assert plain.remove([plain.run_head(RUN).id]) == 1
+        assert plain.remove([plain.heads.read(RUN).id]) == 1
         assert plain.run_of(KEY) is None
         assert REF not in main_checkout.refs()
         assert plain.run_of("another") == other

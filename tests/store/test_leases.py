@@ -273,7 +273,7 @@ def test_a_run_that_a_driver_starts_is_bound_to_its_lease(desk: Leases, plain: S
     plain.record("run-started", {}, start="Add login!")
     hold = desk.acquire(RUN, "a driver")
     made = getattr(plain, record)("run-started", {}, start="child", guard=hold)
-    assert plain.run_head(made.run).id == made.id
+    assert plain.heads.read(made.run).id == made.id
     elsewhere(desk, hold, token=2)
     before = main_checkout.refs()
     with pytest.raises(LeaseLost, match=f"^the lease of run {RUN} was taken over"):

@@ -91,7 +91,7 @@ class TestBadInput:
         with pytest.raises(InvalidCheckpoint) as caught:
             plain.record("a-complete", {}, run=RUN)
         with pytest.raises(InvalidCheckpoint) as also:
-            plain.run_head(RUN)
+            plain.heads.read(RUN)
         message = f"refs/ckpt/runs/{RUN}: does not point to a checkpoint document"
         assert [caught.value.message, also.value.message] == [message] * 2
         assert main_checkout.fingerprint() == before
@@ -179,7 +179,7 @@ def test_errors_may_be_none(plain: Store) -> None:
         (lambda store: store.find(7), "id: must be a string, not 7"),
         (lambda store: store.remove(ONE), f"checkpoint_ids: must be a list of strings, not '{ONE}'"),
         (lambda store: store.remove([None]), "checkpoint_ids[0]: must be a string, not None"),
-        (lambda store: store.run_head(None), "None is not a run id"),
+        (lambda store: store.heads.read(None), "None is not a run id"),
         (lambda store: Store(store.repository, adapter="dulwich"), "there is no adapter 'dulwich'"),
     ],
 )

@@ -82,7 +82,7 @@ class TestRemove:
         plain.record("b-complete", {}, run=two)
         plain.remove([nth(3), nth(4)])
         assert require_runs(main_checkout, require_whole(main_checkout)) == {one: [nth(1)], two: [nth(2)]}
-        assert [plain.run_head(run).id for run in (one, two)] == [nth(1), nth(2)]
+        assert [plain.heads.read(run).id for run in (one, two)] == [nth(1), nth(2)]
 
     def test_lines_of_others_in_the_notes_stay(self, store: Store, checkout: Checkout) -> None:
         head = checkout.git("rev-parse", "HEAD")
@@ -194,7 +194,7 @@ def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: C
     store.record("b-complete", {}, run=run)
     assert store.remove([nth(number) for number in (1, *range(3, 1502))]) == 1500
     assert left(main_checkout) == [2]
-    assert store.run_head(run or "").id == nth(2)
+    assert store.heads.read(run or "").id == nth(2)
 
 
 def write(checkout: Checkout, number: int, document: str) -> str:

@@ -26,7 +26,7 @@ class TestRuns:
             (THREE, RUN, 3, TWO),
         ]
         assert checkout.refs("refs/ckpt/runs") == {f"refs/ckpt/runs/{RUN}": checkout.git("rev-parse", f"refs/checkpoints/{THREE}")}
-        assert store.run_head(RUN) == chain[-1]
+        assert store.heads.read(RUN) == chain[-1]
         assert require_runs(checkout, require_whole(checkout)) == {RUN: [ONE, TWO, THREE]}
 
     def test_a_name_that_is_taken_gets_a_suffix(self, plain: Store, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class TestRuns:
         store.record("a-started", state, start="Add login!")
         second = store.record("a-complete", run=RUN)
         assert second.state == {}
-        assert (store.read(TWO).state, store.run_head(RUN).state) == (state, state)
+        assert (store.read(TWO).state, store.heads.read(RUN).state) == (state, state)
 
     def test_an_empty_state_is_one(self, store: Store) -> None:
         store.record("a-started", {"n": 1}, start="Add login!")

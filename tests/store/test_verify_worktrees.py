@@ -32,7 +32,7 @@ def admin(checkout: Checkout, path: Path) -> Path:
 def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> None:
     with make_store(checkout) as store:
         run = str(store.record("run-started", start="Add login!").run)
-        path = Path(resume(store, store.run_head(run)).path)
+        path = Path(resume(store, store.heads.read(run)).path)
     assert told(look(checkout)) == []
     shutil.rmtree(path)
     seen = require_left(checkout, [("worktree-missing", str(path), "its directory is gone")])

@@ -54,7 +54,7 @@ def resume(
         checkpoint = store.read(store.find(id_)) if id_ is not None else _newest(store)
         _require_sense(checkpoint, fork=fork, rewind=rewind)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
-            checkpoint = store.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
+            checkpoint = store.heads.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
         path = os.path.abspath(into) if into else None
@@ -143,7 +143,7 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
     """Raises `UsageError` for an older checkpoint of a run."""
     if checkpoint.run is None:
         return
-    newest = store.catch_up(checkpoint.run)
+    newest = store.heads.catch_up(checkpoint.run)
     if newest.id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
         raise UsageError(

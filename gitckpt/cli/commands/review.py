@@ -82,7 +82,7 @@ def _refactor(run: str, text: str) -> int:
         raise UsageError("there is no task", hint="say what the task has become")
     with open_store() as store:
         found = summary.summary(store, finder.find_run(run, store.index))
-        newest = store.run_head(found.id)
+        newest = store.heads.read(found.id)
         if found.status == runstate.COMPLETE or newest.pipeline is None or newest.pipeline.name != PIPELINE:
             raise UsageError(f"run {found.id} is no review that goes on", hint="see which runs there are: git ckpt runs")
         phase.refactor(run_files.of_run(store.repository, found.id).path, text)

@@ -71,7 +71,7 @@ def run(
         try:
             first = launch.start(store, definition, given, name=about, base=base, autonomy=mode, timeout=limit, key=key)
         except RunExists as error:
-            return _go_on(store, store.catch_up(error.run), definition, given, autonomy, timeout)
+            return _go_on(store, store.heads.catch_up(error.run), definition, given, autonomy, timeout)
         return driver.begin(store, first, definition, f"git ckpt run {terminal.harmless(pipeline)}", skips)
 
 

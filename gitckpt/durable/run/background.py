@@ -158,7 +158,7 @@ class Autosaver:
 
     def _save(self, store: Store) -> None:
         commit = store.objects.head()[0]
-        newest = store.run_head(self._run)
+        newest = store.heads.read(self._run)
         if newest.git_sha == commit != self._saved[0]:  # the hook has recorded the commit, with the files
             self._saved = held(newest)
             return

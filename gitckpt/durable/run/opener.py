@@ -138,7 +138,7 @@ def find_or_begin(store: Store, name: str, *, key: str | None, base: str, state:
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
     except RunExists as error:
-        return store.catch_up(error.run), False
+        return store.heads.catch_up(error.run), False
 
 
 def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
@@ -158,12 +158,12 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
     again = how.get("again", False)
     if not again:
         settle(store, run)
-    require_open(store.catch_up(run), again=again)
+    require_open(store.heads.catch_up(run), again=again)
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
         hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH))
-        newest = store.catch_up(run)  # again: until the lease was ours, somebody else may have written
+        newest = store.heads.catch_up(run)  # again: until the lease was ours, somebody else may have written
         require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None
         if crashed or hold.before is None:
@@ -212,7 +212,7 @@ def settle(store: Store, run: str) -> bool:
         NotFoundError: there is no such run.
         LeaseHeld: somebody drives it.
     """
-    if store.catch_up(run).phase != layout.RUN_COMPLETE:
+    if store.heads.catch_up(run).phase != layout.RUN_COMPLETE:
         return False
     found = store.leases.read(run)
     if found is None or found[1].released is not None or found[1].is_held(store.clock()):

@@ -254,7 +254,7 @@ class Writer:
 
     def _settle(self, label: str) -> None:
         """Finds out whether a checkpoint was written before an interrupt came."""
-        head = self._store.run_head(self._run)
+        head = self._store.heads.read(self._run)
         if head.parent == self.newest.id and head.phase == label:
             del self._waiting[0]
             self.newest, self.pipeline = head, head.pipeline or self.pipeline

@@ -103,7 +103,7 @@ def read(store: Store, where: Place) -> Checkpoint:
     """
     if where.run is None:
         raise NotFoundError(f"no run is about the track {where.track}", hint=f"begin: git ckpt step start STEP --track '{where.track}'")
-    return store.catch_up(where.run)
+    return store.heads.catch_up(where.run)
 
 
 def graph_of(store: Store, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
@@ -185,7 +185,7 @@ def _recorded(store: Store, where: Place, said: StepReport, checkpoint_id: str) 
 
 
 def _extend(store: Store, run: str, track: str | None, said: StepReport, graph: str | None, *, files: bool) -> Reported:
-    newest = store.run_head(run)
+    newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
     path = summary.worktrees_of_runs(store).get(run)
     there = administration.seen_from(store.repository, path) if path is not None else None
@@ -264,7 +264,7 @@ def _graph_name(state: Mapping[str, Any]) -> str | None:
 
 
 def _is_over(store: Store, run: str) -> bool:
-    newest = store.run_head(run)
+    newest = store.heads.read(run)
     return newest.phase == layout.RUN_COMPLETE or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
 
 
@@ -276,6 +276,6 @@ def _run_of(store: Store, track: str) -> str | None:
         name = run[16:]
         if name != slug and not (name.startswith(f"{slug}-") and name[len(slug) + 1 :].isdigit()):
             continue
-        if store.run_head(run).state.get(TRACK) == track:
+        if store.heads.read(run).state.get(TRACK) == track:
             found.append(run)
     return next((run for run in found if not _is_over(store, run)), found[0] if found else None)

@@ -1,4 +1,6 @@
 """What is wrong, found from objects alone, and what can be mended.
 
-Doors: `verification` (what `git ckpt verify` does), `doctor` (what `git ckpt doctor` looks at).
+Doors:
+    verification: what `git ckpt verify` does.
+    doctor: what `git ckpt doctor` looks at.
 """

@@ -1,5 +1,6 @@
 """Hooks: how git comes to call gitckpt at every commit, beside what others have there.
 
-* `installation`: puts them in, takes them out, and tells what became of them.
-* `events`: which ones there are.
+Doors:
+    installation: puts them in, takes them out, and tells what became of them.
+    events: which ones there are.
 """

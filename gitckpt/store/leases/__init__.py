@@ -1,5 +1,6 @@
 """Leases: the right to drive a run, one holder at a time.
 
-* `leases`: who takes, holds and is bound; reached as `store.leases`.
-* `lease`: the document, and the errors of whoever finds that somebody else drives the run.
+Doors:
+    leases: who takes, holds and is bound; reached as `store.leases`.
+    lease: the document, and the errors of whoever finds that somebody else drives the run.
 """

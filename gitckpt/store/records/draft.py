@@ -84,13 +84,13 @@ def require_call(phase: str, details: Details, /, **others: object) -> None:
         require_callable(name, others.get(name), may_be_none=True)
     strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
     if others.get("key") is not None and others.get("start") is None:
-        raise UsageError("a key is for a run that starts", hint="name it: start=…, or find the run: Checkpoints.run_of(key)")
+        raise UsageError("a key is for a run that starts", hint="name it: start=…, or find the run: Store.run_of(key)")
     for one, other in (("start", details.get("run")), ("change", others.get("state"))):
         if others.get(one) is not None and other is not None:
             raise UsageError(f"{one} and {'run' if one == 'start' else 'state'} exclude each other", hint="give one of them")
     if others.get("progress_of") is not None and others.get("change") is None:
         raise UsageError("progress_of says how far the run is by what change made, and there is no change", hint="give progress instead")
-    require("worktree", others.get("worktree"), (Worktree, NoneType), "what Checkpoints.capture returned")
+    require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
 
 
 _KNOWN = frozenset(

@@ -48,6 +48,11 @@ class Heads:
             raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
         return layout.run_head(next(self._objects.read([oid])), ref)
 
+    def catch_up(self, run: str) -> Checkpoint:
+        """Returns the newest checkpoint of a run, after its head was moved up where it lags. Errors: as `read`."""
+        self.move_up(run)
+        return self.read(run)
+
     def move_up(self, run: str) -> None:
         """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
         from gitckpt.store.records.entry import Query

@@ -1,4 +1,5 @@
 """The files of a checkpoint into the worktree one is in, after a safety checkpoint, and back.
 
-Doors: `restorer`.
+Doors:
+    restorer: `restore`, and `undo`, which takes one back.
 """

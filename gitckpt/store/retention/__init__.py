@@ -1,5 +1,8 @@
 """What goes, when, and why: checkpoints and runs by policy, worktrees of runs, leftovers of kills.
 
-Doors: `expiry` (by policy), `cleanup` (runs by age), `worktree` (the worktree of a run), `runs` (what becomes of each run), `sweep`
-(leftovers), `maintenance` (all of it, now and then).
+Doors:
+    expiry: by policy.
+    cleanup: runs by age.
+    worktree: the worktree of a run.
+    maintenance: all of it, now and then.
 """

@@ -1,5 +1,8 @@
 """Linked worktrees that gitckpt makes: whose each is, and how one is opened again.
 
-Doors: `resumption` (from a checkpoint to its worktree), `opener` (makes one, or finds it), `ownership` (what one was made for),
-`leftover` (what lies in one whose directory is gone).
+Doors:
+    resumption: from a checkpoint to its worktree.
+    opener: makes one, or finds it.
+    ownership: what one was made for.
+    leftover: what lies in one whose directory is gone.
 """

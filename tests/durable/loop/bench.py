@@ -199,7 +199,7 @@ class Bench:
 
     @property
     def newest(self) -> Checkpoint:
-        return self.store.run_head(self.run)
+        return self.store.heads.read(self.run)
 
     @property
     def memory(self) -> dict[str, Any]:

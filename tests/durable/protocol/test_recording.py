@@ -47,7 +47,7 @@ def require_all(store: Store, run: str, reported: list[str]) -> None:
     assert [each.parent for each in chain] == [None, *(each.id for each in chain[:-1])]
     made = [each for each in chain if each.phase == "EXECUTE-progress"]
     assert set(reported) <= {each.id for each in made}
-    record = store.run_head(run).state["loop_state"]["checkpoints"]["EXECUTE"]
+    record = store.heads.read(run).state["loop_state"]["checkpoints"]["EXECUTE"]
     assert record["output_files"] == [each.message for each in made]
     newest = {str(each.message).partition("/")[0]: each.message for each in made}
     assert {name: task["notes"] for name, task in record["tasks"].items()} == {f"1.{worker}": notes for worker, notes in newest.items()}
@@ -184,7 +184,7 @@ class TestChange:
 class TestWhichRun:
     def test_the_one_that_is_named_goes_before_the_environment_the_worktree_and_the_track(self, store: Store) -> None:
         runs = [str(begin(store, name, state={}, pipeline=Pipeline()).run) for name in ("a", "b", "c")]
-        opened = resumption.resume(store, store.run_head(runs[2]))
+        opened = resumption.resume(store, store.heads.read(runs[2]))
         with Store.open(opened.path, adapter="plumbing") as inside:
             env = {"CKPT_RUN": runs[1]}
             place = journal.place
@@ -212,7 +212,7 @@ class TestWhichRun:
         assert one.run != other.run
         assert report(plain, None, "pass", "PLAN", track="add login").run == one.run
         assert report(plain, None, "pass", "PLAN", track="add-login").run == other.run
-        assert plain.run_head(str(one.run)).state["track_id"] == "add login"
+        assert plain.heads.read(str(one.run)).state["track_id"] == "add login"
 
     def test_a_track_that_is_complete_begins_again_with_a_start_and_not_otherwise(self, plain: Store) -> None:
         first = report(plain, None, "start", "PLAN", track="t")
@@ -240,7 +240,7 @@ class TestFromWhere:
 
     def test_a_run_with_a_worktree_is_seen_from_there(self, main_checkout: Checkout, plain: Store) -> None:
         run = str(begin(plain, "r", state={}, pipeline=Pipeline()).run)
-        inside = Checkout(Path(resumption.resume(plain, plain.run_head(run)).path))
+        inside = Checkout(Path(resumption.resume(plain, plain.heads.read(run)).path))
         commit = inside.commit("within")
         main_checkout.commit("elsewhere")
         inside.write("new", "not committed\n")
@@ -252,7 +252,7 @@ class TestFromWhere:
 
     def test_a_worktree_that_is_gone_will_be_what_it_was(self, main_checkout: Checkout, plain: Store) -> None:
         run = str(begin(plain, "r", state={}, pipeline=Pipeline()).run)
-        commit = plain.run_head(run).git_sha
+        commit = plain.heads.read(run).git_sha
         main_checkout.commit("elsewhere")
         made = report(plain, run, "start", "PLAN")
         assert (made.git_sha, made.branch) == (commit, None)
@@ -333,7 +333,7 @@ class TestStates:
         first = report(plain, None, "start", "a", track="t", graph="two")
         assert next(iter(first.state["loop_state"].items())) == ("graph", "two")
         report(plain, None, "pass", "A", track="t")
-        assert machine.position(journal.graph_of(plain, plain.run_head(str(first.run)).state), first.state).step == "a"
+        assert machine.position(journal.graph_of(plain, plain.heads.read(str(first.run)).state), first.state).step == "a"
         with pytest.raises(UsageError, match="the run has the steps of two, not those of superpowers"):
             report(plain, None, "pass", "b", track="t", graph="superpowers")
         assert report(plain, None, "pass", "b", track="t", graph="two").state["loop_state"]["current_step"] == "COMPLETE"

@@ -78,7 +78,7 @@ class Reviewed:
         if run is None:
             return 1.0
         with self._store() as store:
-            cycle = store.run_head(run).state.get("review", {}).get("cycle", 0)
+            cycle = store.heads.read(run).state.get("review", {}).get("cycle", 0)
         return float(1 - cycle / (CYCLES + 1))
 
     def outcome(self) -> Outcome:
