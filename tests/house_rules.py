@@ -32,12 +32,12 @@ LAYERS = tuple(
     store.retention
     store.audit
     store.store
-    hook
     durable.command
     durable.agent durable.run
     durable.pipeline
     durable.phases durable.steps durable.progress
     durable.driver
+    hook
     cli.screen
     cli.options cli.opening cli.driver
     cli.commands
