@@ -137,7 +137,7 @@ def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_
     flag = tmp_path / "full"
     refuse_refs(main_checkout, flag)
     flag.touch()
-    with pytest.raises(CkptError, match="ref updates aborted by hook"):
+    with pytest.raises(CkptError, match=r"no space; fatal: .*aborted by .*hook"):
         Run.start(plain, "Add login!", adapter="plumbing")
     flag.unlink()
     assert plain.list() == []
