@@ -234,15 +234,15 @@ class Checkout:
         return git_dir, git_dir / common.read_text().removesuffix("\n") if common.exists() else git_dir
 
 
-def _refs(git_dir: Path) -> dict[str, bytes]:
+def _refs(git_dir: Path) -> dict[str, str]:
     """Returns what the refs say whose files are in a directory; a ref that is packed says the same as one that is not."""
     packed = git_dir / "packed-refs"
     lines = packed.read_bytes().splitlines() if packed.exists() else []
-    found = {os.fsdecode(name): oid + b"\n" for oid, _, name in (line.partition(b" ") for line in lines if line[:1] not in b"#^")}
+    found = {os.fsdecode(name): oid.decode() for oid, _, name in (line.partition(b" ") for line in lines if line[:1] not in b"#^")}
     for directory, _, names in os.walk(git_dir / "refs"):
         for name in names:
             file = Path(directory, name)
-            found[os.fspath(file.relative_to(git_dir))] = file.read_bytes()
+            found[os.fspath(file.relative_to(git_dir))] = file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
     return found
 
 
