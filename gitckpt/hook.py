@@ -155,7 +155,7 @@ def _record(repository: Repository, event: str) -> str:
         process.warm_up()  # they start side by side, while we go on
     from gitckpt.model import ids, times
     from gitckpt.store.records import layout
-    from gitckpt.store.records.recorder import Recorder
+    from gitckpt.store.records.recorder import Proposal, Recorder
 
     head = next(repository.cat_file.contents(["HEAD"]))
     if head is None:
@@ -179,7 +179,7 @@ def _record(repository: Repository, event: str) -> str:
         "message": message,
         "errors": [],
     }
-    Recorder(repository, objects, refs.update).record(fields, None, now)
+    Recorder(repository, objects, refs.update).record(Proposal(fields, None), now)
     return str(fields["id"])
 
 

@@ -52,7 +52,11 @@ from tests.house_rules import cycles, import_graph, violations, widths
             "from gitckpt.store.retention import sweep",
             "retention.sweep, which is no door",
         ),
-        ("gitckpt/hook.py", "def f():\n    from gitckpt.store.snapshot.seen import load", "no door of gitckpt/store/snapshot; others come in by"),
+        (
+            "gitckpt/hook.py",
+            "def f():\n    from gitckpt.store.snapshot.seen import load",
+            "no door of gitckpt/store/snapshot; others come in by",
+        ),
         ("gitckpt/store/records/__init__.py", '"""The records."""\nfrom gitckpt.store.records.index import Index', "and nothing else"),
         ("gitckpt/store/records/__init__.py", "", "must be a docstring that says what the room is for"),
         ("gitckpt/store/records/indexing.py", "", "is called indexing; modules are nouns of the field"),

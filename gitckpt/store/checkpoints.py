@@ -24,7 +24,7 @@ from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFou
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
-from gitckpt.store.records.recorder import Changing, FilesPruned, Recorder
+from gitckpt.store.records.recorder import FilesPruned, Proposal, Recorder
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
@@ -220,12 +220,13 @@ class Checkpoints:
         )
         fields = codec.fields(checkpoint)
         data = draft.require_valid(fields, state)
-        changing = None if change is None else Changing(checkpoint, fields, change, progress_of)
+        changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         if start is None:
-            self._recorder.record(fields, data, instant, guard=guard, change=changing, keeps=keeps)
+            self._recorder.record(Proposal(fields, data, guard=guard, change=changing, keeps=keeps), instant)
         else:
-            first = partial(self._recorder.record, state=data, instant=instant, starts_run=True, guard=guard, change=changing)
-            self.heads.start(first, fields, instant, start, None if key is None else self.claim(key))
+            claim = None if key is None else self.claim(key)
+            first = Proposal(fields, data, starts_run=True, guard=guard, claim=claim, change=changing)
+            self.heads.start(lambda: self._recorder.record(first, instant), fields, instant, start)
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state
         if data == {} and not details.get("pipeline"):

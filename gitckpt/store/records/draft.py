@@ -17,6 +17,8 @@ from gitckpt.store.records import layout
 if TYPE_CHECKING:
     from typing import TypedDict
 
+    from gitckpt.store.records.recorder import Change, ProgressOf
+
     class Details(TypedDict, total=False):
         """Keys of a checkpoint that a caller may set."""
 
@@ -172,3 +174,36 @@ def recorded(checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[s
     if checkpoint.pipeline is not None:
         written["pipeline"] = replace(checkpoint.pipeline, completed=fields["pipeline"].get("completed", {}))
     return replace(checkpoint, **place, **written)
+
+
+class Changing:
+    """A change for a `Proposal` that keeps the checkpoint in step with the state it makes.
+
+    Args:
+        checkpoint: as it was drafted.
+        fields: its keys, which are going to be written.
+        change: makes the new state of the one before; must not change that.
+        progress_of: says how far the run has come by the new state; None leaves the table as it was drafted.
+
+    Attributes:
+        checkpoint: as it was made last.
+        state: as it was made last.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, fields: dict[str, Any], change: Change, progress_of: ProgressOf | None) -> None:
+        self.checkpoint = checkpoint
+        self.state: dict[str, Any] = {}
+        self._fields = fields
+        self._change = change
+        self._progress_of = progress_of
+        if progress_of is not None:
+            fields["progress"] = None  # its place is before the tables that a run carries on
+
+    def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
+        """Makes the new state, and returns it."""
+        self.state = self._change(before)
+        if self._progress_of is not None:
+            self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
+            self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
+        require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
+        return self.state

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.index import Index
-    from gitckpt.store.records.recorder import Claim
 
 _STARTS = 1000
 
@@ -90,15 +89,14 @@ class Heads:
             self.move_up(run)
         return self._refs.read(layout.RUNS + run) is not None
 
-    def start(self, record: Callable[..., object], fields: dict[str, Any], instant: int, name: str, claim: Claim | None = None) -> None:
+    def start(self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str) -> None:
         """Records the first checkpoint of a run, under an id that no other run has.
 
         Args:
-            record: writes the checkpoint with these keys; raises `RefMoved` where the run exists by then.
+            record: writes the checkpoint that has these keys; raises `RefMoved` where the run exists by then.
             fields: its keys; `run` is filled in.
             instant: now, in microseconds since the epoch.
             name: what the run is about.
-            claim: the key that it starts with.
 
         Raises:
             RunExists: another run has the key.
@@ -109,7 +107,7 @@ class Heads:
             if self._refs.read(layout.RUNS + fields["run"]) is not None:
                 continue
             try:
-                record(fields, claim=claim)
+                record()
             except RefMoved:
                 continue
             return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
-    from gitckpt.model.checkpoint import Checkpoint, Progress
+    from gitckpt.model.checkpoint import Progress
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
@@ -63,6 +63,68 @@ class FilesPruned(BusyError):
     """The files were captured, and their objects taken by a `git gc --prune=now` before a ref held them; nothing was recorded."""
 
 
+class Proposal:
+    """What shall be recorded. It becomes a document for the place it gets, anew each time others were faster.
+
+    Args:
+        fields: the document's keys; where `run` is given, `sequence` and `parent` are filled in, and `pipeline` and `attempt` are carried
+            on.
+        state: the caller's data; None carries the state of the run's newest checkpoint on.
+        starts_run: whether `run` must not exist yet.
+        guard: the lease that must be held when the refs are written.
+        claim: the key that the run starts with.
+        change: makes the state of the one that the run's newest checkpoint has at that moment, where `state` is None; it may change
+            `fields`, is called again when others were faster, and what it raises is raised by `Recorder.record`.
+        keeps: keys of the state that others write, too: where somebody has extended the run since the recorder did, what they say goes
+            into `state`, in place of what it says itself.
+    """
+
+    def __init__(
+        self,
+        fields: dict[str, Any],
+        state: dict[str, Any] | None,
+        *,
+        starts_run: bool = False,
+        guard: Guard | None = None,
+        claim: Claim | None = None,
+        change: Change | None = None,
+        keeps: Collection[str] = (),
+    ) -> None:
+        self.fields = fields
+        self.state = state
+        self.starts_run = starts_run
+        self.guard = guard
+        self.claim = claim
+        self._change = change
+        self._keeps = keeps
+        self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
+
+    def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
+        """Returns the document behind a checkpoint.
+
+        Args:
+            before: keys of the newest checkpoint of the run until now; None where it starts, or outside of one.
+            carried: its state; empty where it is not wanted or there is none.
+
+        Raises:
+            StateError: the state cannot be stored losslessly.
+        """
+        self.fields.update(self._own)
+        if self.fields.get("run") is not None:
+            self.fields.update(sequence=(before["sequence"] or 0) + 1 if before else 1, parent=before["id"] if before else None)
+            _carry(self.fields, before or {})
+        if self._change is not None:
+            carried = self._change(carried)
+        if self.state is not None and self.fields.get("rewound_to") is None:
+            self.state.update((key, carried[key]) for key in self._keeps if key in carried)  # without any, where we were the last to write
+        return document.render(self.fields, carried if self.state is None else self.state)
+
+    def fences(self) -> list[Update]:
+        """Returns what its transaction begins with. Errors: as those of `guard` and `claim`."""
+        held = [self.guard.update()] if self.guard is not None else []
+        return [*held, *(self.claim.updates(self.fields["run"]) if self.claim is not None else [])]
+
+
 class Recorder:
     """Writes checkpoints.
 
@@ -82,32 +144,12 @@ class Recorder:
         self._linked_at = float("-inf")
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
-    def record(
-        self,
-        fields: dict[str, Any],
-        state: dict[str, Any] | None,
-        instant: int,
-        *,
-        starts_run: bool = False,
-        guard: Guard | None = None,
-        claim: Claim | None = None,
-        change: Change | None = None,
-        keeps: Collection[str] = (),
-    ) -> str:
+    def record(self, proposal: Proposal, instant: int) -> str:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
-            fields: the document's keys; where `run` is given, `sequence` and `parent` are filled in, and `pipeline` and `attempt`
-                are carried on.
-            state: the caller's data; None carries the state of the run's newest checkpoint on.
+            proposal: what shall be recorded; its fields are those of the document afterwards.
             instant: now, in microseconds since the epoch.
-            starts_run: whether `run` must not exist yet.
-            guard: the lease that must be held when the refs are written.
-            claim: the key that the run starts with.
-            change: makes the state of the one that the run's newest checkpoint has at that moment, where `state` is None; it may change
-                `fields`, is called again when others were faster, and what it raises is raised here.
-            keeps: keys of the state that others write, too: where somebody has extended the run since this recorder did, what they say
-                goes into `state`, in place of what it says itself.
 
         Returns:
             The oid of the document.
@@ -116,45 +158,43 @@ class Recorder:
             LeaseLost: somebody else drives the run by now.
             RunExists: another run has the key.
             StateError: the state cannot be stored losslessly.
-            NotFoundError: `run` does not exist.
+            NotFoundError: the run does not exist.
             UsageError: a checkpoint, or something in the place of one of its refs, has the id.
-            RefMoved: `run` exists already, though it should start here; or other writers were faster for `PATIENCE` seconds.
+            RefMoved: the run exists already, though it should start here; or other writers were faster for `PATIENCE` seconds.
             LockHeld: a lock file stayed in the way.
             FilesPruned: the snapshot is gone.
             GitError: the objects or refs could not be written.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
-        own = {name: fields.get(name) for name in ("pipeline", "attempt")}
         with self._turn, self._lock():
             due = time.monotonic() - self._linked_at >= LINK_INTERVAL
             while True:
                 attempt += 1
-                fields.update(own)
-                head, carried = self._take_place(fields, starts_run=starts_run, with_state=state is None)
-                if change is not None:
-                    carried = change(carried)
-                if state is not None and fields.get("rewound_to") is None:
-                    state.update((key, carried[key]) for key in keeps if key in carried)  # without any, where we were the last to write
-                data = document.render(fields, carried if state is None else state)
+                head, before, carried = self._place(proposal)
+                data = proposal.document(before, carried)
                 try:
-                    blob = self._write(fields, data, head, instant, with_links=due and attempt <= _LINK_TRIES, guard=guard, claim=claim)
-                    if fields.get("run"):
-                        self._written[fields["run"]] = blob, dict(fields)
+                    blob = self._write(proposal, data, head, instant, with_links=due and attempt <= _LINK_TRIES)
+                    if proposal.fields.get("run"):
+                        self._written[proposal.fields["run"]] = blob, dict(proposal.fields)
                     return blob
                 except RefMoved as error:
-                    if guard is not None:
-                        guard.check()
-                    if attempt == 1 or fields["id"] in error.message:
-                        self._require_free(fields["id"])
-                    taken = starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None
-                    if taken or time.monotonic() > deadline:
+                    if not self._may_succeed(proposal, error, attempt) or time.monotonic() > deadline:
                         raise
                 except LockHeld as error:
                     if layout.NOTES not in error.path:
                         raise
                     attempt = _LINK_TRIES
                 time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
+
+    def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
+        """Tells whether to try again after others were faster; raises what says more than that."""
+        if proposal.guard is not None:
+            proposal.guard.check()
+        fields = proposal.fields
+        if attempt == 1 or fields["id"] in error.message:
+            self._require_free(fields["id"])
+        return not (proposal.starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None)
 
     def write_links(self, instant: int, links: dict[str, list[str]] | None = None) -> None:
         """Writes the links that were put off, and others.
@@ -189,54 +229,57 @@ class Recorder:
     def _lock(self) -> Lock:
         return Lock(os.path.join(self._repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)
 
-    def _take_place(self, fields: dict[str, Any], *, starts_run: bool, with_state: bool) -> tuple[str, dict[str, Any]]:
-        """Fills in the place in the run; returns the blob that is the run's head now ("" where there is none), and its state if wanted."""
-        run = fields.get("run")
-        if run is None:
-            return "", {}
-        if starts_run:
-            fields.update(sequence=1, parent=None)
-            _carry(fields, {})
-            return "", {}
+    def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
+        """Returns the blob that the run's head points to, "" where there is none; the keys of that checkpoint; its state if wanted."""
+        run = proposal.fields.get("run")
+        if run is None or proposal.starts_run:
+            return "", None, {}
         ref = layout.RUNS + run
         found = self._repository.cat_file.info(ref)
         if found is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
-        if written != found[0] or with_state:
+        if written != found[0] or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
             newest = layout.run_head(next(self._objects.read([found[0]])), ref)
             before, state = fields_of(newest), dict(newest.state)
-        fields.update(sequence=(before["sequence"] or 0) + 1, parent=before["id"])
-        _carry(fields, before)
-        return found[0], state
+        return found[0], before, state
 
-    def _write(
-        self,
-        fields: dict[str, Any],
-        data: bytes,
-        head: str,
-        instant: int,
-        *,
-        with_links: bool,
-        guard: Guard | None = None,
-        claim: Claim | None = None,
-    ) -> str:
+    def _write(self, proposal: Proposal, data: bytes, head: str, instant: int, *, with_links: bool) -> str:
+        """Writes objects and refs of a checkpoint, once; returns the oid of the document. Errors: as `record`."""
+        fields, commit = proposal.fields, proposal.fields["git_sha"]
         blob = object_id("blob", data, self._repository.object_format)
-        line = keep.Line(self._repository, fields["git_sha"], has_branch=bool(fields.get("branch"))) if fields["git_sha"] else None
-        kept = line.update if line is not None else None
-        fences = [*([guard.update()] if guard is not None else []), *(claim.updates(fields["run"]) if claim is not None else [])]
-        updates = [*fences, *layout.new_refs(fields, blob, head, kept)]
+        line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch"))) if commit else None
+        updates = [*proposal.fences(), *layout.new_refs(fields, blob, head, line.update if line is not None else None)]
         needed = [*(line.objects if line is not None else ()), ("blob", data)]
         derived: list[tuple[str, bytes]] = []
-        if fields["git_sha"]:
-            link = layout.link_line(fields["id"], fields["phase"], fields["timestamp"])
-            links = _joined(self._pending_links, {fields["git_sha"]: [link]})
+        links = self._pending_links
+        if commit:
+            links = _joined(links, {commit: [layout.link_line(fields["id"], fields["phase"], fields["timestamp"])]})
             if with_links:
                 derived = self._link(links, updates, instant)
         self._objects.write(needed, derived)
+        try:
+            self._apply(updates, line)
+        except GitError:
+            gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
+            if not gone:
+                raise
+            self._require_tree(fields, gone)
+            self._objects.write(needed, derived)  # a `gc --prune=now` took them before their refs were there
+            self._update(updates)
+        if commit:
+            self._pending_links = {} if with_links else links
+        if self._repository.cat_file.info(blob) is None:  # a `gc --prune=now` ran between the object and its ref
+            self._objects.write(needed, derived)
+        if line is not None:
+            line.follow_up(self._objects, self._update)
+        return blob
+
+    def _apply(self, updates: list[Update], line: keep.Line | None) -> None:
+        """Applies updates in one transaction; a lock that a kill left on the ref of the line is gone round."""
         try:
             self._update(updates)
         except LockHeld as error:
@@ -246,20 +289,6 @@ class Recorder:
             updates[at : at + 1] = line.detour()
             self._objects.write(line.objects)
             self._update(updates)
-        except GitError:
-            gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
-            if not gone:
-                raise
-            self._require_tree(fields, gone)
-            self._objects.write(needed, derived)  # a `gc --prune=now` took them before their refs were there
-            self._update(updates)
-        if fields["git_sha"]:
-            self._pending_links = {} if with_links else links
-        if self._repository.cat_file.info(blob) is None:  # a `gc --prune=now` ran between the object and its ref
-            self._objects.write(needed, derived)
-        if line is not None:
-            line.follow_up(self._objects, self._update)
-        return blob
 
     def _require_free(self, checkpoint_id: str) -> None:
         """Raises an error where refs of a checkpoint with this id are there: nobody's being faster will ever change that."""
@@ -292,44 +321,6 @@ class Recorder:
             updates.append(Update(layout.NOTES, new_tip, tip))
         self._linked_at = time.monotonic()
         return derived
-
-
-class Changing:
-    """A change for `Recorder.record` that keeps the checkpoint in step with the state it makes.
-
-    Args:
-        checkpoint: as it was drafted.
-        fields: its keys, which are going to be written.
-        change: makes the new state of the one before; must not change that.
-        progress_of: says how far the run has come by the new state; None leaves the table as it was drafted.
-
-    Attributes:
-        checkpoint: as it was made last.
-        state: as it was made last.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, fields: dict[str, Any], change: Change, progress_of: ProgressOf | None) -> None:
-        self.checkpoint = checkpoint
-        self.state: dict[str, Any] = {}
-        self._fields = fields
-        self._change = change
-        self._progress_of = progress_of
-        if progress_of is not None:
-            fields["progress"] = None  # its place is before the tables that a run carries on
-
-    def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Makes the new state, and returns it."""
-        from dataclasses import replace
-
-        from gitckpt.model import codec
-        from gitckpt.store.records import draft
-
-        self.state = self._change(before)
-        if self._progress_of is not None:
-            self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
-            self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
-        draft.require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
-        return self.state
 
 
 def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
