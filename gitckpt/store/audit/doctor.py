@@ -8,6 +8,7 @@ import shlex
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
+from gitckpt.store.audit import inventory
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
@@ -48,25 +49,14 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_settings(store),
         *_locks(store),
         *(_invalid(problem) for problem in store.problems()),
-        *_broken(store),
+        *(flaw.finding for flaw in inventory.broken(store.repository, inventory.list_refs(store.repository)[1])),
     ]
 
 
 def _invalid(problem: Problem) -> Finding:
-    ref = shlex.quote(problem.ref)
-    remove = f"git ckpt remove {problem.ref.removeprefix(layout.CHECKPOINTS)}"
-    cure = f"look at it: git cat-file -p {ref}; remove it: {remove}"
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
-    return Finding("invalid-checkpoint", problem.ref, sentence, "pip install -U gitckpt" if "a newer gitckpt" in sentence else cure)
-
-
-def _broken(store: Checkpoints) -> list[Finding]:
-    """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
-    said = store.repository.git.run("for-each-ref", "--count=1", *layout.OWN).complaint
-    refs = [line.partition("ignoring broken ref ")[2] for line in said.splitlines() if "ignoring broken ref " in line]
-    refs = [ref for ref in refs if not layout.is_foreign(ref)]
-    paths = [shlex.quote(os.path.join(store.repository.common_dir, ref)) for ref in refs]
-    return [Finding("broken-ref", ref, "git cannot read this ref", f"rm {path}") for ref, path in zip(refs, paths, strict=True)]
+    cure = "pip install -U gitckpt" if "a newer gitckpt" in sentence else inventory.cure_of_invalid(problem.ref)
+    return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
 def _settings(store: Checkpoints) -> list[Finding]:

@@ -104,7 +104,7 @@ def gather(store: Checkpoints) -> Evidence:
     own = [(ref, oid) for ref, oid in refs.items() if ref.startswith(layout.CHECKPOINTS)]
     records: dict[str, Record] = {}
     unjudged: dict[str, str] = {}
-    flaws = _broken(store.repository, complaint)
+    flaws = broken(store.repository, complaint)
     for (ref, oid), found in zip(own, store.objects.read([oid for _, oid in own]), strict=True):
         try:
             record = _record(ref, oid, found)
@@ -147,14 +147,23 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     if is_missing:
         cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
-    remove = f"git ckpt remove {error.ref.removeprefix(layout.CHECKPOINTS)}"
     misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
-    cure = f"look at it: git cat-file -p {ref}; remove it: {remove}"
-    return lasting("checkpoint-misnamed" if misnamed else "checkpoint-invalid", error.ref, sentence, cure)
+    code = "checkpoint-misnamed" if misnamed else "checkpoint-invalid"
+    return lasting(code, error.ref, sentence, cure_of_invalid(error.ref))
 
 
-def _broken(repository: Repository, complaint: str) -> list[Flaw]:
-    """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those."""
+def cure_of_invalid(ref: str) -> str:
+    """Returns what to do about a ref of a checkpoint that is none."""
+    return f"look at it: git cat-file -p {shlex.quote(ref)}; remove it: git ckpt remove {ref.removeprefix(layout.CHECKPOINTS)}"
+
+
+def broken(repository: Repository, complaint: str) -> list[Flaw]:
+    """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those.
+
+    Args:
+        repository: where.
+        complaint: what `list_refs` returned.
+    """
     refs = [line.partition(_BROKEN)[2] for line in complaint.splitlines() if _BROKEN in line]
     refs = [ref for ref in refs if not layout.is_foreign(ref)]
     return [
