@@ -8,15 +8,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gitckpt.durable.run.run import Run
+from gitckpt.model import codec
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
-from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal
+from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal, store_text
 from tests.cli.test_cli_terminal import on_terminal
 from tests.conftest import Checkout
 
@@ -272,7 +274,11 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
     }
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         run = str(store.record("x-complete", theirs, start="r").run)
-        store.record(f"{HOSTILE}-failed", None, run=run, trigger="step", agent=HOSTILE, errors=[HOSTILE])
+        made = store.record("x-failed", None, run=run, trigger="step", agent=HOSTILE, errors=[HOSTILE])
+        forged = store_text(
+            main_checkout, f"refs/checkpoints/{made.id}", codec.encode(replace(made, phase=f"{HOSTILE}-failed", state=theirs))
+        )
+        main_checkout.git("update-ref", f"refs/ckpt/runs/{run}", main_checkout.git("rev-parse", forged))
         theirs["loop_state"] |= {"current_step": "PLAN", "step_status": "BLOCKED"}
         blocked = str(store.record("x-complete", theirs, start="blocked").run)
         theirs["loop_state"] |= {"graph": HOSTILE}

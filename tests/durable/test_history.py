@@ -317,6 +317,13 @@ def test_rlm_14_what_has_no_valid_timestamp_is_never_deleted(store: Store, main_
     assert ref in main_checkout.refs()
 
 
+def require_only_young(checkout: Checkout, before: dict[str, object]) -> None:
+    """What is left of cleaned checkpoints are derived notes, and for an hour what keeps their commit."""
+    for ref in ("refs/notes/checkpoints", f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}"):
+        checkout.git("update-ref", "-d", ref)
+    assert checkout.fingerprint() == before
+
+
 def test_rlm_15_cleanup_of_all_leaves_what_is_not_ours(store: Store, main_checkout: Checkout) -> None:
     before = main_checkout.fingerprint()
     assert cleanup_all(store) == Cleaned()
@@ -325,8 +332,7 @@ def test_rlm_15_cleanup_of_all_leaves_what_is_not_ours(store: Store, main_checko
     bad = store_document(main_checkout, "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "{")
     assert cleanup_all(store) == Cleaned(deleted=3, failed=1)
     main_checkout.git("update-ref", "-d", bad)
-    main_checkout.git("update-ref", "-d", "refs/notes/checkpoints")
-    assert main_checkout.fingerprint() == before
+    require_only_young(main_checkout, before)
 
 
 def test_rlm_16_the_commit_is_an_oid_or_empty(make_checkout: Callable[..., Checkout]) -> None:
@@ -364,7 +370,7 @@ def test_rlm_19_an_id_that_is_no_uuid_version_4_is_refused(store: Store, main_ch
     ref = store_document(main_checkout, name, store.raw(made.id).decode().replace(made.id, name))
     with pytest.raises(CkptError):
         codec.decode(main_checkout.git("cat-file", "blob", ref).encode(), ref)
-    assert [problem.ref for problem in store.problems()] == [ref]
+    assert store.problems() == []  # whose it is, nobody knows: other tools keep theirs there, too
     assert [entry.id for entry in store.list()] == [made.id]
 
 
@@ -443,5 +449,4 @@ def test_b11_index_branches_and_worktree_are_left_alone(store: Store, main_check
     store.save("b-complete", {"n": 1}, run=run, trigger=PHASE)
     latest_resumable(store)
     cleanup_by_age(store, 0)
-    main_checkout.git("update-ref", "-d", "refs/notes/checkpoints")
-    assert main_checkout.fingerprint() == before
+    require_only_young(main_checkout, before)

@@ -292,7 +292,19 @@ def test_git_executable_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [default, empty, git_executable()] == ["git", "git", "/opt/git"]
 
 
-MODULES = ("process", "repository", "catfile", "refs", "notes", "objects", "plumbing", "lock", "config", "packing", "tree")
+MODULES = (
+    "process",
+    "repository",
+    "catfile",
+    "refs",
+    "notes",
+    "objects",
+    "objects.plumbing",
+    "lock",
+    "config",
+    "packing",
+    "objects.encoding",
+)
 HEAVY = {
     "re",
     "typing",

@@ -10,6 +10,7 @@ import pytest
 from gitckpt.git.refs import LockHeld
 from gitckpt.model import times
 from gitckpt.model.policy import DAY, Decision, Policy
+from gitckpt.store.retention.expiry import expire_alone
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.conftest import MakeStore, notes, nth, require_runs, require_whole
@@ -204,7 +205,7 @@ def write(checkout: Checkout, number: int, document: str) -> str:
 class TestExpire:
     def expire(self, store: Store, policy: Policy, *, dry_run: bool = False) -> dict[int, str]:
         """Returns the reason for each by number, those that expire marked with a minus."""
-        decided = store.expire(policy, dry_run=dry_run).checkpoints
+        decided = expire_alone(store, policy, dry_run=dry_run)
         assert [entry.id for entry, _ in decided] == [decision.id for _, decision in decided]
         return {int(entry.id[:8], 16): ("- " if decision.expires else "") + decision.reason for entry, decision in decided}
 
@@ -280,7 +281,7 @@ class TestExpire:
         expected: Sequence[tuple[object, Decision]] = [
             (entry, Decision(entry.id, expires=False, reason="not made by a hook")) for entry in entries
         ]
-        assert plain.expire(Policy()).checkpoints == expected
+        assert expire_alone(plain, Policy()) == expected
         assert [entry.time for entry in entries] == [FIRST + times.MICRO, FIRST]
 
 

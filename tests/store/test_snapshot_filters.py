@@ -48,9 +48,9 @@ while read_all():
 """
 EVERYTHING = """
 import os, sys
-from gitckpt.store.resumption import resume
-from gitckpt.store.restorer import restore, undo
+from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.store import Store
+from gitckpt.store.worktrees.resumption import resume
 with Store.open(sys.argv[1]) as store:
     made = store.save("a-complete", {})
     with open(os.path.join(sys.argv[1], "README"), "w") as file:
