@@ -107,6 +107,8 @@ STARTING = words(
 STARTING_MODULES = words("subprocess _posixsubprocess multiprocessing pty pexpect")
 VAGUE_NAMES = words("util utils helper helpers common misc shared tools")
 MAX_LINES = 400
+MAX_FUNCTION, MAX_CLASS = 60, 300
+"""Lines without docstrings; of a command, whose signature declares its options, without that."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,7 @@ def violations(path: str, source: str) -> list[str]:
         *_processes(path, tree, imports),
         *_broad_excepts(path, tree),
         *_shape(path, source, tree),
+        *_lengths(path, tree),
     ]
 
 
@@ -335,6 +338,26 @@ def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
             f"{path}: must be a docstring that says what the room is for, and nothing else: a name is imported from where it stands, "
             "and importing one module of a room must not load the others"
         )
+
+
+def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0].lineno if path.startswith("gitckpt/cli/commands/") else node.lineno
+            lines = (node.end_lineno or 0) - first + 1 - _documentation(node)
+            if lines > MAX_FUNCTION:
+                yield f"{path}:{node.lineno}: {node.name} has {lines} lines; more than a screen are several things: cut it at the seam"
+        elif isinstance(node, ast.ClassDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1 - sum(_documentation(each) for each in ast.walk(node))
+            if lines > MAX_CLASS:
+                yield f"{path}:{node.lineno}: {node.name} has {lines} lines; a class of more than {MAX_CLASS} is several"
+
+
+def _documentation(node: ast.AST) -> int:
+    """Returns how many lines of a function or class are its docstring."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or not ast.get_docstring(node):
+        return 0
+    return (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
 
 
 def widths(paths: Iterable[str]) -> Iterator[str]:

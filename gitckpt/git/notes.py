@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
 
-    Change = Callable[[str, list[str]], list[str]]
+    Edit = Callable[[str, list[str]], list[str]]
 
 _SPLIT_ABOVE = {True: 256, False: 1024}
 """A tree with more notes than this is split by the next two digits of the commit, as git does; the root sooner than what is below it."""
@@ -50,7 +50,7 @@ class Notes:
         found = self._cat_file.info(self.ref)
         return found[0] if found else ""
 
-    def edited(self, tip: str, commits: Sequence[str], change: Change, instant: int) -> tuple[str, list[tuple[str, bytes]]]:
+    def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int) -> tuple[str, list[tuple[str, bytes]]]:
         """Returns the commit that holds the notes after a change, and the objects to write for it.
 
         Args:
@@ -118,7 +118,7 @@ class Notes:
                     elif only is None or path in starts.get(len(path), ()):
                         level.append((path, oid))
 
-    def _rebuilt(self, root: str, commits: Sequence[str], change: Change) -> str | None:
+    def _rebuilt(self, root: str, commits: Sequence[str], change: Edit) -> str | None:
         """Returns a new tree with the notes of some commits changed; None where something else than notes is in it."""
         entries = dict(self._entries_of(root))
         if "" in entries:
@@ -154,7 +154,7 @@ class Notes:
         found = next(self._objects.read([commit]))
         return found[1][5 : 5 + len(commit)].decode("ascii") if found and found[0] == "commit" else ""
 
-    def _edit_tree(self, tree: str, wanted: list[tuple[str, str]], change: Change) -> str:
+    def _edit_tree(self, tree: str, wanted: list[tuple[str, str]], change: Edit) -> str:
         """Returns the tree after the change ("" if nothing is left); `wanted` pairs the rest of a commit's name with the whole."""
         entries = self._entries(tree) if tree else {}
         before = dict(entries)
@@ -176,7 +176,7 @@ class Notes:
             entries = self._split(entries, size)
         return self._put("tree", encode_tree(entries)) if entries else ""
 
-    def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Change) -> None:
+    def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Edit) -> None:
         there = [name for name, _ in wanted if name in entries]
         texts = dict(zip(there, self._objects.read([entries[name][1] for name in there]), strict=True))
         for name, commit in wanted:

@@ -13,7 +13,7 @@ MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """One value that differs.
 
     Attributes:
@@ -27,14 +27,14 @@ class Change:
     new: Any
 
 
-def compare(old: Any, new: Any) -> list[Change]:
+def compare(old: Any, new: Any) -> list[StateChange]:
     """Returns the values that differ, in the order of the newer state; what is gone comes after what is there."""
-    changes: list[Change] = []
+    changes: list[StateChange] = []
     _compare(old, new, None, changes)
     return changes
 
 
-def _compare(old: Any, new: Any, path: Any, changes: list[Change]) -> None:
+def _compare(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
     if type(old) is dict and type(new) is dict:
         for key in [*new, *(key for key in old if key not in new)]:
             _compare(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
@@ -42,7 +42,7 @@ def _compare(old: Any, new: Any, path: Any, changes: list[Change]) -> None:
         for i in range(max(len(old), len(new))):
             _compare(old[i] if i < len(old) else MISSING, new[i] if i < len(new) else MISSING, (path, i), changes)
     elif not _same(old, new):
-        changes.append(Change(toml.pointer(path), old, new))
+        changes.append(StateChange(toml.pointer(path), old, new))
 
 
 def _same(old: Any, new: Any) -> bool:

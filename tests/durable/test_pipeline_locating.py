@@ -13,7 +13,7 @@ import tomlkit
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.store.config.lines import Locations, Path
+from gitckpt.store.config.lines import KeyPath, Locations
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(["a", "b", "a.b", "x#y", "[c]", '"', "'", "=", "\n"])
 SCALARS = (
@@ -28,7 +28,7 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.di
 DOCUMENTS = st.dictionaries(KEYS, VALUES | st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=3), max_size=4)
 
 
-def paths(value: Any, path: Path = ()) -> Iterator[Path]:
+def paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
     """Yields the path of everything within a value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -147,7 +147,7 @@ z = +inf
         (("nothing",), 1),
     ],
 )
-def test_what_a_person_writes(path: Path, line: int) -> None:
+def test_what_a_person_writes(path: KeyPath, line: int) -> None:
     tomllib.loads(BY_HAND)
     assert Locations(BY_HAND).line(*path) == line
     assert Locations(BY_HAND.replace("\n", "\r\n")).line(*path) == line

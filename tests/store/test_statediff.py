@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt.model import jsonable
 from gitckpt.model.checkpoint import Checkpoint, Omitted, Progress, Worktree
-from gitckpt.model.statediff import MISSING, Change, compare
+from gitckpt.model.statediff import MISSING, StateChange, compare
 
 UTC = dt.datetime(2026, 11, 21, 20, 15, tzinfo=dt.UTC)
 ELSEWHERE = UTC.astimezone(dt.timezone(dt.timedelta(hours=2)))
@@ -61,29 +61,29 @@ class TestCompare:
         ids=lambda value: type(value).__name__,
     )
     def test_different_ones(self, old: Any, new: Any) -> None:
-        assert compare({"x": old}, {"x": new}) == [Change("/x", old, new)]
-        assert compare({"x": new}, {"x": old}) == [Change("/x", new, old)]
+        assert compare({"x": old}, {"x": new}) == [StateChange("/x", old, new)]
+        assert compare({"x": new}, {"x": old}) == [StateChange("/x", new, old)]
 
     def test_what_came_and_what_went(self) -> None:
         old = {"gone": {"a": 1}, "list": [1, 2, 3], "same": [None]}
         new = {"list": [1, 9], "same": [None], "added": None, "a/b~c": {"": 1}}
         assert compare(old, new) == [
-            Change("/list/1", 2, 9),
-            Change("/list/2", 3, MISSING),
-            Change("/added", MISSING, None),
-            Change("/a~1b~0c", MISSING, {"": 1}),
-            Change("/gone", {"a": 1}, MISSING),
+            StateChange("/list/1", 2, 9),
+            StateChange("/list/2", 3, MISSING),
+            StateChange("/added", MISSING, None),
+            StateChange("/a~1b~0c", MISSING, {"": 1}),
+            StateChange("/gone", {"a": 1}, MISSING),
         ]
 
     def test_the_whole(self) -> None:
-        assert compare([], {}) == [Change("", [], {})]
+        assert compare([], {}) == [StateChange("", [], {})]
 
     def test_states_as_deep_as_they_may_be(self) -> None:
         old: Any = 1
         new: Any = 2
         for _ in range(200):
             old, new = {"x": [old]}, {"x": [new]}
-        assert compare(old, new) == [Change("/x/0" * 200, 1, 2)]
+        assert compare(old, new) == [StateChange("/x/0" * 200, 1, 2)]
 
 
 class TestJson:

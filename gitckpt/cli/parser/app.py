@@ -58,7 +58,7 @@ def build(names: Iterable[str] = COMMANDS) -> Any:
     for name in names:
         function, summary = _annotated(COMMANDS[name].load()), COMMANDS[name].summary
         if summary:
-            app.command(name, cls=helping.Command, short_help=summary)(function)
+            app.command(name, cls=helping.PlainCommand, short_help=summary)(function)
         else:
             app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(function)
     return typer.main.get_command(app)

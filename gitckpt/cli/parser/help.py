@@ -25,7 +25,7 @@ _ALSO_CALLED = {
 _EXTRA = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
 
 
-class Command(TyperCommand):
+class PlainCommand(TyperCommand):
     """A command whose arguments are shown by their metavars, verbatim: `[ID]`, `ID…`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -45,7 +45,7 @@ class AgentReport:
     worked: bool = False
 
 
-class Reader(Protocol):
+class MessageReader(Protocol):
     """Reads output, chunk by chunk. It makes no difference where a chunk ends.
 
     Attributes:
@@ -61,7 +61,7 @@ class Reader(Protocol):
         """Returns what was reported, now that nothing follows."""
 
 
-def reader(name: str) -> Reader:
+def reader(name: str) -> MessageReader:
     """Returns what reads the output of a client.
 
     Args:

@@ -23,7 +23,7 @@ _OPENING = {"[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
 _PUNCTUATION = frozenset("[].")
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Keys, and the indices in arrays, from the top of the document."""
 
 
@@ -42,12 +42,12 @@ class Locations:
     """
 
     def __init__(self, text: str) -> None:
-        self._lines: dict[Path, int] = {}
-        self._newest: dict[Path, int] = {}
+        self._lines: dict[KeyPath, int] = {}
+        self._newest: dict[KeyPath, int] = {}
         """The index of the last element so far of each array that is written with headers."""
 
         statement: list[Token] = []
-        table: Path = ()
+        table: KeyPath = ()
         depth = 0
         for word in _tokens(text):
             depth += (word.text in _OPENING) - (word.text in _CLOSING)
@@ -66,11 +66,11 @@ class Locations:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def _header(self, words: list[Token]) -> Path:
+    def _header(self, words: list[Token]) -> KeyPath:
         line = words[0].line
         is_element = words[1].text == "["
         keys = [_unquoted(word.text) for word in words if word.text not in _PUNCTUATION]
-        path: Path = ()
+        path: KeyPath = ()
         for i, key in enumerate(keys):
             path = (*path, key)
             self._lines.setdefault(path, line)
@@ -90,12 +90,12 @@ class _Statement:
         lines: where the line of each path is added.
     """
 
-    def __init__(self, table: Path, lines: dict[Path, int]) -> None:
+    def __init__(self, table: KeyPath, lines: dict[KeyPath, int]) -> None:
         self._path = table
         self._lines = lines
         self._keys: list[Token] = []
         self._in_key = True
-        self._around: list[tuple[str, Path, int]] = []
+        self._around: list[tuple[str, KeyPath, int]] = []
         """The brackets that are open: what closes each, its path, and the index of the element that one is in."""
 
     def read(self, words: list[Token]) -> None:

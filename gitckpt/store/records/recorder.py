@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Progress
+    from gitckpt.store.records.keys import Claim
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
 
         def check(self) -> None:
             """Raises `LeaseLost` if it can never succeed again."""
-
-    class Claim(Protocol):
-        """What a run that starts claims for itself: its key."""
-
-        def updates(self, run: str) -> list[Update]:
-            """Returns what the transaction begins with; raises `RunExists` where another run has it."""
 
 
 LOCK_FILE = "write.lock"

@@ -20,7 +20,7 @@ _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PathChange:
     """What a restore does to one path: its file is added, changed or deleted, or only its entry in the index differs ("stage")."""
 
     kind: str
@@ -43,7 +43,7 @@ class Plan:
     submodules: list[Difference] = field(default_factory=list)
     """Submodules that were at another commit; they stay."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[PathChange] = field(default_factory=list)
     in_the_way: list[bytes] = field(default_factory=list)
     """Files where others are to be written, which no capture holds yet."""
 
@@ -123,8 +123,8 @@ class _Planner:
         staged = diff.differences(repository, before, after, paths)
         self._plan_index(staged)
         touched = {one.path for one in self.plan.files}
-        self.plan.changes = [Change(_KINDS[one.status], one.path) for one in self.plan.files]
-        self.plan.changes += [Change(STAGE, path) for path in sorted(self._staged - touched)]
+        self.plan.changes = [PathChange(_KINDS[one.status], one.path) for one in self.plan.files]
+        self.plan.changes += [PathChange(STAGE, path) for path in sorted(self._staged - touched)]
         self.plan.changes.sort(key=lambda change: change.path)
 
     def _ignored_then(self, differing: list[Difference], before: str) -> set[bytes]:

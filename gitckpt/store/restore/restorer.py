@@ -22,7 +22,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import Change, Plan, make_plan
+from gitckpt.store.restore.plan import PathChange, Plan, make_plan
 from gitckpt.store.snapshot import capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import SKIPPED, Contents
@@ -42,7 +42,7 @@ class Restored:
         remarks: what else the person should know, a sentence each.
     """
 
-    changes: Sequence[Change]
+    changes: Sequence[PathChange]
     safety: str | None
     remarks: Sequence[str]
 
