@@ -30,6 +30,14 @@ def require_text(name: str, value: object, *, may_be_none: bool = False) -> None
         require(name, value, str, "a string")
 
 
+def require_number(name: str, value: object, *, may_be_none: bool = False) -> None:
+    """Raises an error for an argument that is no whole number from 0 on. Args and errors: as `require`."""
+    if not (value is None and may_be_none):
+        require(name, value, int, "a whole number")
+        if isinstance(value, bool) or (isinstance(value, int) and value < 0):
+            raise refused(name, value, "a whole number from 0 on")
+
+
 def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     """Returns the strings that an argument holds; none where it is None.
 

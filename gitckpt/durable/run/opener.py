@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gitckpt.durable.command import processes
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
+from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
 from gitckpt.store.config import settings
@@ -21,6 +22,7 @@ from gitckpt.store.store import Store
 from gitckpt.store.worktrees import opener, resumption
 
 if TYPE_CHECKING:
+    import os
     from typing import TypedDict, Unpack
 
     class How(TypedDict, total=False):
@@ -38,12 +40,14 @@ if TYPE_CHECKING:
         holder: str
         """What its lease is taken for, for people."""
 
-        directory: str | None
+        directory: str | os.PathLike[str] | None
         """Where its worktree is made; by default where the settings say."""
 
         lease: int
         """How long its lease is good without being renewed, in microseconds."""
 
+
+_KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory", "lease"))
 
 _PATIENCE = 2.0
 """How long the commands of a driver that was killed may take to end, in seconds: its watchdog kills them at once."""
@@ -133,8 +137,12 @@ def find_or_begin(store: Store, name: str, *, key: str | None, base: str, state:
         state: what its checkpoints carry.
 
     Returns:
-        The newest checkpoint of the run, and whether it began just now. Errors: as `begin`.
+        The newest checkpoint of the run, and whether it began just now.
+
+    Raises:
+        UsageError: the name is no string. Others: as `begin`.
     """
+    require_text("name", name)
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
     except RunExists as error:
@@ -151,10 +159,13 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
 
     Raises:
         NotFoundError: there is no such run.
-        UsageError: it is complete.
+        UsageError: it is complete, or there is no such argument.
         LeaseHeld: somebody who is alive drives it.
         WorktreeError: its worktree cannot be opened.
     """
+    unknown = sorted(set(how) - _KNOWN)
+    if unknown:
+        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"how a run may be gone on with: {', '.join(sorted(_KNOWN))}")
     again = how.get("again", False)
     if not again:
         settle(store, run)

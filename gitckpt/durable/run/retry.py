@@ -10,7 +10,7 @@ from typing import Any
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.next_attempt import FAILED
 from gitckpt.model import times
-from gitckpt.model.arguments import mapping, require, require_callable
+from gitckpt.model.arguments import mapping, refused, require, require_callable, require_number
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import StateError
 from gitckpt.model.times import MICRO
@@ -42,6 +42,10 @@ class Retries:
 
     on: tuple[int, ...] = ()
     """The exit codes after which there is another attempt; any, where there are none."""
+
+    def __post_init__(self) -> None:
+        for name in ("attempts", "delay", "max_delay"):
+            require_number(name, getattr(self, name))
 
     def wait_before(self, attempt: int, random: float) -> int:
         """Returns how long to wait before an attempt, in microseconds.
@@ -99,6 +103,14 @@ class Conduct:
     autosave: int = AUTOSAVE
     max_recoveries: int = MAX_RECOVERIES
     on_resume: str = KEEP
+
+    def __post_init__(self) -> None:
+        # Said now, and not when a phase has failed, whose failure could then not be recorded.
+        require("retries", self.retries, Retries, "a Retries")
+        require_number("autosave", self.autosave)
+        require_number("max_recoveries", self.max_recoveries)
+        if self.on_resume not in ON_RESUME:
+            raise refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
 
 
 USUAL = Conduct()

@@ -23,7 +23,7 @@ from gitckpt.durable.run.performer import Performer
 from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.session import Session
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import RENEWAL
 from gitckpt.store.records import layout
@@ -114,11 +114,13 @@ class Run:
         Args:
             store: of the repository.
             run: its id.
-            how: as for `reopen`.
+            how: `accept_changes=True` goes on though the inputs of phases are other ones than they were; `again=True` goes on with a run
+                that is complete; `directory` is where its worktree is made; `holder` says to others who drives it; `lease` is how long it
+                is theirs without a sign of life, in microseconds; `adapter` is as for `Store`.
 
         Raises:
             NotFoundError: there is no such run.
-            UsageError: it is complete.
+            UsageError: it is complete, or there is no such argument.
             LeaseHeld: somebody who is alive drives it.
             WorktreeError: its worktree cannot be opened.
         """
@@ -295,12 +297,23 @@ class Run:
             self.state = dict(began.state)
         self.redo(name)
 
-    def rewind(self, checkpoint: Checkpoint) -> None:
+    def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Takes the run back to an earlier checkpoint: its files, its state, and which phases are complete. What is newer is saved first.
 
+        Args:
+            checkpoint: one of this run, or its full id.
+
         Raises:
+            NotFoundError, InvalidCheckpoint: as `Store.read`.
+            UsageError: it is of another run, or of none; nothing was changed.
             WorktreeError: the files cannot be brought back.
         """
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = self.store.read(checkpoint)
+        if checkpoint.run != self.id:
+            whose = "of no run" if checkpoint.run is None else f"of run {checkpoint.run}"
+            hint = f"see which are of this one: git ckpt list --run {self.id}"
+            raise UsageError(f"checkpoint {checkpoint.id} is {whose}, not of {self.id}", hint=hint)
         self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=f"before going back to {checkpoint.id}")
         self._writer.go_back(checkpoint)
         self.state = dict(checkpoint.state)

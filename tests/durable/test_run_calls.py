@@ -1,0 +1,66 @@
+"""What a program gets wrong with a run is told at once, and nothing is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt import Conduct, Query, Retries, Run, Store, UsageError
+from tests.conftest import Checkout
+
+
+def test_a_run_has_a_name(plain: Store, main_checkout: Checkout) -> None:
+    before = main_checkout.fingerprint()
+    with pytest.raises(UsageError, match=r"^name: must be a string, not None$"):
+        Run.start(plain, None)  # type: ignore[arg-type]
+    assert main_checkout.fingerprint() == before
+
+
+def test_an_unknown_argument_is_refused(plain: Store) -> None:
+    with Run.start(plain, "add-login") as run:
+        run.pause()
+    with pytest.raises(UsageError) as refused:
+        Run.resume(plain, run.id, accept_change=True)  # type: ignore[call-arg]
+    assert refused.value.message == "there is no argument 'accept_change'"
+    assert refused.value.hint == "how a run may be gone on with: accept_changes, adapter, again, directory, holder, lease"
+    assert plain.runs()[0].lease is None
+
+
+CONDUCT: dict[str, tuple[Callable[[], Any], str]] = {
+    "delay": (lambda: Retries(delay=timedelta(seconds=5)), "delay: must be a whole number, not datetime.timedelta(seconds=5)"),  # type: ignore[arg-type]
+    "retries": (lambda: Conduct(retries=2), "retries: must be a Retries, not 2"),  # type: ignore[arg-type]
+    "autosave": (lambda: Conduct(autosave=None), "autosave: must be a whole number, not None"),  # type: ignore[arg-type]
+    "on_resume": (lambda: Conduct(on_resume="rest"), "on_resume: must be 'keep' or 'reset', not 'rest'"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), CONDUCT.values(), ids=CONDUCT)
+def test_a_conduct_is_looked_at_when_it_is_made(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        make()
+    assert refused.value.message == said
+
+
+def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:
+    foreign = plain.record("research", {"step": 9})
+    with Run.start(plain, "other") as other:
+        other.pause()
+    with Run.start(plain, "add-login") as run:
+        run.phase("one", lambda: Path(run.path, "one").touch())
+        (entry,) = plain.list(Query(run=run.id, phase="one-complete"))
+        run.phase("two", lambda: Path(run.path, "two").touch())
+        before = run.newest
+        for wrong, whose in ((foreign, "of no run"), (other.newest.id, f"of run {other.id}")):
+            with pytest.raises(UsageError, match=f" is {whose}, not of {run.id}$"):
+                run.rewind(wrong)
+        with pytest.raises(UsageError, match=r"^id: must be a string, not Entry"):
+            run.rewind(entry)  # type: ignore[arg-type]
+        assert (run.newest, plain.list(Query(run=run.id))[0].id) == (before, before.id)
+        run.rewind(entry.id)
+        assert list(run.completed) == ["one"]
+        assert [file.name for file in sorted(Path(run.path).iterdir())] == [".git", "README", "one"]
+        run.pause()
