@@ -106,3 +106,14 @@ def require_run_id(text: str) -> str:
     if not isinstance(text, str) or not is_run_id(text):
         raise UsageError(f"{text!r} is not a run id", hint="a run id looks like 20261121-201500-add-login")
     return text
+
+
+def require_oid(text: str) -> str:
+    """Returns the text, if it is a full object id.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(text, str) or not is_oid(text):
+        raise UsageError(f"{text!r:.60} is not the full oid of a commit", hint="ask git for it: git rev-parse REV")
+    return text

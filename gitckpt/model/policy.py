@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from gitckpt.model import phase, runstate, times
+from gitckpt.model.arguments import require_number
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE
 
 DAY = 86400 * times.MICRO
@@ -42,7 +43,7 @@ class RunCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When checkpoints expire. Lengths of time are in microseconds."""
+    """When checkpoints expire. Lengths of time are in microseconds; a UsageError says which is no whole number."""
 
     older_than: int = 30 * DAY
     """A checkpoint made by a hook expires at this age."""
@@ -58,6 +59,10 @@ class Policy:
 
     everything: bool = False
     """Whether checkpoints saved by people, and runs that are not complete, are candidates too."""
+
+    def __post_init__(self) -> None:
+        for name in ("older_than", "rewritten_older_than", "keep_last", "runs_older_than"):
+            require_number(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

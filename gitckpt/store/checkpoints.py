@@ -321,9 +321,7 @@ class Checkpoints:
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
         """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
-        from gitckpt.store.records.entry import Query
-
-        return self.index.select(query or Query())
+        return self.index.select(query)
 
     def problems(self) -> Sequence[Problem]:
         """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
@@ -331,6 +329,7 @@ class Checkpoints:
 
     def links(self, commit: str) -> Sequence[Entry]:
         """Returns the checkpoints linked to a commit, a full oid, newest first: those its note lists, and those that name it themselves."""
+        ids.require_oid(commit)
         from gitckpt.store.records.entry import Query
 
         with contextlib.suppress(BusyError):  # what is put off is found by its commit as well

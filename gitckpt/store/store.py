@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from types import NoneType
 from typing import TYPE_CHECKING
 
+from gitckpt.model.arguments import refused, require, strings
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    _Path = str | bytes | os.PathLike[str]
 
     from gitckpt.model.policy import Policy
     from gitckpt.store.audit.verification import Report
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
     from gitckpt.store.worktrees.opener import Opened
 
 _PUBLIC = (
-    *("open", "close", "record", "save", "capture", "read", "find", "list", "links", "problems", "diff", "resume", "restore", "undo"),
-    *("remove", "expire", "verify", "runs", "history", "run_of", "latest_resumable"),
+    *("open", "close", "record", "save", "capture", "read", "raw", "find", "list", "links", "problems"),
+    *("diff", "resume", "restore", "undo", "remove", "expire", "verify", "runs", "history", "run_of", "latest_resumable"),
 )
 
 
@@ -41,7 +46,7 @@ class Store(Checkpoints):
         return sorted(_PUBLIC)
 
     def diff(
-        self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[str] = (), options: Sequence[str] = ()
+        self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()
     ) -> bytes:
         """Returns git's own diff of the files of two checkpoints, or of one and this worktree.
 
@@ -54,13 +59,15 @@ class Store(Checkpoints):
         Raises:
             NotFoundError, InvalidCheckpoint: as `read`.
             WorktreeError: files are missing, or there is no worktree here to compare with.
+            UsageError: `paths` or `options` is no list.
         """
         from gitckpt.store.snapshot.manifest import files_of
 
+        patterns = [os.fsdecode(path) for path in _paths(paths)]
         old = files_of(self.repository, self._given(before))
         new = self._current_files() if after is None else files_of(self.repository, self._given(after))
         here = ["-C", os.getcwd()] if self.repository.worktree else []
-        return self.repository.git.run(*here, "diff", "--no-color", *options, old, new, "--", *paths).out
+        return self.repository.git.run(*here, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
 
     def _current_files(self) -> str:
         """Returns the tree of the files as they are in this worktree now."""
@@ -70,7 +77,7 @@ class Store(Checkpoints):
 
         return manifest.tree_of_files(self.repository, self.capture().tree, self.objects.head()[0])
 
-    def resume(self, checkpoint: Checkpoint | str, directory: str | None = None) -> Opened:
+    def resume(self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None) -> Opened:
         """Returns the worktree of a checkpoint, made with its files if it is not there. To go on with a run: `Run.resume`.
 
         Args:
@@ -84,7 +91,7 @@ class Store(Checkpoints):
 
         return resumption.resume(self, self._given(checkpoint), directory)
 
-    def restore(self, checkpoint: Checkpoint | str, paths: Sequence[str | bytes] = (), *, dry_run: bool = False) -> Restored:
+    def restore(self, checkpoint: Checkpoint | str, paths: Sequence[_Path] = (), *, dry_run: bool = False) -> Restored:
         """Puts the files of a checkpoint into this worktree, after a checkpoint of what is here; HEAD stays.
 
         Args:
@@ -93,11 +100,13 @@ class Store(Checkpoints):
             dry_run: whether to say only what would change.
 
         Raises:
+            NotFoundError: one of the paths is neither here nor in the checkpoint.
             WorktreeError: something is in the way or missing; nothing was changed.
+            UsageError: `paths` is no list.
         """
         from gitckpt.store.restore import restorer
 
-        return restorer.restore(self, self._given(checkpoint), [os.fsencode(path) for path in paths], dry_run=dry_run)
+        return restorer.restore(self, self._given(checkpoint), [os.fsencode(path) for path in _paths(paths)], dry_run=dry_run)
 
     def undo(self, *, dry_run: bool = False) -> Restored:
         """Takes the newest `restore` in this worktree back, or an `undo`.
@@ -124,11 +133,13 @@ class Store(Checkpoints):
 
         Raises:
             BusyError: somebody was faster, or holds a lock; what was removed until then stays removed, the rest is whole.
-            UsageError: the settings cannot be understood.
+            UsageError: the settings cannot be understood, or the policy is none.
         """
+        from gitckpt.model.policy import Policy
         from gitckpt.store.config import settings
         from gitckpt.store.retention import expiry
 
+        require("policy", policy, (Policy, NoneType), "a Policy")
         return expiry.expire(self, policy or settings.read(self.repository).policy, dry_run=dry_run)
 
     def verify(self, *, repair: bool = False) -> Report:
@@ -142,6 +153,8 @@ class Store(Checkpoints):
         """
         from gitckpt.store.audit import verification
 
+        with contextlib.suppress(BusyError):  # what this store itself has put off is no flaw of the repository
+            self._recorder.write_links(self.clock())
         return verification.verify(self, repair=repair)
 
     def runs(self) -> Sequence[RunInfo]:
@@ -179,3 +192,10 @@ class Store(Checkpoints):
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
         return checkpoint if isinstance(checkpoint, Checkpoint) else self.read(checkpoint)
+
+
+def _paths(paths: Sequence[_Path]) -> Sequence[_Path]:
+    """Returns the paths of a call. One alone is refused: a string is a list of letters, which nobody means."""
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise refused("paths", paths, "a list of paths")
+    return paths

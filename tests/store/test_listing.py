@@ -35,7 +35,6 @@ class TestFilters:
             Query(run="20270115-080001-one"): [3, 2, 1],
             Query(run="20270115-080001-none"): [],
             Query(git_sha=commits[0]): [4, 3, 2, 1],
-            Query(git_sha=commits[0][:10]): [],
             Query(ids=(nth(2), nth(6), nth(99))): [6, 2],
             Query(ids=()): [],
             Query(phase="plan"): [7, 6, 4, 2, 1],

@@ -51,7 +51,7 @@ def verify(store: Checkpoints, *, repair: bool = False) -> Report:
     """Looks at everything that gitckpt keeps in a repository. Safe beside others that write.
 
     Args:
-        store: of the repository. Links that it put off itself count as missing.
+        store: of the repository. Links that it has put off and not yet written count as missing.
         repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run. No
             checkpoint is ever changed or deleted, and no worktree.
 

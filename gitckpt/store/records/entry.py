@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from gitckpt.model.arguments import require_number, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.ids import require_oid
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which checkpoints are wanted. None leaves a criterion out.
+    """Which checkpoints are wanted. None leaves a criterion out; a UsageError names one that cannot be meant.
 
     Attributes:
         run: id of their run.
@@ -95,3 +97,14 @@ class Query:
     in_run: bool | None = None
     since: int | None = None
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("run", "git_sha", "phase", "status"):
+            require_text(name, getattr(self, name), may_be_none=True)
+        if self.git_sha:
+            require_oid(self.git_sha)
+        for name in ("since", "limit"):
+            require_number(name, getattr(self, name), may_be_none=True)
+        for name in ("runs", "ids"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, strings(name, getattr(self, name)))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from gitckpt import __version__
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
+from gitckpt.model.arguments import require
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.records import layout
@@ -79,11 +80,19 @@ class Index:
         self._connection: sqlite3.Connection | None = None
         self._turn = threading.RLock()  # two threads in one connection crash Python, and one may replace it beneath the other
 
-    def select(self, query: Query) -> list[Entry]:
+    def select(self, query: Query | None = None) -> list[Entry]:
         """Returns the checkpoints that meet every criterion, newest first.
 
         Within a run the sequence decides; otherwise the timestamp, then the id.
+
+        Args:
+            query: the criteria; None for all checkpoints.
+
+        Raises:
+            UsageError: the query is none.
         """
+        query = Query() if query is None else query
+        require("query", query, Query, "a Query")
         where, values = _conditions(query)
         limit = f" LIMIT {query.limit:d}" if query.limit is not None else ""
         rows = self._ask(f"SELECT {', '.join(_FIELDS)} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only

@@ -14,7 +14,7 @@ from gitckpt.store.worktrees import leftover, opener
 from gitckpt.store.worktrees.opener import Opened, Wish
 
 
-def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | None = None) -> Opened:
+def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathLike[str] | None = None) -> Opened:
     """Returns the worktree of a checkpoint, made if it is not there.
 
     The newest checkpoint of a run opens the run's worktree, in which every commit and `save` extends the run; any other one of its own.
@@ -32,7 +32,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | None = N
     said = settings.read(repository)
     in_run = bool(checkpoint.run) and checkpoint.id in [entry.id for entry in store.list(Query(run=checkpoint.run, limit=1))]
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
-    path = directory if directory is not None else os.path.join(opener.default_root(repository, said.worktree_dir), name)
+    path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else os.path.abspath(directory)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
 
     def rescue(there: Repository) -> None:

@@ -1,0 +1,88 @@
+"""What a program gets wrong is told at once, by a sentence that names the argument, and nothing is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt import Policy, Query, Store, UsageError
+from tests.conftest import Checkout
+
+WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
+    "no query": (lambda store: store.list({"phase": "plan"}), "query: must be a Query, not {'phase': 'plan'}"),
+    "since": (lambda store: store.list(Query(since="7d")), "since: must be a whole number, not '7d'"),  # type: ignore[arg-type]
+    "limit": (lambda store: store.list(Query(limit=-1)), "limit: must be a whole number from 0 on, not -1"),
+    "yes": (lambda store: store.list(Query(limit=True)), "limit: must be a whole number from 0 on, not True"),
+    "run": (lambda store: store.list(Query(run=5)), "run: must be a string, not 5"),  # type: ignore[arg-type]
+    "ids": (lambda store: store.list(Query(ids="abcd")), "ids: must be a list of strings, not 'abcd'"),
+    "rev": (lambda store: store.list(Query(git_sha="HEAD")), "'HEAD' is not the full oid of a commit"),
+    "links of a rev": (lambda store: store.links("HEAD"), "'HEAD' is not the full oid of a commit"),
+    "links of nothing": (lambda store: store.links(None), "None is not the full oid of a commit"),
+    "no policy": (lambda store: store.expire("30d"), "policy: must be a Policy, not '30d'"),
+    "age": (
+        lambda store: store.expire(Policy(older_than=timedelta(days=3))),  # type: ignore[arg-type]
+        "older_than: must be a whole number, not datetime.timedelta(days=3)",
+    ),
+    "a path to restore": (lambda store: store.restore(_saved(store), "README"), "paths: must be a list of paths, not 'README'"),
+    "a path to compare": (lambda store: store.diff(_saved(store), paths="README"), "paths: must be a list of paths, not 'README'"),
+    "an option": (lambda store: store.diff(_saved(store), options="--stat"), "options: must be a list of strings, not '--stat'"),
+}
+
+
+def _saved(store: Store) -> str:
+    return store.list()[0].id
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_meant_is_refused(plain: Store, main_checkout: Checkout, call: Callable[[Store], object], said: str) -> None:
+    plain.save("plan")
+    main_checkout.write("README", "other\n")
+    before = main_checkout.fingerprint()
+    with pytest.raises(UsageError) as refused:
+        call(plain)
+    assert refused.value.message == said
+    assert main_checkout.fingerprint() == before
+
+
+def test_ids_of_a_query_may_come_from_anywhere(plain: Store) -> None:
+    one, _, three = (plain.record(name) for name in ("one", "two", "three"))
+    query = Query(ids=(each.id for each in (one, three)))  # type: ignore[arg-type]
+    assert [[entry.phase for entry in plain.list(query)] for _ in range(2)] == [["three-complete", "one-complete"]] * 2
+
+
+def test_paths_may_be_paths(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(main_checkout.path)
+    saved = plain.save("plan")
+    main_checkout.write("README", "other\n")
+    assert plain.diff(saved, paths=[Path("README")], options=["--numstat"]) == b"1\t1\tREADME\n"
+    assert [change.path for change in plain.restore(saved, [Path("README")]).changes] == [b"README"]
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_worktree_is_made_where_a_relative_path_says(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: Callable[[str], str]
+) -> None:
+    saved = plain.save("plan")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    opened = plain.resume(saved, kind("beside"))
+    assert (opened.path, opened.made) == (os.fspath(tmp_path / "elsewhere/beside"), True)
+    assert (tmp_path / "elsewhere/beside/README").read_text() == "hello\n"
+    assert not plain.resume(saved, kind("beside")).made
+
+
+def test_what_a_store_has_put_off_is_no_flaw(plain: Store) -> None:
+    for number in range(5):  # links of a burst are written once a second
+        plain.record(f"phase {number}")
+    report = plain.verify()
+    assert (report.is_clean, list(report.findings), report.checked["links"]) == (True, [], 5)
+
+
+def test_a_document_is_read_as_it_is_stored(plain: Store, main_checkout: Checkout) -> None:
+    saved = plain.record("plan", {"step": 3})
+    assert plain.raw(saved.id).decode() == main_checkout.git("cat-file", "blob", f"refs/checkpoints/{saved.id}") + "\n"
