@@ -145,7 +145,7 @@ def test_unknown_keys_survive_reading_and_writing() -> None:
     assert codec.decode_header(codec.encode(read), REF) == replace(read, state={})
 
 
-KNOWN = frozenset(("types", "state", "worktree", "progress", *document.ORDER))
+KNOWN = frozenset(("types", "state", "worktree", "progress", "attempt", "pipeline", *document.ORDER))
 
 
 @quick
