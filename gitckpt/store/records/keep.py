@@ -32,6 +32,11 @@ GRACE = 3600
 _HEADS = "refs/heads/"
 
 
+def may_name(repository: Repository, name: str) -> bool:
+    """Tells whether the last part of a ref that keeps commits may name one: a full object id of this repository's format."""
+    return ids.is_oid(name) and len(name) == (64 if repository.object_format == "sha256" else 40)
+
+
 def is_young(repository: Repository, ref: str) -> bool:
     """Tells whether a ref may belong to a checkpoint that is being written.
 
@@ -174,14 +179,12 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
         LockHeld, GitError: git refused; each commit is kept all the same.
     """
     listed, tips = _listing(repository)
-    if not listed:
-        return
     from gitckpt.git.objects import reachability
     from gitckpt.git.process import GitError
 
     kept = {oid: value for oid, value in listed.items() if is_right(repository, oid, value)}
     before = needed()
-    wanted = set(kept) if before is None else {oid for oid in before if len(oid) == len(next(iter(listed)))}
+    wanted = set(kept) if before is None else {oid for oid in before if may_name(repository, oid)}
     wanted |= {oid for oid in kept if is_young(repository, KEEP + oid)}
     try:
         newest = reachability.newest(repository.git, wanted)
@@ -192,7 +195,9 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
     if not gone:
         return
     apply([*(Update(KEEP + oid, value, value) for oid, value in values.items()), *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
-    came = set(needed() or ()) - wanted  # while we looked: their ref was there when they were recorded, and we have taken it
+    came = {
+        oid for oid in needed() or () if may_name(repository, oid)
+    } - wanted  # while we looked: their ref was there when they were recorded, and we have taken it
     lost = reachability.outside(repository.git, came, newest)
     _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips)
 
@@ -216,7 +221,7 @@ def _listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
         oid, _, ref = line.partition(" ")
         if ref.startswith(_HEADS):
             tips.add(oid)
-        elif ids.is_oid(ref.removeprefix(KEEP)):
+        elif may_name(repository, ref.removeprefix(KEEP)):
             kept[ref.removeprefix(KEEP)] = oid
     return kept, tips
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
-from gitckpt.model import ids
 from gitckpt.store.records import keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
 
@@ -61,14 +60,14 @@ def sweep_scratch(repository: Repository) -> list[str]:
 def _sweep(repository: Repository, refs: Refs) -> list[str]:
     lines = refs.list(*layout.OWN).decode("utf-8", "surrogateescape").splitlines()
     oids = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
-    leftover = [ref for ref in oids if _is_of_nobody(ref, oids) and not keep.is_young(repository, ref)]
+    leftover = [ref for ref in oids if _is_of_nobody(repository, ref, oids) and not keep.is_young(repository, ref)]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])
     return leftover
 
 
-def _is_of_nobody(ref: str, oids: Mapping[str, str]) -> bool:
+def _is_of_nobody(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
     """Tells whether a ref names a checkpoint that does not exist, or should name a commit and does not."""
     if ref.startswith(layout.KEEP):
-        return not ids.is_oid(ref.removeprefix(layout.KEEP))
+        return not keep.may_name(repository, ref.removeprefix(layout.KEEP))
     return ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids
