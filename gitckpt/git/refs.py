@@ -182,5 +182,6 @@ def _transaction(updates: Iterable[Update]) -> bytes:
 def _update_ref_options() -> tuple[str, ...]:
     names = ("core.filesRefLockTimeout", "core.packedRefsTimeout", "reftable.lockTimeout")
     timeouts = [option for name in names for option in ("-c", f"{name}={LOCK_TIMEOUT_MS * (2 if 'packed' in name else 1)}")]
-    # No reflogs: one of the notes would keep every old tree of theirs alive.
-    return (*DURABLE, *timeouts, "-c", "core.logAllRefUpdates=false", "update-ref", "--stdin", "-z")
+    # No reflogs: one of the notes would keep every old tree of theirs alive. A symbolic ref in the place of one of ours is what changes,
+    # never what it points to: that may be a branch.
+    return (*DURABLE, *timeouts, "-c", "core.logAllRefUpdates=false", "update-ref", "--no-deref", "--stdin", "-z")

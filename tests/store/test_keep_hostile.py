@@ -37,6 +37,24 @@ class TestNamesOfOthers:
         assert sweep.sweep(plain.repository, plain.refs) == [f"{layout.KEEP}{'0' * 64}"]
         assert kept(main_checkout) == {commit: commit}
 
+    def test_a_symbolic_ref_goes_and_its_branch_stays(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = plain.record("one-complete").git_sha
+        main_checkout.git("branch", "work")
+        main_checkout.git("symbolic-ref", f"{layout.KEEP}mine", "refs/heads/work")
+        age(main_checkout)
+        sweep.sweep(plain.repository, plain.refs)
+        assert kept(main_checkout) == {commit: commit}
+        assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
+
+    def test_a_symbolic_ref_of_a_parent_goes_and_its_branch_stays(self, plain: Store, main_checkout: Checkout) -> None:
+        parent = plain.record("one-complete").git_sha
+        main_checkout.git("branch", "work")
+        main_checkout.git("symbolic-ref", layout.KEEP + parent, "refs/heads/work")
+        commit = main_checkout.commit()
+        plain.record("two-complete")
+        assert kept(main_checkout) == {commit: commit}
+        assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
+
     def test_a_clone_that_fetched_only_checkpoints_keeps_their_commits(self, plain: Store, main_checkout: Checkout) -> None:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
