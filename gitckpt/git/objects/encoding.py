@@ -77,3 +77,13 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
 def empty_tree(object_format: str) -> str:
     """Returns the oid of the tree without entries, which git knows in every repository."""
     return object_id("tree", b"", object_format)
+
+
+def parents(text: bytes) -> list[str]:
+    """Returns the oids of a commit's parents.
+
+    Args:
+        text: the commit.
+    """
+    lines = text.partition(b"\n\n")[0].split(b"\n")
+    return [line[7:].decode("ascii") for line in lines if line.startswith(b"parent ")]

@@ -59,16 +59,6 @@ def committed_at(text: bytes) -> int:
     return 0
 
 
-def parents(text: bytes) -> list[str]:
-    """Returns the oids of a commit's parents.
-
-    Args:
-        text: the commit.
-    """
-    lines = text.partition(b"\n\n")[0].split(b"\n")
-    return [line[7:].decode("ascii") for line in lines if line.startswith(b"parent ")]
-
-
 def _commit(tree: str, above: Sequence[str], date: int) -> bytes:
     lines = [f"tree {tree}", *(f"parent {oid}" for oid in above)]
     who = f"gitckpt <gitckpt> {date} +0000"

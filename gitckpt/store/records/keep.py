@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.objects.encoding import object_id, parents
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
@@ -76,18 +76,17 @@ class Line:
         if there == commit:
             self.update = Update(ref, commit, commit)
             return
-        text = _text(repository, commit)
-        held, self._made = _holder(repository, commit, text)
-        if there == held:
-            self.update = Update(ref, held, held)
-            return
-        self._held = held
-        self.objects = [] if has_branch else self._made
-        self.update = Update(ref, commit if has_branch else held, there)
+        self._text = _text(repository, commit)
+        value = commit
+        if there or not has_branch:  # a commit of a branch whose line goes on has nothing to do with holders: the hook mostly meets these
+            value, made = _holder(repository, commit, self._text)
+            if there == value:
+                self.update = Update(ref, value, value)
+                return
+            value, self.objects = (commit, []) if has_branch else (value, made)
+        self.update = Update(ref, value, there)
         self._is_new = True
-        from gitckpt.git.objects import holder
-
-        for parent in holder.parents(text):
+        for parent in parents(self._text):
             old = _value(repository, KEEP + parent)
             if old:
                 self._passed.append(Update(KEEP + parent, "", old))
@@ -100,10 +99,10 @@ class Line:
         """
         if not self._is_new:
             return []
-        ref = KEEP + self._held
-        self.objects = self._made
+        held, self.objects = _holder(self._repository, self._commit, self._text)
+        ref = KEEP + held
         there = _value(self._repository, ref)
-        self.update = Update(ref, there if there and is_right(self._repository, self._held, there) else self._held, there)
+        self.update = Update(ref, there if there and is_right(self._repository, held, there) else held, there)
         return [self.update]
 
     def follow_up(self, objects: Objects, apply: Apply) -> None:
