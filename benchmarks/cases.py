@@ -93,7 +93,7 @@ def _dbos(scratch: Scratch, ours: Callable[[], None]) -> Iterator[Row]:
     import statistics
     import time
 
-    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{scratch.path}/dbos.sqlite", "run_admin_server": False})
+    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{scratch.path}/dbos.sqlite"})
 
     @DBOS.step()
     def step() -> int:

@@ -50,7 +50,7 @@ def _library(scratch: Scratch, path: str) -> Iterator[Row]:
     except ImportError:
         yield Row("the same in the library", "100 DBOS steps (not installed: pip install dbos)", 0.0, None, "x", None)
         return
-    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{scratch.path}/dbos-runs.sqlite", "run_admin_server": False})
+    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{scratch.path}/dbos-runs.sqlite"})
 
     @DBOS.step()
     def step() -> int:
