@@ -263,11 +263,10 @@ class TestARecord:
         plain.record("one-complete")
         assert kept(main_checkout) == {commit: commit}
 
-    def test_leaves_the_parents_alone_where_its_own_ref_has_gone(
+    def test_brings_back_a_new_ref_that_was_dropped_at_that_moment(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         plain.record("one-complete")
-        (parent,) = kept(main_checkout)
         commit = main_checkout.commit()
         update = plain._recorder._update
         seen: list[list[Update]] = []
@@ -280,7 +279,7 @@ class TestARecord:
 
         monkeypatch.setattr(plain._recorder, "_update", interfere)
         plain.record("two-complete")
-        assert kept(main_checkout) == {parent: parent}
+        assert kept(main_checkout) == {commit: commit}
 
     @pytest.mark.parametrize("error", [RefMoved("moved"), LockHeld("a.lock")])
     def test_succeeds_where_the_parents_cannot_be_dropped(

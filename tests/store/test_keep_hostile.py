@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from gitckpt.git.refs import Update
+from gitckpt.store.audit import doctor, verification
 from gitckpt.store.records import layout
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
-from tests.store.test_keep import age, held, kept, linked
+from tests.store.test_keep import age, held, kept, linked, lost
 
 
 def collect(checkout: Checkout) -> None:
@@ -65,3 +68,79 @@ class TestNamesOfOthers:
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         collect(main_checkout)
         assert gone(main_checkout) == set()
+
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_a_ref_below_the_name_bars_no_record(self, plain: Store, main_checkout: Checkout, packed: bool) -> None:
+        commit = main_checkout.git("rev-parse", "HEAD")
+        main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
+        if packed:
+            main_checkout.git("pack-refs", "--all")
+        for _ in range(2):
+            plain.record("one-complete")
+        assert set(kept(main_checkout)) == {f"{commit}/x", held(main_checkout, commit)}
+        assert lost(main_checkout) == set()
+        if not packed:
+            os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
+        sweep.sweep(plain.repository, plain.refs)
+        age(main_checkout)
+        plain.settle()
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = plain.record("one-complete").git_sha
+        plain._recorder.write_links(plain.clock())
+        main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+        main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
+        os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
+        report = verification.verify(plain, repair=True)
+        assert sorted(one.code for one in report.findings) == ["commit-ref-missing", "ref-leftover"]
+        assert (report.is_clean, report.refused) == (True, [])
+        assert kept(main_checkout) == {commit: commit}
+
+
+class TestAHistoryThatIsCut:
+    @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
+    def test_keeps_what_is_below_the_cut(self, plain: Store, main_checkout: Checkout, name: str) -> None:
+        below = plain.record("one-complete").git_sha
+        commit = main_checkout.commit()
+        main_checkout.write(f".git/{name}", f"{commit}\n")
+        plain.record("two-complete")
+        assert set(kept(main_checkout)) == {below, commit}
+        collect(main_checkout)
+        assert gone(main_checkout) == set()
+
+
+class TestAHolderThatIsGone:
+    @pytest.fixture
+    def commit(self, plain: Store, main_checkout: Checkout) -> str:
+        """A commit whose ref points to a holder that is missing."""
+        main_checkout.git("checkout", "--quiet", "--detach")
+        commit = main_checkout.commit()
+        plain.record("one-complete")
+        plain._recorder.write_links(plain.clock())
+        oid = held(main_checkout, commit)
+        (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
+        return commit
+
+    def test_is_found_and_made_anew(self, plain: Store, main_checkout: Checkout, commit: str) -> None:
+        oid = held(main_checkout, commit)
+        sentence = f"the commit {oid}, by which it keeps {commit}, is missing or damaged"
+        report = verification.verify(plain)
+        assert [(one.code, one.object, one.sentence) for one in report.findings] == [("commit-ref-wrong", layout.KEEP + commit, sentence)]
+        assert verification.verify(plain, repair=True).is_clean
+        assert verification.verify(plain).findings == []
+        collect(main_checkout)
+        assert gone(main_checkout) == set()
+
+    @pytest.mark.parametrize("what", ["settle", "record"])
+    def test_is_made_anew_by_whoever_comes_by(self, plain: Store, main_checkout: Checkout, commit: str, what: str) -> None:
+        if what == "settle":
+            plain.settle()
+        else:
+            plain.record("two-complete")
+        assert kept(main_checkout) == {commit: held(main_checkout, commit)}
+        assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
+
+    @pytest.mark.usefixtures("commit")
+    def test_is_no_reason_for_doctor_to_fail(self, plain: Store) -> None:
+        assert [one.code for one in doctor.examine(plain, (2, 39))] == ["hooks-not-installed"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gitckpt.git.objects import reachability
 from gitckpt.git.process import GitError
@@ -93,6 +93,7 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         if there:
             code, sentence = "commit-ref-wrong", f"points to {there}, which does not keep {commit}, the linked commit of {record.entry.id}"
         yield mendable(code, ref, sentence, updates=(record.is_there, Update(ref, commit, there)))
+    yield from _without_holder(repository, {name: kept[name] for name in sorted(right)})
     if evidence.unjudged:
         useful = right  # by checkpoints that cannot be read
     for name, (ref, there) in kept.items():
@@ -100,3 +101,11 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             continue
         sentence = "keeps something for no checkpoint" if name in right else "does not keep the commit that it is named after"
         yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
+
+
+def _without_holder(repository: Repository, kept: Mapping[str, tuple[str, str]]) -> Iterator[Flaw]:
+    """Yields the refs whose holder is missing; `kept` has ref and value of each that is right, by what it keeps."""
+    for name, (ref, there) in kept.items():
+        if not keep.is_whole(repository, name, there):
+            sentence = f"the commit {there}, by which it keeps {name}, is missing or damaged"
+            yield mendable("commit-ref-wrong", ref, sentence, updates=(Update(ref, there, there),))

@@ -32,16 +32,19 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     Raises:
         LockHeld: a lock file stayed in the way; what was mended until then stays so.
     """
-    refused = []
+    refused: list[str] = []
     with Lock(os.path.join(store.repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE) as alone:
         keeps_more = False
-        for flaw in flaws:
-            if flaw.updates and (alone or not flaw.is_leftover):
+        left = [flaw for flaw in flaws if flaw.updates and (alone or not flaw.is_leftover)]
+        for _ in range(2):  # what is left over goes last, and may stand in the way of a ref that is needed
+            due, left, refused = left, [], []
+            for flaw in due:
                 try:
                     store.refs.update(flaw.updates)
                 except RefMoved:
                     continue
                 except GitError as error:
+                    left.append(flaw)
                     refused.append(f"{flaw.finding.object}: {error.message}")
                 else:
                     keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)

@@ -82,11 +82,12 @@ class Line:
             value, made = _holder(repository, commit, self._text)
             if there == value:
                 self.update = Update(ref, value, value)
+                self.objects = made if _lacks(repository, made) else []
                 return
             value, self.objects = (commit, []) if has_branch else (value, made)
         self.update = Update(ref, value, there)
         self._is_new = True
-        for parent in parents(self._text):
+        for parent in () if _is_cut(repository, commit) else parents(self._text):
             old = _value(repository, KEEP + parent)
             if old:
                 self._passed.append(Update(KEEP + parent, "", old))
@@ -116,9 +117,9 @@ class Line:
         """
         is_there = Update(self.update.ref, self.update.new, self.update.new)
         try:
+            if not _value(self._repository, is_there.ref):  # dropped while no checkpoint needed it
+                apply([Update(is_there.ref, is_there.new, "")])
             if not self._is_new:
-                if not _value(self._repository, is_there.ref):  # dropped while no checkpoint needed it
-                    apply([Update(is_there.ref, is_there.new, "")])
                 return
             if self._passed:
                 apply([is_there, *self._passed])
@@ -194,9 +195,8 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
     if not gone:
         return
     apply([*(Update(KEEP + oid, value, value) for oid, value in values.items()), *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
-    came = {
-        oid for oid in needed() or () if may_name(repository, oid)
-    } - wanted  # while we looked: their ref was there when they were recorded, and we have taken it
+    # What came while we looked: its ref was there when it was recorded, and we have taken it.
+    came = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
     lost = reachability.outside(repository.git, came, newest)
     _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips)
 
@@ -209,6 +209,11 @@ def is_right(repository: Repository, oid: str, value: str) -> bool:
         return value == _holder(repository, oid, _text(repository, oid))[0]
     except CkptError:
         return False
+
+
+def is_whole(repository: Repository, oid: str, value: str) -> bool:
+    """Tells whether the holder is there that a ref which is right points to. It can be made anew; without it, every `git gc` fails."""
+    return value == oid or not _lacks(repository, _holder(repository, oid, _text(repository, oid))[1])
 
 
 def _listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
@@ -244,10 +249,11 @@ def _write(repository: Repository, objects: Objects, apply: Apply, kept: Mapping
         values[oid] = oid
         if oid not in tips:
             values[oid], made = _holder(repository, oid, _text(repository, oid))
-            new += made if kept[oid] != values[oid] else []
+            new += made if kept[oid] != values[oid] or _lacks(repository, made) else []
     updates = [Update(KEEP + oid, values[oid], there) for oid, there in kept.items() if values[oid] != there]
-    if updates:
+    if new:
         objects.write(new)
+    if updates:
         apply(updates)
     return values
 
@@ -266,6 +272,23 @@ def _holder(repository: Repository, oid: str, text: bytes) -> tuple[str, list[It
     from gitckpt.git.objects import holder
 
     return holder.make([oid], holder.committed_at(text), repository.object_format)
+
+
+def _lacks(repository: Repository, made: list[Item]) -> bool:
+    """Tells whether some of the objects of a holder are missing."""
+    return any(repository.cat_file.info(object_id(kind, data, repository.object_format)) is None for kind, data in made)
+
+
+def _is_cut(repository: Repository, commit: str) -> bool:
+    """Tells whether git may take a commit to have other parents than it says, by the files of shallow clones and grafts; so does a gc."""
+    for name in ("shallow", "info/grafts"):
+        try:
+            with open(os.path.join(repository.common_dir, name), "rb") as file:
+                if commit.encode("ascii") in file.read():
+                    return True
+        except OSError:
+            continue
+    return False
 
 
 def _text(repository: Repository, oid: str) -> bytes:

@@ -16,7 +16,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document
-from gitckpt.model.errors import BusyError, NotFoundError, UsageError
+from gitckpt.model.errors import BusyError, CkptError, NotFoundError, UsageError
 from gitckpt.store.records import keep, layout
 
 TYPE_CHECKING = False
@@ -267,18 +267,19 @@ class Recorder:
             self._update(updates)
         if commit:
             self._pending_links = {} if with_links else links
-        if self._repository.cat_file.info(blob) is None:  # a `gc --prune=now` ran between the object and its ref
-            self._objects.write(needed, derived)
+        held = (blob, line.update.new) if line is not None else (blob,)
+        if any(self._repository.cat_file.info(oid) is None for oid in held):  # a `gc --prune=now` ran between the object and its ref
+            self._objects.write([*(line.objects if line is not None else ()), ("blob", data)], derived)
         if line is not None:
             line.follow_up(self._objects, self._update)
         return blob
 
     def _apply(self, updates: list[Update], line: keep.Line | None) -> None:
-        """Applies updates in one transaction; a lock that a kill left on the ref of the line is gone round."""
+        """Applies updates in one transaction; what bars the ref of the line is gone round."""
         try:
             self._update(updates)
-        except LockHeld as error:
-            if line is None or not error.path.endswith(f"/{line.update.ref}.lock"):
+        except (LockHeld, GitError) as error:
+            if line is None or not _is_barred(line.update.ref, error):
                 raise
             at = updates.index(line.update)
             updates[at : at + 1] = line.detour()
@@ -316,6 +317,13 @@ class Recorder:
             updates.append(Update(layout.NOTES, new_tip, tip))
         self._linked_at = time.monotonic()
         return derived
+
+
+def _is_barred(ref: str, error: CkptError) -> bool:
+    """Tells whether a lock that a kill left is in the way of a ref, or a ref of somebody's below its name."""
+    if isinstance(error, GitError):
+        return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
+    return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
 
 
 def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:

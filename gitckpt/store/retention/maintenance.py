@@ -26,8 +26,8 @@ def maintain(repository: Repository) -> None:
     require_git()
     with Checkpoints(repository, adapter="plumbing") as store:
         worktree.finish(repository)
+        sweep.sweep(repository, store.refs)  # first: what is left over may stand in the way of a ref that is needed
         expiry.expire(store, settings.read(repository).policy)
-        sweep.sweep(repository, store.refs)
     sweep.sweep_scratch(repository)
     pack(repository)
 
