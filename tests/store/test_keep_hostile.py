@@ -97,6 +97,16 @@ class TestNamesOfOthers:
         assert (report.is_clean, report.refused) == (True, [])
         assert kept(main_checkout) == {commit: commit}
 
+    def test_hundreds_of_lines_that_were_fetched_wait_for_maintenance(self, plain: Store, main_checkout: Checkout) -> None:
+        many = [main_checkout.git("commit-tree", "HEAD^{tree}", "-m", str(n)) for n in range(30)]
+        for commit in many:
+            main_checkout.git("update-ref", layout.KEEP + commit, commit)
+        plain.record("one-complete")
+        values = kept(main_checkout)
+        assert [values[commit] == held(main_checkout, commit) for commit in sorted(many)] == [True] * 20 + [False] * 10
+        plain.settle()
+        assert all(kept(main_checkout)[commit] == held(main_checkout, commit) for commit in many)
+
 
 class TestAHistoryThatIsCut:
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])

@@ -30,6 +30,8 @@ GRACE = 3600
 """A ref younger than this, in seconds, may belong to a checkpoint that is being written."""
 
 _HEADS = "refs/heads/"
+_AT_ONCE = 20
+"""How many lines a record gives a holder: each takes 20 ms to flush, and refs may be fetched by the hundred. Maintenance does all."""
 
 
 def may_name(repository: Repository, name: str) -> bool:
@@ -160,7 +162,7 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
     gone = [Update(KEEP + oid, "", oid) for oid in left if oid not in alone]
     if gone:
         apply([Update(KEEP + newest, on, on), *gone])
-    _write(repository, objects, apply, {oid: kept[oid] for oid in alone}, ())
+    _write(repository, objects, apply, {oid: kept[oid] for oid in sorted(alone)[:_AT_ONCE]}, ())
 
 
 def settle(repository: Repository, objects: Objects, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
