@@ -164,6 +164,8 @@ class TestVerify:
             (f'version = 1\nkey = 7\nrun = "{RUN}"', "does not point to a key"),
             (f'version = 1\nkey = "{KEY}"\nrun = "../../heads/main"', "does not point to a key"),
             (f'version = 1\nkey = "x"\nrun = "{RUN}"', "key: is not the one that the ref is named after"),
+            (f'version = 1\nkey = ""\nrun = "{RUN}"', "key: is not the one that the ref is named after"),
+            (f'version = 1\nkey = "{"x" * 1001}"\nrun = "{RUN}"', "key: is not the one that the ref is named after"),
             (f'version = 2\nkey = "{KEY}"\nrun = "{RUN}"', "version: written by a newer gitckpt"),
         ],
     )

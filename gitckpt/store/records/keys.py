@@ -63,7 +63,11 @@ def run_in(found: tuple[str, bytes] | None, ref: str) -> str:
         raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint="upgrade gitckpt: pip install -U gitckpt")
     if not (type(version) is int and isinstance(key, str) and isinstance(run, str) and ids.is_run_id(run)):
         raise InvalidCheckpoint(ref, "", "does not point to a key", hint=_cure(ref))
-    if ref_of(key) != ref:
+    try:
+        is_named = ref_of(key) == ref
+    except UsageError:  # blank or too long: nobody can ask for it
+        is_named = False
+    if not is_named:
         raise InvalidCheckpoint(ref, "key", "is not the one that the ref is named after", hint=_cure(ref))
     return run
 
