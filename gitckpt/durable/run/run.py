@@ -39,7 +39,7 @@ REWINDING = "rewind-started"
 """The phase label of what is recorded before a run is taken back."""
 
 _PUBLIC = (
-    *("start", "resume", "close", "pause", "finish", "phase", "milestone", "skip", "redo", "restart", "rewind"),
+    *("start", "resume", "close", "pause", "finish", "phase", "milestone", "skip", "redo", "restart", "rewind", "check", "wait"),
     *("id", "path", "store", "state", "last_attempt", "completed", "newest", "unwritten"),
 )
 
