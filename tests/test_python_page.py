@@ -1,0 +1,81 @@
+"""docs/python.md: its blocks are one program, which prints what the page says; its table names each error as it is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gitckpt
+from gitckpt import BusyError, CkptError
+from tests.conftest import Checkout
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs/python.md").read_text()
+FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[tuple[int, str, str]]:
+    """Returns line, code and expected output of each block that is run; the output is what the next block says, if that is text."""
+    found = [(page.count("\n", 0, match.start()) + 2, match[1], match[2]) for match in FENCE.finditer(page)]
+    after = [*found[1:], (0, "", "")]
+    return [
+        (line, code, text if kind == "text" else "")
+        for (line, is_a, code), (_, kind, text) in zip(found, after, strict=True)
+        if is_a == "python"
+    ]
+
+
+def test_the_blocks_are_those_of_the_page() -> None:
+    assert PAGE.count("```") == 2 * len(FENCE.findall(PAGE))
+    assert [(line, text) for line, _, text in blocks("a\n```python\nb\n```\n\n```text\nc\n```\n```text\nd\n```\n")] == [(3, "c\n")]
+    texts = [kind for kind, _ in FENCE.findall(PAGE)].count("text")
+    assert texts == len([text for _, _, text in blocks(PAGE) if text])
+
+
+def test_each_block_prints_what_the_page_says(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(main_checkout.path)
+    names: dict[str, Any] = {"__name__": "page"}
+    try:
+        for line, code, text in blocks(PAGE):
+            exec(compile("\n" * (line - 1) + code, "docs/python.md", "exec"), names)
+            assert (line, capsys.readouterr().out) == (line, text)
+    finally:
+        if "store" in names:
+            names["store"].close()
+
+
+def test_nobody_is_told_to_import_what_is_not_public() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    told = re.compile(r"(from|import)\s+gitckpt\.|gitckpt\.\w+\s+import")
+    assert [(path.name, match[0]) for path in pages for match in told.finditer(path.read_text())] == []
+    lines = [line for path in pages for line in re.findall(r"^from gitckpt import ([\w, ]+)$", path.read_text(), re.MULTILINE)]
+    assert {name for line in lines for name in line.split(", ")} - set(gitckpt.__all__) == set()
+
+
+ROWS = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.+) \| (\w+) \|$", PAGE, re.MULTILINE)
+
+
+def test_the_table_names_every_public_error_and_what_it_is() -> None:
+    public = [getattr(gitckpt, name) for name in gitckpt.__all__]
+    errors = {each.__name__: each.__mro__[1].__name__ for each in public if inspect.isclass(each) and issubclass(each, CkptError)}
+    assert {name: base for name, base, _, _ in ROWS} == errors
+    assert len(ROWS) == len(errors)
+
+
+def test_what_is_busy_is_worth_another_call() -> None:
+    again = {name for name, _, _, again in ROWS if again != "no"}
+    busy = {name for name, *_ in ROWS if issubclass(getattr(gitckpt, name), BusyError)}
+    assert (busy - again, again - busy) == ({"LeaseLost"}, {"Moved", "PhaseDeferred"})
+
+
+@pytest.mark.parametrize("public", [gitckpt.Store, gitckpt.Run])
+def test_every_public_name_is_spoken_of(public: type) -> None:
+    words = set(re.findall(r"\w+", PAGE))
+    assert set(object.__new__(public).__dir__()) - words == set()
+    assert {name for name in gitckpt.__all__ if name not in words} == set()
