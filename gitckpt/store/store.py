@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model.arguments import refused, require, strings
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
+from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _PUBLIC = (
     *("open", "close", "record", "save", "capture", "read", "raw", "find", "list", "links", "problems"),
-    *("diff", "resume", "restore", "undo", "remove", "expire", "verify", "runs", "history", "run_of", "latest_resumable"),
+    *("diff", "resume", "restore", "undo", "remove", "expire", "verify"),
+    *("runs", "history", "cancel", "run_of", "latest_resumable"),
 )
 
 
@@ -175,6 +177,21 @@ class Store(Checkpoints):
         from gitckpt.store.runs import timeline
 
         return timeline.read(self, run)
+
+    def cancel(self, run: str) -> bool:
+        """Asks whoever drives a run to stop. They do when they next look: with `Run.check`, `Run.wait` or a milestone.
+
+        Args:
+            run: its id.
+
+        Returns:
+            Whether somebody drives it.
+
+        Raises:
+            UsageError: it is no run id.
+            BusyError: the lease changed each time it was about to be written.
+        """
+        return self.leases.cancel(require_run_id(run)) is not None
 
     def run_of(self, key: str) -> str | None:
         """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""

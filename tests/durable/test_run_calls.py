@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt import Conduct, Query, Retries, Run, Store, UsageError
+from gitckpt import Cancelled, Conduct, Query, Retries, Run, Store, UsageError
 from tests.conftest import Checkout
 
 
@@ -64,3 +64,18 @@ def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:
         assert list(run.completed) == ["one"]
         assert [file.name for file in sorted(Path(run.path).iterdir())] == [".git", "README", "one"]
         run.pause()
+
+
+@pytest.mark.parametrize("look", ["check", "milestone", "wait"])
+def test_another_store_asks_a_run_to_stop(plain: Store, main_checkout: Checkout, look: str) -> None:
+    def work() -> None:
+        with Store.open(main_checkout.path) as other:
+            assert other.cancel(run.id)
+        getattr(run, look)(*([3600] if look == "wait" else []))
+
+    with pytest.raises(Cancelled), Run.start(plain, "add-login") as run:
+        run.phase("work", work)
+    assert [(info.status, info.label) for info in plain.runs()] == [("failed", "work-failed")]
+    assert not plain.cancel(run.id)  # nobody drives it any more
+    with pytest.raises(UsageError, match=r"^'add-login' is not a run id$"):
+        plain.cancel("add-login")
