@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from gitckpt.git import host
+from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
-from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.errors import BusyError, InvalidCheckpoint
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.lease import Lease, LeaseHeld, LeaseLost, parse, render
+from gitckpt.store.leases.lease import Lease, LeaseHeld, LeaseLost, held, parse, render
 from gitckpt.store.leases.leases import Hold, Leases
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store
@@ -128,6 +130,99 @@ def test_another_boot_or_container_counts_as_another_machine(desk: Leases, clock
     assert desk.acquire(RUN, "two").lease.token == hold.lease.token + 1
 
 
+def test_a_lease_ends_at_the_very_instant_that_it_names(desk: Leases) -> None:
+    lease = replace(desk.acquire(RUN, "one").lease, host="another machine")
+    end = times.from_text(lease.expires)
+    assert (lease.is_held(end - 1), lease.is_held(end)) == (True, False)
+
+
+def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: Clock) -> None:
+    desk.require_free(RUN)
+    hold = desk.acquire(RUN, "one")
+    desk.require_free(ANOTHER_RUN)
+    with pytest.raises(LeaseHeld) as caught:
+        desk.require_free(RUN)
+    assert (caught.value.message, caught.value.hint) == (held(RUN, hold.lease).message, held(RUN, hold.lease).hint)
+    far = elsewhere(desk, hold)
+    with pytest.raises(LeaseHeld) as caught:
+        desk.require_free(RUN)
+    assert caught.value.message == held(RUN, far).message
+    clock.instant += leases.LENGTH
+    desk.require_free(RUN)
+
+
+class Racing(Leases):
+    """Leases that somebody changes between the look at them and the write.
+
+    Args:
+        desk: the others.
+        meanwhile: what they do, once.
+    """
+
+    def __init__(self, desk: Leases, meanwhile: Callable[[], object]) -> None:
+        super().__init__(desk._objects, desk._refs, desk._format, desk.clock)
+        self._meanwhile: list[Callable[[], object]] = [meanwhile]
+
+    def swap(self, lease: Lease, old: str) -> str:
+        while self._meanwhile:
+            self._meanwhile.pop()()
+        return super().swap(lease, old)
+
+
+def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
+    with pytest.raises(LeaseHeld) as caught:
+        Racing(desk, lambda: desk.acquire(RUN, "the faster one")).acquire(RUN, "the slower one")
+    found = desk.read(RUN)
+    assert found is not None
+    assert (caught.value.message, caught.value.hint) == (held(RUN, found[1]).message, held(RUN, found[1]).hint)
+    assert found[1].holder == "the faster one"
+
+
+def test_where_the_faster_one_is_gone_again_the_ref_has_moved(desk: Leases, plain: Store) -> None:
+    desk.acquire(RUN, "one").release()
+    with pytest.raises(RefMoved):
+        Racing(desk, lambda: remove(plain)).acquire(RUN, "the next")
+    assert desk.read(RUN) is None
+
+
+def remove(store: Store) -> None:
+    """Removes the lease of the run."""
+    ref = layout.LEASES + RUN
+    store.refs.update([Update(ref, "", str(store.refs.read(ref)))])
+
+
+@pytest.mark.parametrize("write", ["renew", "release"])
+def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhile(desk: Leases, write: str) -> None:
+    hold = desk.acquire(RUN, "one")
+    first = hold.lease
+    desk.cancel(RUN)
+    getattr(hold, write)()
+    changes: dict[str, dict[str, str]] = {
+        "renew": {"renewed": "2027-01-15T08:00:03.000000Z", "expires": "2027-01-15T08:02:03.000000Z"},
+        "release": {"released": "2027-01-15T08:00:03.000000Z"},
+    }
+    expected = replace(first, cancelled=True, **changes[write])  # type: ignore[arg-type]
+    found = desk.read(RUN)
+    assert found is not None
+    assert (found[1], hold.lease) == (expected, expected)
+
+
+@pytest.mark.parametrize("action", ["renew", "release", "check", "bound"])
+def test_whoever_s_lease_was_removed_is_told_so(desk: Leases, plain: Store, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    hold = desk.acquire(RUN, "one")
+    monkeypatch.setenv("CKPT_RUN", RUN)
+    monkeypatch.setenv("CKPT_LEASE", "1")
+    bound = desk.bound(RUN)
+    assert bound is not None
+    bound.check()
+    remove(plain)
+    with pytest.raises(LeaseLost) as caught:
+        bound.update() if action == "bound" else getattr(hold, action)()
+    assert caught.value.message == f"the lease of run {RUN} was removed; nothing more is written"
+    assert caught.value.hint == f"see what became of it: git ckpt status {RUN}"
+    assert desk.read(RUN) is None
+
+
 def test_a_heartbeat_makes_a_lease_last(desk: Leases, clock: Clock) -> None:
     hold = desk.acquire(RUN, "one")
     clock.instant += 100 * times.MICRO
@@ -207,6 +302,59 @@ def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
     assert desk.cancel(RUN) is None
 
 
+def test_a_holder_on_another_machine_is_asked_to_stop_while_its_lease_lasts(desk: Leases, clock: Clock) -> None:
+    far = elsewhere(desk, desk.acquire(RUN, "far away"))
+    assert desk.cancel(RUN) == far
+    found = desk.read(RUN)
+    assert found is not None
+    assert found[1] == replace(far, cancelled=True)
+    clock.instant += leases.LENGTH
+    assert desk.cancel(RUN) is None
+
+
+def test_a_holder_that_says_something_meanwhile_is_asked_to_stop_all_the_same(desk: Leases) -> None:
+    hold = desk.acquire(RUN, "one")
+    racing = Racing(desk, hold.renew)
+    assert racing.cancel(RUN) == hold.lease
+    hold.check()
+    assert hold.lease.cancelled
+
+
+def test_a_lease_that_always_changes_cannot_be_cancelled(desk: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.acquire(RUN, "one")
+
+    def moved(lease: Lease, old: str) -> str:
+        raise RefMoved(f"{lease.run} is not {old}")
+
+    monkeypatch.setattr(desk, "swap", moved)
+    with pytest.raises(BusyError) as caught:
+        desk.cancel(RUN)
+    assert (type(caught.value), caught.value.message, caught.value.hint) == (
+        BusyError,
+        f"the lease of {RUN} changes as fast as it is read",
+        "run the command again",
+    )
+
+
+@pytest.mark.parametrize("token", [None, "", "x", "-1", "1 ", "²", "٣"])
+def test_a_token_that_is_none_binds_nobody(desk: Leases, monkeypatch: pytest.MonkeyPatch, token: str | None) -> None:
+    monkeypatch.setenv("CKPT_RUN", RUN)
+    monkeypatch.delenv("CKPT_LEASE", raising=False)
+    if token is not None:
+        monkeypatch.setenv("CKPT_LEASE", token)
+    assert desk.bound(RUN) is None
+
+
+@pytest.mark.parametrize("kind", ["a commit", "nothing"])
+def test_a_ref_that_leads_to_no_lease_is_refused(desk: Leases, main_checkout: Checkout, kind: str) -> None:
+    ref = layout.LEASES + RUN
+    main_checkout.write(f".git/{ref}", f"{main_checkout.git('rev-parse', 'HEAD') if kind == 'a commit' else 'ab' * 20}\n")
+    with pytest.raises(InvalidCheckpoint) as caught:
+        desk.read(RUN)
+    assert (caught.value.ref, caught.value.field, caught.value.problem) == (ref, "", "does not point to a lease")
+    assert caught.value.hint == "see what is wrong: git ckpt verify"
+
+
 def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
@@ -226,6 +374,7 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk
     ("change", "problem"),
     [
         (("version = 1", "version = 2"), "version: written by a newer gitckpt"),
+        (("pid = ", "pid = 0."), "pid: must be int, not 0."),
         (("token = 1", 'token = "1"'), "token: must be int, not '1'"),
         (("token = 1\n", ""), "token: missing"),
         ((f'run = "{RUN}"', f'run = "{ANOTHER_RUN}"'), f"run: {ANOTHER_RUN} is not the ref's name"),
@@ -238,6 +387,9 @@ def test_what_is_no_lease_is_refused_with_its_ref_and_key(desk: Leases, change: 
     with pytest.raises(InvalidCheckpoint) as caught:
         parse(text.encode(), layout.LEASES + RUN)
     assert caught.value.message.startswith(f"{layout.LEASES}{RUN}: {problem}")
+    field = "" if problem.startswith("not a lease") else problem.partition(":")[0]
+    assert (caught.value.ref, caught.value.field) == (layout.LEASES + RUN, field)
+    assert caught.value.hint == ("upgrade gitckpt: pip install -U gitckpt" if field == "version" else None)
 
 
 def test_keys_of_a_later_version_survive(desk: Leases) -> None:
