@@ -108,12 +108,12 @@ def require_run_id(text: str) -> str:
     return text
 
 
-def require_oid(text: str) -> str:
-    """Returns the text, if it is a full object id.
+def require_oid_or_unborn(text: str) -> str:
+    """Returns the text, if it is a full object id, or "", which stands for the commit of an unborn branch.
 
     Raises:
         UsageError: it is none.
     """
-    if not isinstance(text, str) or not is_oid(text):
+    if not isinstance(text, str) or not (is_oid(text) or text == ""):
         raise UsageError(f"{text!r:.60} is not the full oid of a commit", hint="ask git for it: git rev-parse REV")
     return text

@@ -329,7 +329,7 @@ class Checkpoints:
 
     def links(self, commit: str) -> Sequence[Entry]:
         """Returns the checkpoints linked to a commit, a full oid, newest first: those its note lists, and those that name it themselves."""
-        ids.require_oid(commit)
+        ids.require_oid_or_unborn(commit)
         from gitckpt.store.records.entry import Query
 
         with contextlib.suppress(BusyError):  # what is put off is found by its commit as well

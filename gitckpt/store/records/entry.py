@@ -8,7 +8,7 @@ from typing import Self
 
 from gitckpt.model.arguments import require_number, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.ids import require_oid
+from gitckpt.model.ids import require_oid_or_unborn
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Query:
         for name in ("run", "git_sha", "phase", "status"):
             require_text(name, getattr(self, name), may_be_none=True)
         if self.git_sha:
-            require_oid(self.git_sha)
+            require_oid_or_unborn(self.git_sha)
         for name in ("since", "limit"):
             require_number(name, getattr(self, name), may_be_none=True)
         for name in ("runs", "ids"):
