@@ -151,6 +151,17 @@ class TestAHolderThatIsGone:
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
 
+    def test_in_a_packed_ref_of_another_one_is_put_right_by_a_record(
+        self, plain: Store, main_checkout: Checkout, commit: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        oid = held(main_checkout, commit)
+        main_checkout.write(".git/packed-refs", f"{'1' * 40} {layout.KEEP}{commit}\n")
+        (main_checkout.path / ".git" / f"{layout.KEEP}{commit}").unlink()
+        monkeypatch.setattr("gitckpt.store.records.recorder.PATIENCE", 1.0)
+        plain.record("two-complete")
+        assert kept(main_checkout) == {commit: oid}
+        assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
+
     @pytest.mark.usefixtures("commit")
     def test_is_no_reason_for_doctor_to_fail(self, plain: Store) -> None:
         assert [one.code for one in doctor.examine(plain, (2, 39))] == ["hooks-not-installed"]

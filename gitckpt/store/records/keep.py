@@ -58,6 +58,7 @@ class Line:
         repository: where.
         commit: the one that the checkpoint is linked to.
         has_branch: whether a branch points to it.
+        again: whether a ref was not as it seemed before, so that git is asked for those whose objects may be missing.
 
     Attributes:
         update: what keeps the commit, for the transaction that makes the checkpoint.
@@ -67,14 +68,14 @@ class Line:
         CkptError: the commit is missing.
     """
 
-    def __init__(self, repository: Repository, commit: str, *, has_branch: bool) -> None:
+    def __init__(self, repository: Repository, commit: str, *, has_branch: bool, again: bool = False) -> None:
         self._repository = repository
         self._commit = commit
         self._passed: list[Update] = []
         self._is_new = False
         self.objects: list[Item] = []
         ref = KEEP + commit
-        there = _value(repository, ref)
+        there = _value(repository, ref, again=again)
         if there == commit:
             self.update = Update(ref, commit, commit)
             return
@@ -90,7 +91,7 @@ class Line:
         self.update = Update(ref, value, there)
         self._is_new = True
         for parent in () if _is_cut(repository, commit) else parents(self._text):
-            old = _value(repository, KEEP + parent)
+            old = _value(repository, KEEP + parent, again=again)
             if old:
                 self._passed.append(Update(KEEP + parent, "", old))
 
@@ -260,12 +261,12 @@ def _write(repository: Repository, objects: Objects, apply: Apply, kept: Mapping
     return values
 
 
-def _value(repository: Repository, ref: str) -> str:
-    """Returns what a ref points to; "" where it is not there."""
+def _value(repository: Repository, ref: str, *, again: bool = False) -> str:
+    """Returns what a ref points to; "" where it is not there, or, but for `again`, is packed while its object is missing."""
     found = repository.cat_file.info(ref)
     if found is not None:
         return found[0]
-    if not os.path.isfile(os.path.join(repository.common_dir, ref)):
+    if not again and not os.path.isfile(os.path.join(repository.common_dir, ref)):
         return ""
     return repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128)).out.decode("ascii").strip()  # its object is missing
 

@@ -169,7 +169,8 @@ class Recorder:
                 head, before, carried = self._place(proposal)
                 data = proposal.document(before, carried)
                 try:
-                    blob = self._write(proposal, data, head, instant, with_links=due and attempt <= _LINK_TRIES)
+                    with_links = due and attempt <= _LINK_TRIES
+                    blob = self._write(proposal, data, head, instant, with_links=with_links, again=attempt > 1)
                     if proposal.fields.get("run"):
                         self._written[proposal.fields["run"]] = blob, dict(proposal.fields)
                     return blob
@@ -242,11 +243,11 @@ class Recorder:
             before, state = fields_of(newest), dict(newest.state)
         return found[0], before, state
 
-    def _write(self, proposal: Proposal, data: bytes, head: str, instant: int, *, with_links: bool) -> str:
+    def _write(self, proposal: Proposal, data: bytes, head: str, instant: int, *, with_links: bool, again: bool) -> str:
         """Writes objects and refs of a checkpoint, once; returns the oid of the document. Errors: as `record`."""
         fields, commit = proposal.fields, proposal.fields["git_sha"]
         blob = object_id("blob", data, self._repository.object_format)
-        line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch"))) if commit else None
+        line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
         updates = [*proposal.fences(), *layout.new_refs(fields, blob, head, line.update if line is not None else None)]
         needed = [*(line.objects if line is not None else ()), ("blob", data)]
         derived: list[tuple[str, bytes]] = []
