@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from gitckpt.model import codec, toml
-from gitckpt.model.checkpoint import Checkpoint, Omitted, Progress, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint
 
 quick = settings(max_examples=150, deadline=None, database=None)
@@ -91,17 +91,112 @@ errors = []
 """
 
 
-def fields() -> dict[str, Any]:
-    """Returns the whole document as a dict of its own."""
-    return toml.loads(DOCUMENT)
+DRIVEN_DOCUMENT = f"""\
+version = 1
+id = "{ID}"
+run = "20261121-201500-add-login"
+sequence = 3
+phase = "build-failed"
+timestamp = "2026-11-21T20:15:00Z"
+git_sha = "{SHA}"
+trigger = "phase"
+errors = []
+
+[worktree]
+dirty = true
+operation_commit = "{SHA}"
+omitted = [{{path = "sub", reason = "a repository", oid = "{SHA}", dirty = false}}]
+converted = ["a.txt", "b.txt"]
+degraded = "the disk is full"
+
+[pipeline]
+name = "ci"
+phases = ["plan", "build"]
+completed = {{plan = "{PARENT}"}}
+autonomy = "batch"
+deadline = "2026-11-22T00:00:00Z"
+
+[pipeline.definition]
+"plan.run" = "0123"
+
+[pipeline.inputs]
+branch = "main"
+
+[pipeline.contents]
+notes = "4567"
+
+[attempt]
+phase = "build"
+number = 4
+ended = "failed"
+began = "{PARENT}"
+failures = 2
+recoveries = 3
+retry_at = "2026-11-21T20:16:00Z"
+exit_code = -9
+seconds = 1.5
+output = "no such file"
+result = "null"
+
+[attempt.inputs]
+x = "89ab"
+
+[state]
+"""
+
+DRIVEN = Checkpoint(
+    id=ID,
+    run="20261121-201500-add-login",
+    sequence=3,
+    phase="build-failed",
+    timestamp="2026-11-21T20:15:00Z",
+    git_sha=SHA,
+    trigger="phase",
+    worktree=Worktree(
+        dirty=True,
+        operation_commit=SHA,
+        omitted=(Omitted("sub", "a repository", oid=SHA, dirty=False),),
+        converted=("a.txt", "b.txt"),
+        degraded="the disk is full",
+    ),
+    pipeline=Pipeline(
+        name="ci",
+        phases=("plan", "build"),
+        completed={"plan": PARENT},
+        autonomy="batch",
+        deadline="2026-11-22T00:00:00Z",
+        definition={"plan.run": "0123"},
+        inputs={"branch": "main"},
+        contents={"notes": "4567"},
+    ),
+    attempt=Attempt(
+        phase="build",
+        number=4,
+        ended="failed",
+        began=PARENT,
+        failures=2,
+        recoveries=3,
+        retry_at="2026-11-21T20:16:00Z",
+        exit_code=-9,
+        seconds=1.5,
+        output="no such file",
+        result="null",
+        inputs={"x": "89ab"},
+    ),
+)
+
+
+def fields(document: str = DOCUMENT) -> dict[str, Any]:
+    """Returns a document, the whole one, as a dict of its own."""
+    return toml.loads(document)
 
 
 REMOVED = object()
 
 
-def changed(path: str, value: Any) -> bytes:
-    """Returns the whole document with another value at a dotted path, or without it."""
-    made = fields()
+def changed(path: str, value: Any, document: str = DOCUMENT) -> bytes:
+    """Returns a document, the whole one, with another value at a dotted path, or without it."""
+    made = fields(document)
     table: Any = made
     *steps, last = path.split(".")
     for step in steps:

@@ -174,6 +174,16 @@ def test_a_summary_leaves_out_state_and_what_drives_the_run() -> None:
     assert codec.decode_summary(codec.encode(CHECKPOINT), REF) == replace(CHECKPOINT, state={})
 
 
+def test_a_summary_leaves_out_what_toml_lacks_in_the_state() -> None:
+    data = codec.encode(replace(DRIVEN, state={"owner": None, "n": 2**64}))
+    assert codec.decode_summary(data, REF) == replace(DRIVEN, state={}, pipeline=None, attempt=None)
+
+
+def test_a_summary_needs_no_empty_lines() -> None:
+    data = codec.encode(DRIVEN).replace(b"\n\n", b"\n")
+    assert codec.decode_summary(data, REF) == replace(DRIVEN, state={}, pipeline=None, attempt=None)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -190,5 +200,6 @@ def test_where_another_order_could_mislead_a_summary_all_is_read(change: Callabl
 
 def test_a_summary_of_a_newer_document_is_refused() -> None:
     data = codec.encode(DRIVEN).replace(b"version = 1", b"version = 2")
-    with pytest.raises(NewerCheckpoint):
+    with pytest.raises(NewerCheckpoint) as caught:
         codec.decode_summary(data, REF)
+    assert (caught.value.ref, caught.value.field) == (REF, "version")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.durable.run.errors import Changed, PhaseBlocked
-from gitckpt.model.errors import CkptError, InvalidCheckpoint
+from gitckpt.model.errors import AmbiguousError, CkptError, InvalidCheckpoint, RunExists, StateError
 
 ERRORS = [
     CkptError("it failed", hint="old"),
@@ -29,3 +29,15 @@ def test_an_error_but_for_its_hint_tells_where_it_was_raised() -> None:
         raise CkptError("it failed")
     assert caught.value.__traceback__ is not None
     assert caught.value.but(hint="new").__traceback__ is caught.value.__traceback__
+
+
+def test_what_errors_know_besides_their_message() -> None:
+    ambiguous = AmbiguousError("ab is two", ("abc", "abd"), hint="write more of it")
+    assert (ambiguous.args, vars(ambiguous)) == (
+        ("ab is two",),
+        {"message": "ab is two", "hint": "write more of it", "candidates": ["abc", "abd"]},
+    )
+    exists = RunExists("it exists", "20260101-000000-a", hint="go on with it")
+    assert (exists.args, vars(exists)) == (("it exists",), {"message": "it exists", "hint": "go on with it", "run": "20260101-000000-a"})
+    state = StateError("", "cannot be stored", hint="leave it out")
+    assert vars(state) == {"message": "/: cannot be stored", "hint": "leave it out", "path": "", "problem": "cannot be stored"}

@@ -25,6 +25,19 @@ def test_new_ids_are_distinct_canonical_uuids_of_version_4() -> None:
         assert ids.is_id(text)
 
 
+@pytest.mark.parametrize(
+    ("random", "expected"),
+    [
+        (bytes(range(16)), "00010203-0405-4607-8809-0a0b0c0d0e0f"),
+        (b"\0" * 16, "00000000-0000-4000-8000-000000000000"),
+        (b"\xff" * 16, "ffffffff-ffff-4fff-bfff-ffffffffffff"),
+    ],
+)
+def test_of_a_new_id_all_is_random_but_version_and_variant(random: bytes, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids.os, "urandom", lambda count: random[:count])
+    assert ids.new_id() == expected
+
+
 @quick
 @given(st.uuids(version=4))
 def test_every_uuid4_is_an_id_in_lower_case_only(made: uuid.UUID) -> None:
@@ -163,6 +176,15 @@ def test_a_run_id_has_stamp_slug_and_from_the_second_attempt_a_number(attempt: i
     assert ids.run_id("20261121-201500", "Add login", attempt) == expected
 
 
+def test_the_first_attempt_is_meant_where_none_is_named() -> None:
+    assert ids.run_id("20261121-201500", "Add login") == RUN
+
+
+def test_a_run_id_has_up_to_200_characters() -> None:
+    assert ids.is_run_id("20261121-201500-" + "x" * 184)
+    assert not ids.is_run_id("20261121-201500-" + "x" * 185)
+
+
 @quick
 @given(st.text(max_size=120), st.integers(1, 10_000))
 def test_whatever_a_run_is_called_its_id_is_a_run_id(name: str, attempt: int) -> None:
@@ -196,6 +218,9 @@ HOSTILE = [
     "20261121 201500-x",
     "2026112-2015000-x",
     "20261121-20150a-x",
+    "20261121-a01500-x",
+    "a0261121-201500-x",
+    "2026112a-201500-x",
     "٢٠٢٦١١٢١-٢٠١٥٠٠-x",  # Arabic-Indic digits are digits to str.isdigit
     "20261121-201500-٣",
     "２０２６１１２１-201500-x",

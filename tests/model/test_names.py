@@ -43,3 +43,8 @@ def test_the_first_of_many(number: int, limit: int, text: str) -> None:
 
 def test_five_are_shown_by_default() -> None:
     assert names.first_of("abcdefg") == "a, b, c, d, e and 2 more"
+
+
+def test_six_tenths_must_be_the_same_by_default() -> None:
+    assert names.closest("resarch", ["review", "research"]) == "research"
+    assert (names.closest("abcde", ["abcxy"]), names.closest("abcd", ["abxx"])) == ("abcxy", None)

@@ -92,3 +92,23 @@ def test_what_label_returns_is_a_label_with_a_name_and_a_known_status(text: str)
     assert name.strip()
     assert status in phase.STATUSES
     assert phase.label(made) == made
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("d-complete", {"a": "1", "b": "2", "c": "3", "d": "9"}),
+        ("d-skipped", {"a": "1", "b": "2", "c": "3", "d": "9"}),
+        ("d-started", {"a": "1", "b": "2", "c": "3"}),
+        ("b-started", {"a": "1"}),
+        ("a-started", {}),
+        ("b-complete", {"a": "1", "c": "3", "b": "9"}),
+        ("b-skipped", {"a": "1", "c": "3", "b": "9"}),
+        *((f"b-{status}", {"a": "1", "b": "2", "c": "3"}) for status in ("failed", "progress", "blocked", "partial", "")),
+        *((f"{name}-{status}", {"a": "1", "b": "2", "c": "3"}) for name in phase.NOT_PHASES for status in ("complete", "started")),
+    ],
+)
+def test_what_is_complete_after_a_checkpoint(label: str, expected: dict[str, str]) -> None:
+    completed = {"a": "1", "b": "2", "c": "3"}
+    assert list(phase.completed_after(completed, label, "9").items()) == list(expected.items())
+    assert completed == {"a": "1", "b": "2", "c": "3"}

@@ -190,6 +190,24 @@ def test_one_run(found: RunCandidate, rules: Policy, expires: bool, reason: str)
     assert policy.apply_to_runs([found], rules, now=NOW) == [Decision("r", expires=expires, reason=reason)]
 
 
+def test_the_newest_unfinished_runs_stay_and_the_rest_goes_by_age() -> None:
+    found = [run(400, "failed", name="a"), run(401, name="b"), run(402, "open", name="c"), run(403, "blocked", name="d")]
+    told = policy.apply_to_runs(found, replace(ALL, keep_last=2), now=NOW)
+    assert [(each.id, each.expires, each.reason) for each in told] == [
+        ("a", False, "unfinished: failed, among the newest 2"),
+        ("b", True, "complete, 401d old, limit 7d"),
+        ("c", False, "unfinished: open, among the newest 2"),
+        ("d", True, "unfinished: blocked, 403d old, limit 30d"),
+    ]
+
+
+def test_an_age_of_a_second_is_told_as_such() -> None:
+    rules = Policy(runs_older_than=times.MICRO)
+    second, less = (RunCandidate("r", NOW - age, runstate.COMPLETE) for age in (times.MICRO, times.MICRO - 1))
+    assert policy.apply_to_runs([second], rules, now=NOW)[0].reason == "complete, 1s old, limit 1s"
+    assert policy.apply_to_runs([less], rules, now=NOW)[0].reason == "complete, 0s old, limit 1s"
+
+
 def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
     found = [
         run(1, "failed", name="fork"),
@@ -221,6 +239,8 @@ def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
         ("p-started q-started p-progress q-progress q-complete q-progress", {3: "q"}),
         ("p-started p-progress:manual p-progress:post-commit p-complete", {}),
         ("p-started p-progress p-complete:manual", {1: "p"}),
+        ("p-started p-progress p-complete q-started q-progress q-complete", {1: "p", 4: "q"}),
+        ("p-complete q-started q-progress q-skipped", {2: "q"}),
     ],
 )
 def test_progress_within_phases_that_are_complete_is_squashed(labels: str, gone: dict[int, str]) -> None:

@@ -158,6 +158,27 @@ def test_now_is_an_instant_that_can_be_written() -> None:
     assert times.from_text(times.to_text(instant)) == instant
 
 
+def test_now_is_cut_to_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times.time, "time_ns", lambda: 1_795_292_100_123_456_999)
+    assert times.now() == 1_795_292_100_123_456
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "days"),
+    [
+        ("2026-11-21T20:15:00Z", 0),
+        ("2026-11-20T20:15:00.000001Z", 0),
+        ("2026-11-20T20:15:00Z", 1),
+        ("2026-11-20T22:15:00+02:00", 1),
+        ("2026-11-01T20:15:00Z", 20),
+        ("2026-11-29T20:15:00Z", 0),
+        ("yesterday", 0),
+    ],
+)
+def test_an_age_in_days_counts_whole_ones(timestamp: str, days: int) -> None:
+    assert times.age_in_days(timestamp, times.from_text("2026-11-21T20:15:00Z")) == days
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -196,6 +217,7 @@ def test_an_age_is_a_number_and_a_unit(text: str, seconds: int) -> None:
         "٧d",
         "²d",
         "seven days",
+        "9" * 13 + "s",
         "9" * 5000 + "d",
     ],
 )

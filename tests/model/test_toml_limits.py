@@ -108,6 +108,26 @@ def test_what_cannot_be_stored_unchanged_is_refused_with_its_pointer(value: Any,
 
 
 @pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ((1, 2), "a state holds JSON values, bytes, and dates and times; convert the value first"),
+        (datetime.time(12, tzinfo=datetime.UTC), "TOML has zones for date-times only"),
+        (NOON.replace(tzinfo=BERLIN), "convert it to a fixed offset of whole minutes, such as datetime.timezone.utc"),
+        (NOON.replace(fold=1), None),
+    ],
+)
+def test_whoever_has_what_cannot_be_stored_is_told_what_to_do(value: Any, hint: str | None) -> None:
+    with pytest.raises(StateError) as caught:
+        toml.dump_state({"x": value}, {})
+    assert caught.value.hint == hint
+
+
+def test_an_integer_that_python_might_not_print_is_written_in_hex() -> None:
+    assert toml.dump_state({"x": 2**12_999}, {}) == f'[state]\nx = "{2**12_999}"\n'
+    assert toml.dump_state({"x": 2**13_000}, {}) == f'[state]\nx = "{hex(2**13_000)}"\n'
+
+
+@pytest.mark.parametrize(
     ("key", "problem"),
     [
         (1, "the key 1 is not a string"),
