@@ -93,7 +93,8 @@ WORDS: dict[str, tuple[type, str]] = {
 @pytest.mark.parametrize("key", WORDS)
 def test_a_value_of_the_wrong_type_is_refused(key: str) -> None:
     kind, words = WORDS[key]
-    for value in ("x", 1, True, [], {}):
+    values: list[Any] = ["x", 1, True, [], {}]
+    for value in values:
         if type(value) is not kind:
             field = key.replace(".0", "[0]").replace(".1", "[1]")
             assert refusal(changed(key, value, DRIVEN_DOCUMENT)) == (InvalidCheckpoint, REF, field, f"must be {words}, not {value!r}")
@@ -156,7 +157,8 @@ def test_the_check_raises_what_reading_would(change: dict[str, Any], field: str,
 
 @pytest.mark.parametrize("key", ["forked_from", "rewound_to"])
 def test_a_checkpoint_that_a_run_goes_back_to_comes_back(key: str) -> None:
-    checkpoint = replace(SMALL, **{key: PARENT})
+    others: dict[str, Any] = {key: PARENT}
+    checkpoint = replace(SMALL, **others)
     data = codec.encode(checkpoint)
     assert data.decode() == codec.encode(SMALL).decode().replace("errors", f'{key} = "{PARENT}"\nerrors')
     assert codec.decode(data, REF) == checkpoint
@@ -169,5 +171,3 @@ def test_a_state_that_is_no_map_is_refused_as_a_whole() -> None:
         with pytest.raises(StateError) as caught:
             codec.require_map(state)
         assert str(caught.value) == f"/: a state is a map of names to values, not {state!r}"
-
-

@@ -34,7 +34,7 @@ def test_new_ids_are_distinct_canonical_uuids_of_version_4() -> None:
     ],
 )
 def test_of_a_new_id_all_is_random_but_version_and_variant(random: bytes, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids.os, "urandom", lambda count: random[:count])
+    monkeypatch.setattr("os.urandom", lambda count: random[:count])
     assert ids.new_id() == expected
 
 

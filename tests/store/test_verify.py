@@ -132,7 +132,7 @@ def test_a_commit_that_is_gone_is_left_to_a_person(main_checkout: Checkout) -> N
     put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", gone, "manual"))
     sentence = f"{gone} is missing or damaged, which its files or history need"
     seen = require_left(main_checkout, [("objects-missing", f"refs/checkpoints/{ONE}", sentence)])
-    fetch = "git fetch --no-tags --no-prune REMOTE '+refs/keep/ckpt/*:refs/keep/ckpt/*'"
+    fetch = "git fetch --no-tags --no-prune REMOTE 'refs/keep/ckpt/*:refs/keep/ckpt/*'"
     assert seen.findings[0].cure == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove 00000001"
 
 

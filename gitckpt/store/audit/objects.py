@@ -36,6 +36,6 @@ def _roots(record: Record, evidence: Evidence) -> list[str]:
 def _incomplete(record: Record, oids: list[str], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: connectivity.SHOWN]) + (" and others" if len(oids) > connectivity.SHOWN else "")
     verb = "is" if len(oids) == 1 else "are"
-    fetch = f"git fetch --no-tags --no-prune REMOTE '+{layout.KEEP}*:{layout.KEEP}*'" if lacks_commit else "git fetch REMOTE"
+    fetch = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'" if lacks_commit else "git fetch REMOTE"
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.entry.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, f"{names} {verb} missing or damaged, which its files or history need", cure)
