@@ -1,0 +1,156 @@
+"""Runs the mutation tester: `./dev mutate`. What it finds are changes of the code that no test notices."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+TESTS = {
+    "gitckpt/model": ("tests/model", "tests/store/test_statediff.py"),
+    "gitckpt/store/records": (
+        "tests/store/test_find.py",
+        "tests/store/test_index.py",
+        "tests/store/test_keep.py",
+        "tests/store/test_keys.py",
+        "tests/store/test_links.py",
+        "tests/store/test_listing.py",
+        "tests/store/test_record_document.py",
+        "tests/store/test_record_refused.py",
+        "tests/store/test_remove_expire.py",
+        "tests/store/test_runs.py",
+    ),
+    "gitckpt/store/leases": ("tests/store/test_leases.py",),
+}
+"""Folder → the tests that concern it, and are quick: of these, a mutant is run with those that come by the function it stands in."""
+
+LEFT_OUT = (
+    "tests/store/test_keys.py::test_eight_processes_start_one_run",
+    "tests/store/test_leases.py::test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time",
+    "tests/store/test_runs.py::TestRuns::test_starters_in_several_processes_never_share_one",
+)
+"""Tests that take too long for each mutant, or start workers, which import the mutation tester once more and fail at that for ever."""
+
+SETTINGS = """
+[tool.mutmut]
+source_paths = ["gitckpt"]
+only_mutate = ["{only}"]
+also_copy = ["hooks", "docs", "examples", "README.md"]
+pytest_add_cli_args_test_selection = {tests}
+pytest_add_cli_args = {arguments}
+timeout_constant = 3.0
+timeout_multiplier = 4.0
+"""
+
+# The same examples for each mutant, or one would be killed today and survive tomorrow. No mutant learns from another what fails.
+ARGUMENTS = ["-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", *(f"--deselect={test}" for test in LEFT_OUT)]
+
+IN_PROCESSES = """\
+import os
+
+if os.environ.get("MUTANT_UNDER_TEST") == "stats":
+    del os.environ["MUTANT_UNDER_TEST"]
+"""
+"""The processes that tests start cannot say which functions they call; they fail if they are to."""
+
+NOTICED = {"killed", "timeout", "segfault", "suspicious"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the mutants of some modules and prints those that no test noticed; returns 1 where there are any."""
+    parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__)
+    parser.add_argument("paths", metavar="PATH", nargs="*", default=list(TESTS), help=f"modules, or folders, of {', '.join(TESTS)} (all)")
+    parser.add_argument("--every", type=int, choices=(1, 2, 5, 10), default=1, help="only each second, fifth or tenth mutant of a function")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (%(default)s)")
+    options = parser.parse_args(arguments)
+    survivors = 0
+    for path in options.paths:
+        name = os.path.relpath(path, PROJECT) if os.path.isabs(path) else path.rstrip("/")
+        folder = next((folder for folder in TESTS if name == folder or name.startswith(f"{folder}/")), None)
+        if folder is None or not (PROJECT / name).exists():
+            parser.error(f"no tests are known for {path}: choose of {', '.join(TESTS)}")
+        survivors += mutate(name, TESTS[folder], options.every, options.jobs)
+    return 1 if survivors else 0
+
+
+def mutate(name: str, tests: Sequence[str], every: int, jobs: int) -> int:
+    """Runs the mutants of a module or folder in a copy of the checkout, so that nothing which stops this leaves one behind.
+
+    Args:
+        name: its path.
+        tests: what to run them with.
+        every: run only each so-many-th mutant of a function.
+        jobs: how many at a time.
+
+    Returns:
+        How many no test noticed.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
+        copy_checkout(Path(scratch))
+        mutated = Path(scratch, "mutants")  # made here, since Python looks for modules only where there is a directory when it starts
+        mutated.mkdir()
+        (mutated / "sitecustomize.py").write_text(IN_PROCESSES)
+        only = name if name.endswith(".py") else f"{name}/*"
+        settings = SETTINGS.format(only=only, tests=quoted(tests), arguments=quoted(ARGUMENTS))
+        with open(os.path.join(scratch, "pyproject.toml"), "a", encoding="utf-8") as file:
+            file.write(settings)
+        # The last digits of the numbers that mutants have within their function.
+        digits = {1: "", 2: "13579", 5: "16", 10: "1"}[every]
+        wanted = [f"*__mutmut_*[{digits}]"] if digits else []
+        done = mutmut(scratch, "run", "--max-children", str(jobs), *wanted, shown=True)
+        if done.returncode:
+            sys.exit(done.returncode)
+        lines = mutmut(scratch, "results", "--all", "true").stdout.splitlines()
+        results = dict(line.strip().rsplit(": ", 1) for line in lines if ": " in line)
+        survivors = sorted(mutant for mutant, result in results.items() if result not in NOTICED | {"not checked"})
+        sys.stdout.writelines(mutmut(scratch, "show", mutant).stdout for mutant in survivors)
+        sys.stdout.write(summary(name, results, survivors))
+        return len(survivors)
+
+
+def summary(name: str, results: Mapping[str, str], survivors: Sequence[str]) -> str:
+    """Returns how many mutants there are, what became of them, and how many survived in each module."""
+    counts = Counter(results.values())
+    ran = Counter(mutant.rsplit(".", 1)[0] for mutant, result in results.items() if result != "not checked")
+    left = Counter(mutant.rsplit(".", 1)[0] for mutant in survivors)
+    all_counts = ", ".join(f"{count} {result}" for result, count in sorted(counts.items()))
+    lines = [
+        f"{name}: {len(results)} mutants: {all_counts}",
+        *(f"  {module}: {left[module]} of {ran[module]} left" for module in sorted(ran)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def copy_checkout(scratch: Path) -> None:
+    """Copies the files of this checkout that git knows, or does not ignore."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.split("\0"):
+        if name and (PROJECT / name).exists():
+            (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(PROJECT / name, scratch / name)
+
+
+def mutmut(scratch: str, *arguments: str, shown: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs the mutation tester in a copy; the processes that tests start find the mutated source there too."""
+    environment = os.environ | {"PYTHONPATH": os.path.join(scratch, "mutants")}
+    program = os.path.join(os.path.dirname(sys.executable), "mutmut")
+    output = None if shown else subprocess.PIPE
+    return subprocess.run([program, *arguments], cwd=scratch, env=environment, text=True, check=False, stdout=output)
+
+
+def quoted(words: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{word}"' for word in words) + "]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
