@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from gitckpt.git.process import GitError as GitError
     from gitckpt.git.refs import LockHeld as LockHeld
     from gitckpt.git.refs import RefMoved as RefMoved
+    from gitckpt.model.checkpoint import Attempt as Attempt
     from gitckpt.model.checkpoint import Checkpoint as Checkpoint
+    from gitckpt.model.checkpoint import Pipeline as Pipeline
     from gitckpt.model.checkpoint import Progress as Progress
     from gitckpt.model.checkpoint import Worktree as Worktree
     from gitckpt.model.errors import AmbiguousError as AmbiguousError
@@ -54,16 +56,22 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import UsageError as UsageError
     from gitckpt.model.errors import WorktreeError as WorktreeError
     from gitckpt.model.policy import Policy as Policy
+    from gitckpt.store.audit.verification import Report as Report
     from gitckpt.store.config.file import ConfigError as ConfigError
+    from gitckpt.store.leases.lease import Lease as Lease
     from gitckpt.store.leases.lease import LeaseHeld as LeaseHeld
     from gitckpt.store.leases.lease import LeaseLost as LeaseLost
     from gitckpt.store.records.entry import Entry as Entry
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
+    from gitckpt.store.restore.restorer import Restored as Restored
+    from gitckpt.store.retention.expiry import Expired as Expired
     from gitckpt.store.runs.summary import RunInfo as RunInfo
+    from gitckpt.store.runs.timeline import History as History
     from gitckpt.store.snapshot.capture import Moved as Moved
     from gitckpt.store.snapshot.limits import Limits as Limits
     from gitckpt.store.store import Store as Store
+    from gitckpt.store.worktrees.opener import Opened as Opened
 
 _HOMES = {
     "AgentFailed": "gitckpt.durable.phases.review.errors",
@@ -89,7 +97,9 @@ _HOMES = {
     "GitError": "gitckpt.git.process",
     "LockHeld": "gitckpt.git.refs",
     "RefMoved": "gitckpt.git.refs",
+    "Attempt": "gitckpt.model.checkpoint",
     "Checkpoint": "gitckpt.model.checkpoint",
+    "Pipeline": "gitckpt.model.checkpoint",
     "Progress": "gitckpt.model.checkpoint",
     "Worktree": "gitckpt.model.checkpoint",
     "AmbiguousError": "gitckpt.model.errors",
@@ -104,20 +114,27 @@ _HOMES = {
     "UsageError": "gitckpt.model.errors",
     "WorktreeError": "gitckpt.model.errors",
     "Policy": "gitckpt.model.policy",
+    "Report": "gitckpt.store.audit.verification",
     "ConfigError": "gitckpt.store.config.file",
+    "Lease": "gitckpt.store.leases.lease",
     "LeaseHeld": "gitckpt.store.leases.lease",
     "LeaseLost": "gitckpt.store.leases.lease",
     "Entry": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
+    "Restored": "gitckpt.store.restore.restorer",
+    "Expired": "gitckpt.store.retention.expiry",
     "RunInfo": "gitckpt.store.runs.summary",
+    "History": "gitckpt.store.runs.timeline",
     "Moved": "gitckpt.store.snapshot.capture",
     "Limits": "gitckpt.store.snapshot.limits",
     "Store": "gitckpt.store.store",
+    "Opened": "gitckpt.store.worktrees.opener",
 }
 __all__ = [
     "AgentFailed",
     "AmbiguousError",
+    "Attempt",
     "BudgetExceeded",
     "BusyError",
     "Cancelled",
@@ -131,9 +148,12 @@ __all__ = [
     "DeadlineReached",
     "Diverged",
     "Entry",
+    "Expired",
     "FilesPruned",
     "GitError",
+    "History",
     "InvalidCheckpoint",
+    "Lease",
     "LeaseHeld",
     "LeaseLost",
     "Limits",
@@ -142,15 +162,19 @@ __all__ = [
     "Moved",
     "NewerCheckpoint",
     "NotFoundError",
+    "Opened",
     "OutOfOrder",
     "PhaseBlocked",
     "PhaseDeferred",
     "PhaseFailed",
+    "Pipeline",
     "Policy",
     "Progress",
     "Query",
     "RefMoved",
+    "Report",
     "RepositoryError",
+    "Restored",
     "Retries",
     "ReviewFailed",
     "Run",
