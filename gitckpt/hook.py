@@ -153,7 +153,7 @@ def _record(repository: Repository, event: str) -> str:
     objects, refs = Plumbing(repository), Refs(repository)
     for process in (repository.cat_file, objects, refs):
         process.warm_up()  # they start side by side, while we go on
-    from gitckpt.model import ids, times
+    from gitckpt.model import document, ids, times
     from gitckpt.store.records import layout
     from gitckpt.store.records.recorder import Proposal, Recorder
 
@@ -169,7 +169,7 @@ def _record(repository: Repository, event: str) -> str:
             return extended
     now = times.now()
     fields: dict[str, Any] = {
-        "version": 1,
+        "version": document.VERSION,
         "id": ids.new_id(),
         "phase": _PHASE,
         "timestamp": times.to_text(now),

@@ -9,9 +9,6 @@ from typing import Any
 from gitckpt.model import phase as phases
 from gitckpt.model import times
 
-VERSION = 1
-"""The document version that this program writes, and the highest it reads."""
-
 POST_COMMIT = "post-commit"
 POST_MERGE = "post-merge"
 MANUAL = "manual"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitckpt.model import document, ids, pointers, toml
-from gitckpt.model.checkpoint import VERSION, Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
+from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.table import Reader, shown
 

@@ -8,6 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+VERSION = 1
+"""The document version that this program writes, and the highest it reads."""
+
 ORDER = (
     "version",
     "id",

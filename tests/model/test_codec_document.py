@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitckpt.model import codec, document, times, toml
-from gitckpt.model.checkpoint import CLEAN, VERSION, Omitted, Progress, Worktree
+from gitckpt.model.checkpoint import CLEAN, Omitted, Progress, Worktree
+from gitckpt.model.document import VERSION
 from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, SHA, SMALL, SMALL_DOCUMENT, TREE, changed, fields, quick
 
 # The document
