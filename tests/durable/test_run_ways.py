@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gitckpt.durable.command import processes
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.rewind import fork
@@ -162,6 +164,8 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
         committing.stdout.close()
+        while processes.works_in("git", run.path):  # the shell is gone, and what it had started may take a moment longer
+            time.sleep(0.01)
         rewind.remove_locks(run.store.repository, run.id)
         assert not lock.exists()
 
