@@ -45,10 +45,14 @@ def test_a_long_value_is_cut() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(None, ()), ([], ()), (["a", ""], ("a", "")), (("a",), ("a",)), ({"a"}, ("a",)), ((each for each in "ab"), ("a", "b"))],
+    [(None, ()), ([], ()), (["a", ""], ("a", "")), (("a",), ("a",)), ({"a"}, ("a",)), ({"a": 1}.keys(), ("a",))],
 )
 def test_strings_may_be_any_collection(value: Any, expected: tuple[str, ...]) -> None:
     assert arguments.strings("errors", value) == expected
+
+
+def test_strings_may_come_one_by_one() -> None:
+    assert arguments.strings("errors", iter(["a", "b"])) == ("a", "b")
 
 
 @pytest.mark.parametrize("value", ["one", b"one", {"one": 1}, 7])
