@@ -239,11 +239,12 @@ class TestARecord:
         assert len(seen) == 2
         assert kept(main_checkout) == {commit: commit}
 
+    @pytest.mark.parametrize("is_new", [False, True])
     def test_brings_back_a_ref_that_was_dropped_at_that_moment(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, is_new: bool
     ) -> None:
         plain.record("one-complete")
-        (commit,) = kept(main_checkout)
+        commit = main_checkout.commit() if is_new else main_checkout.git("rev-parse", "HEAD")
         update = plain._recorder._update
         seen: list[list[Update]] = []
 
@@ -261,24 +262,6 @@ class TestARecord:
         commit = main_checkout.commit()
         main_checkout.git("update-ref", layout.KEEP + commit, "HEAD~1")
         plain.record("one-complete")
-        assert kept(main_checkout) == {commit: commit}
-
-    def test_brings_back_a_new_ref_that_was_dropped_at_that_moment(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        plain.record("one-complete")
-        commit = main_checkout.commit()
-        update = plain._recorder._update
-        seen: list[list[Update]] = []
-
-        def interfere(updates: list[Update]) -> None:
-            update(updates)
-            if not seen:
-                main_checkout.git("update-ref", "-d", layout.KEEP + commit)
-            seen.append(updates)
-
-        monkeypatch.setattr(plain._recorder, "_update", interfere)
-        plain.record("two-complete")
         assert kept(main_checkout) == {commit: commit}
 
     @pytest.mark.parametrize("error", [RefMoved("moved"), LockHeld("a.lock")])
