@@ -16,6 +16,10 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.durable.driver.driver import Observer as Observer
+    from gitckpt.durable.driver.pipelines import Outcome as Outcome
+    from gitckpt.durable.driver.pipelines import Pipelines as Pipelines
+    from gitckpt.durable.driver.pipelines import Preview as Preview
     from gitckpt.durable.phases.review.errors import AgentFailed as AgentFailed
     from gitckpt.durable.phases.review.errors import BudgetExceeded as BudgetExceeded
     from gitckpt.durable.phases.review.errors import CommitRefused as CommitRefused
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from gitckpt.durable.phases.review.errors import ReviewFailed as ReviewFailed
     from gitckpt.durable.phases.review.errors import Struggling as Struggling
     from gitckpt.durable.pipeline.launch import Untrusted as Untrusted
+    from gitckpt.durable.progress import Gauge as Gauge
+    from gitckpt.durable.progress import gauges as gauges
     from gitckpt.durable.run.errors import Cancelled as Cancelled
     from gitckpt.durable.run.errors import Changed as Changed
     from gitckpt.durable.run.errors import DeadlineReached as DeadlineReached
@@ -33,8 +39,13 @@ if TYPE_CHECKING:
     from gitckpt.durable.run.retry import Conduct as Conduct
     from gitckpt.durable.run.retry import Retries as Retries
     from gitckpt.durable.run.run import Run as Run
+    from gitckpt.durable.steps.history import StepEvent as StepEvent
+    from gitckpt.durable.steps.journal import Reported as Reported
     from gitckpt.durable.steps.machine import OutOfOrder as OutOfOrder
     from gitckpt.durable.steps.machine import StepsBlocked as StepsBlocked
+    from gitckpt.durable.steps.next import NextStep as NextStep
+    from gitckpt.durable.steps.report import StepReport as StepReport
+    from gitckpt.durable.steps.steps import Steps as Steps
     from gitckpt.git.process import DeadlinePassed as DeadlinePassed
     from gitckpt.git.process import GitError as GitError
     from gitckpt.git.refs import LockHeld as LockHeld
@@ -55,13 +66,18 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import StateError as StateError
     from gitckpt.model.errors import UsageError as UsageError
     from gitckpt.model.errors import WorktreeError as WorktreeError
+    from gitckpt.model.finding import Finding as Finding
     from gitckpt.model.policy import Policy as Policy
+    from gitckpt.model.statediff import StateChange as StateChange
+    from gitckpt.store.audit.doctor import Diagnosis as Diagnosis
     from gitckpt.store.audit.verification import Report as Report
     from gitckpt.store.config.file import ConfigError as ConfigError
+    from gitckpt.store.hooks.installation import Installation as Installation
     from gitckpt.store.leases.lease import Lease as Lease
     from gitckpt.store.leases.lease import LeaseHeld as LeaseHeld
     from gitckpt.store.leases.lease import LeaseLost as LeaseLost
     from gitckpt.store.records.entry import Entry as Entry
+    from gitckpt.store.records.entry import Problem as Problem
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
     from gitckpt.store.restore.restorer import Restored as Restored
@@ -74,6 +90,10 @@ if TYPE_CHECKING:
     from gitckpt.store.worktrees.opener import Opened as Opened
 
 _HOMES = {
+    "Observer": "gitckpt.durable.driver.driver",
+    "Outcome": "gitckpt.durable.driver.pipelines",
+    "Pipelines": "gitckpt.durable.driver.pipelines",
+    "Preview": "gitckpt.durable.driver.pipelines",
     "AgentFailed": "gitckpt.durable.phases.review.errors",
     "BudgetExceeded": "gitckpt.durable.phases.review.errors",
     "CommitRefused": "gitckpt.durable.phases.review.errors",
@@ -82,6 +102,8 @@ _HOMES = {
     "ReviewFailed": "gitckpt.durable.phases.review.errors",
     "Struggling": "gitckpt.durable.phases.review.errors",
     "Untrusted": "gitckpt.durable.pipeline.launch",
+    "Gauge": "gitckpt.durable.progress",
+    "gauges": "gitckpt.durable.progress",
     "Cancelled": "gitckpt.durable.run.errors",
     "Changed": "gitckpt.durable.run.errors",
     "DeadlineReached": "gitckpt.durable.run.errors",
@@ -91,8 +113,13 @@ _HOMES = {
     "Conduct": "gitckpt.durable.run.retry",
     "Retries": "gitckpt.durable.run.retry",
     "Run": "gitckpt.durable.run.run",
+    "StepEvent": "gitckpt.durable.steps.history",
+    "Reported": "gitckpt.durable.steps.journal",
     "OutOfOrder": "gitckpt.durable.steps.machine",
     "StepsBlocked": "gitckpt.durable.steps.machine",
+    "NextStep": "gitckpt.durable.steps.next",
+    "StepReport": "gitckpt.durable.steps.report",
+    "Steps": "gitckpt.durable.steps.steps",
     "DeadlinePassed": "gitckpt.git.process",
     "GitError": "gitckpt.git.process",
     "LockHeld": "gitckpt.git.refs",
@@ -113,13 +140,18 @@ _HOMES = {
     "StateError": "gitckpt.model.errors",
     "UsageError": "gitckpt.model.errors",
     "WorktreeError": "gitckpt.model.errors",
+    "Finding": "gitckpt.model.finding",
     "Policy": "gitckpt.model.policy",
+    "StateChange": "gitckpt.model.statediff",
+    "Diagnosis": "gitckpt.store.audit.doctor",
     "Report": "gitckpt.store.audit.verification",
     "ConfigError": "gitckpt.store.config.file",
+    "Installation": "gitckpt.store.hooks.installation",
     "Lease": "gitckpt.store.leases.lease",
     "LeaseHeld": "gitckpt.store.leases.lease",
     "LeaseLost": "gitckpt.store.leases.lease",
     "Entry": "gitckpt.store.records.entry",
+    "Problem": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
     "Restored": "gitckpt.store.restore.restorer",
@@ -146,12 +178,16 @@ __all__ = [
     "ConfigError",
     "DeadlinePassed",
     "DeadlineReached",
+    "Diagnosis",
     "Diverged",
     "Entry",
     "Expired",
     "FilesPruned",
+    "Finding",
+    "Gauge",
     "GitError",
     "History",
+    "Installation",
     "InvalidCheckpoint",
     "Lease",
     "LeaseHeld",
@@ -161,18 +197,25 @@ __all__ = [
     "MaxCyclesReached",
     "Moved",
     "NewerCheckpoint",
+    "NextStep",
     "NotFoundError",
+    "Observer",
     "Opened",
     "OutOfOrder",
+    "Outcome",
     "PhaseBlocked",
     "PhaseDeferred",
     "PhaseFailed",
     "Pipeline",
+    "Pipelines",
     "Policy",
+    "Preview",
+    "Problem",
     "Progress",
     "Query",
     "RefMoved",
     "Report",
+    "Reported",
     "RepositoryError",
     "Restored",
     "Retries",
@@ -180,7 +223,11 @@ __all__ = [
     "Run",
     "RunExists",
     "RunInfo",
+    "StateChange",
     "StateError",
+    "StepEvent",
+    "StepReport",
+    "Steps",
     "StepsBlocked",
     "Store",
     "Struggling",
@@ -188,6 +235,7 @@ __all__ = [
     "UsageError",
     "Worktree",
     "WorktreeError",
+    "gauges",
 ]
 
 

@@ -210,11 +210,11 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     """
     from gitckpt.git.repository import Repository
     from gitckpt.model.errors import UsageError
+    from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.config import settings
     from gitckpt.store.leases.lease import LeaseLost
     from gitckpt.store.records import layout
     from gitckpt.store.snapshot.limits import Limits
-    from gitckpt.store.store import Store
     from gitckpt.store.worktrees import ownership
 
     owner = ownership.owner(repository)
@@ -224,7 +224,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         _report(repository, event, f"the run {owner.run} is gone, so this checkpoint stands alone")
         return None
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
-    with Store(here, adapter="plumbing") as store:
+    with Checkpoints(here, adapter="plumbing") as store:
         try:
             limits = settings.read(here).limits
         except UsageError as error:

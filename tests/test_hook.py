@@ -14,11 +14,12 @@ from gitckpt import hook
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import discover
 from gitckpt.model import times
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
 HEAVY = {"pygit2", "typer", "tomlkit", "rich", "click", "typing", "dataclasses", "re", "enum", "subprocess", "pathlib", "json", "datetime"}
@@ -209,7 +210,7 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
 
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         first = store.record("plan-complete", {"step": 1, "nothing": None}, start="add login", worktree=store.capture())
-        opened = resumption.resume(store, first)
+        opened = resumption.resume(inside(store), first)
     _install(main_checkout)
     worktree = Checkout(Path(opened.path), main_checkout.path)
     worktree.write("unfinished", "work\n")
@@ -217,7 +218,7 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     worktree.git("add", "done")
     worktree.git("commit", "--quiet", "-m", "a step")
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        newest = store.heads.read(str(first.run))
+        newest = inside(store).heads.read(str(first.run))
     assert (newest.sequence, newest.parent, newest.trigger, newest.message) == (2, first.id, "post-commit", "a step")
     assert newest.state == {"step": 1, "nothing": None}
     assert newest.worktree is not None
@@ -296,7 +297,7 @@ def test_an_unknown_event_says_which_there_are(
 def _old_checkpoints(checkout: Checkout, count: int) -> None:
     """Records so many checkpoints of hooks, a year ago."""
     year_ago = times.now() - 365 * 86400 * times.MICRO
-    with Store(discover(str(checkout.path)), adapter="plumbing", clock=lambda: year_ago) as store:
+    with Store(Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=lambda: year_ago)) as store:
         for _ in range(count):
             store.record("commit-complete", trigger="post-commit")
 

@@ -7,7 +7,8 @@ import importlib
 import pytest
 
 import gitckpt
-from gitckpt import CkptError, Run, Store
+from gitckpt import CkptError, Observer, Pipelines, Run, Steps, Store
+from tests.conftest import Checkout
 from tests.house_rules import SOURCES, module_name
 
 
@@ -28,12 +29,18 @@ def test_every_error_that_somebody_can_meet_is_public() -> None:
     )
 
 
-@pytest.mark.parametrize("public", [Store, Run])
-def test_what_dir_lists_is_there_and_says_what_it_is_for(public: type) -> None:
-    listed: list[str] = list(object.__new__(public).__dir__())
-    assert listed
-    assert [name for name in listed if not (hasattr(public, name) or name in (public.__doc__ or ""))] == []
-    assert [name for name in listed if hasattr(public, name) and not (getattr(public, name).__doc__ or "").strip()] == []
+@pytest.mark.parametrize("public", [Store, Run, Pipelines, Steps, Observer])
+def test_what_is_public_says_what_it_is_for(public: type) -> None:
+    names = [name for name in vars(public) if name[0] != "_"]
+    assert names
+    assert [name for name in names if not (getattr(public, name).__doc__ or "").strip()] == []
+
+
+def test_what_is_not_public_has_an_underscore(main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path) as store, Run.start(store, "a") as run:
+        for each in (store, run, run.store, Pipelines(store), Steps(store, run=run.id)):
+            public = {name for name in vars(type(each)) if name[0] != "_"}
+            assert {name for name in dir(each) if name[0] != "_"} == public, each
 
 
 def test_another_name_is_refused() -> None:

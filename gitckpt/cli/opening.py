@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from gitckpt.git.repository import open_repository
+from gitckpt.git.repository import discover, open_repository
+from gitckpt.store.checkpoints import Checkpoints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 
-def open_store(*, to_capture: bool = False) -> Store:
+def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     """Returns the store of the repository that the current directory is in.
 
     Args:
         to_capture: whether the worktree is going to be captured: git begins to look at it while Python still imports.
+        any_git: whether a git that is too old will do.
 
     Raises:
         RepositoryError: there is none, git refuses it, or git is too old.
         WorktreeError: the index cannot be copied.
     """
-    repository = open_repository()
+    repository = discover() if any_git else open_repository()
     ahead = None
     if to_capture and repository.worktree is not None:
         from gitckpt.git.worktree.index import PrivateIndex
@@ -29,4 +31,4 @@ def open_store(*, to_capture: bool = False) -> Store:
         ahead.look_ahead()
     from gitckpt.store.store import Store
 
-    return Store(repository, adapter="plumbing", ahead=ahead)
+    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead))

@@ -34,7 +34,7 @@ class Gauge:
         return min(max(self.done / self.total, 0.0), 1.0) if self.done is not None and self.total else None
 
 
-def read(state: Mapping[str, Any], progress: Progress | None) -> list[Gauge]:
+def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
     """Returns what the loops of a run say.
 
     Args:

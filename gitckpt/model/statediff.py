@@ -18,13 +18,23 @@ class StateChange:
 
     Attributes:
         pointer: where it is (a JSON pointer).
-        old: its value before, or `MISSING`.
-        new: its value after, or `MISSING`.
+        old: its value before; an object that equals no value, where it `is_added`.
+        new: its value after; an object that equals no value, where it `is_removed`.
     """
 
     pointer: str
     old: Any
     new: Any
+
+    @property
+    def is_added(self) -> bool:
+        """Whether it is there since then."""
+        return self.old is MISSING
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it was there until then."""
+        return self.new is MISSING
 
 
 def compare(old: Any, new: Any) -> list[StateChange]:

@@ -44,10 +44,7 @@ _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time,
 
 
 class Checkpoints:
-    """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
-
-    Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
-    of them, and a process that was forked opens a store of its own.
+    """The checkpoints of one repository; a context manager, which threads may share as they may a `Store`.
 
     Args:
         repository: seen from the worktree that checkpoints are recorded in.
@@ -124,7 +121,7 @@ class Checkpoints:
         Links are derived: where they cannot be written, the log says so, and the checkpoints themselves are safe.
         """
         try:
-            self._recorder.write_links(self.clock())
+            self.write_links()
         except (BusyError, GitError) as error:
             log.append(self.repository, f"links were not written: {error.message}")
         finally:
@@ -145,18 +142,7 @@ class Checkpoints:
         return PrivateIndex(self.repository)
 
     def capture(self, limits: Limits | None = None, beside: Beside | None = None) -> Worktree:
-        """Captures the files of the worktree for `record`.
-
-        Args:
-            limits: what is left out, and how long it may take; by default as the settings say.
-            beside: files of the run that lie outside of the worktree, and that the snapshot keeps as well.
-
-        Returns:
-            What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
-
-        Raises:
-            WorktreeError, UsageError: there is no worktree here, or git cannot read it; a setting cannot be understood.
-        """
+        """As `Store.capture`, with files of the run that lie `beside` the worktree, and that the snapshot keeps as well."""
         from gitckpt.store.config import settings
         from gitckpt.store.snapshot import capture as snapshot
 
@@ -180,33 +166,13 @@ class Checkpoints:
         keeps: Collection[str] = (),
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Records a checkpoint; when this returns, it is on the disk.
+        """As `Store.record`, with what only the rooms above have.
 
-        Args:
-            phase: `phase-status`, such as "research-failed", or a phase, which is complete then: "add-login" is "add-login-complete".
-            state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
-            worktree: what `capture` returned; None if the linked commit stands for the files.
-            start: name of a run to start with this checkpoint, instead of `run`.
-            key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
-            base: oid of the commit to link, instead of HEAD's.
-            guard: the lease that must be held when it is written: of the run, or, with `start`, of the run that starts another.
-            change: instead of `state`, makes it of the one that the run's head has at that moment, an empty one where the run starts; it
-                is called again when others were faster, and what it raises is raised here.
-            progress_of: says how far the run has come by the state that `change` returned.
-            keeps: keys of `state` that others write, too: where somebody has extended the run since this store did, theirs count.
-            details: more keys of the document, as `Details` names them.
-
-        Returns:
-            The checkpoint, with the state that was written; one that was carried on is left out.
-
-        Raises:
-            UsageError: the phase is none, the message has more than one line, the id is taken, or a document may not hold a value.
-            StateError: the state cannot be stored losslessly; the value's path is named.
-            NotFoundError: there is no such run.
-            RunExists: a run with that key exists; the error names it.
-            LeaseLost: somebody else drives the run by now.
-            BusyError: somebody holds a lock, or other writers kept being faster.
-            CkptError: the objects or refs could not be written; nothing was recorded.
+        `guard` is the lease that must be held when it is written: of the run, or, with `start`, of the run that starts another. `change`
+        makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
+        called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
+        that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
+        did, theirs count.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -250,15 +216,7 @@ class Checkpoints:
         keeps: Collection[str] = (),
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Captures the files and records a checkpoint with them: `capture` and `record` in one.
-
-        It is safe against a `gc --prune=now` and against a HEAD that moves in between.
-
-        Args, returns and errors: as these two.
-
-        Raises:
-            BusyError: HEAD moved, or objects of the snapshot vanished, each time.
-        """
+        """As `Store.save`, with what `capture` and `record` take here."""
         from gitckpt.store.snapshot import capture as snapshot
 
         draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
@@ -276,22 +234,11 @@ class Checkpoints:
         raise BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Returns a checkpoint with its state.
-
-        Args:
-            checkpoint_id: its full id.
-
-        Raises:
-            NotFoundError: there is none.
-            InvalidCheckpoint: its ref does not hold a valid document.
-        """
+        """As `Store.read`."""
         return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
-        """Returns the document of a checkpoint as it is stored.
-
-        Raises: as `read`.
-        """
+        """As `Store.raw`."""
         require_text("id", checkpoint_id)
         ref = layout.CHECKPOINTS + checkpoint_id
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
@@ -305,38 +252,41 @@ class Checkpoints:
         return found[1]
 
     def find(self, text: str) -> str:
-        """Returns the id of the checkpoint that a person means.
-
-        Args:
-            text: an id or a prefix of four or more characters, a run id or a prefix of it (its newest checkpoint), "latest", or a rev
-                (the newest checkpoint linked to that commit).
-
-        Raises:
-            UsageError, NotFoundError: it is empty; or nothing goes by it, and the hint names what is close.
-            AmbiguousError: several things do; they are listed.
-        """
+        """As `Store.find`."""
         from gitckpt.store.records import finder
 
         return finder.find(text, self.repository, self.index, self.links)
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
-        """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
+        """As `Store.list`."""
         return self.index.select(query)
 
     def problems(self) -> Sequence[Problem]:
-        """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
+        """As `Store.problems`."""
         return self.index.problems()
 
     def links(self, commit: str) -> Sequence[Entry]:
-        """Returns the checkpoints linked to a commit, a full oid, newest first: those its note lists, and those that name it themselves."""
+        """As `Store.links`, for a full oid."""
         ids.require_oid_or_unborn(commit)
         from gitckpt.store.records.entry import Query
 
         with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
-            self._recorder.write_links(self.clock())
+            self.write_links()
         listed = [layout.link_id(line) for line in self._recorder.notes.lines([commit]).get(commit, [])]
         own = [entry.id for entry in self.index.select(Query(git_sha=commit))]
         return self.index.select(Query(ids=[*listed, *own]))
+
+    def bound(self, run: str | None) -> Guard | None:
+        """Returns what binds this process to the lease of the driver that started it; None where none did, or for another run."""
+        return self.leases.bound(run) if run is not None else None
+
+    def write_links(self) -> None:
+        """Writes the links that were put off.
+
+        Raises:
+            BusyError, GitError: they could not be written; they stay pending.
+        """
+        self._recorder.write_links(self.clock())
 
     def relink(self, run: str) -> None:
         """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
@@ -355,26 +305,20 @@ class Checkpoints:
         noted: Mapping[str, Sequence[str]] | None = None,
         runs: Collection[str] | None = None,
     ) -> int:
-        """Removes checkpoints by name: their links, refs, and run heads that point to them.
+        """As `Store.remove`, for those that know more already.
 
         Args:
-            checkpoint_ids: full ids; those of refs that are no valid checkpoints are accepted too.
-            noted: the lines of every note, where the caller has read them already.
-            runs: the runs that the checkpoints belong to, where the caller knows them.
-
-        Returns:
-            How many checkpoint refs are gone.
-
-        Raises:
-            BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
+            checkpoint_ids: full ids.
+            noted: the lines of every note.
+            runs: the runs that the checkpoints belong to.
         """
-        self._recorder.write_links(self.clock())
+        self.write_links()
         checkpoint_ids = strings("checkpoint_ids", checkpoint_ids)
         return self._remover().remove(checkpoint_ids, self.clock(), noted=noted, runs=runs)
 
     def notes(self) -> Mapping[str, Sequence[str]]:
         """Returns the lines of every note by commit, those of links that were put off too."""
-        self._recorder.write_links(self.clock())
+        self.write_links()
         return Notes(self.repository, self.objects, layout.NOTES).everything()
 
     def settle(self) -> None:

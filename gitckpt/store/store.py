@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import os
-from types import NoneType
-from typing import TYPE_CHECKING
+from types import NoneType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from gitckpt.model.arguments import refused, require, strings
+from gitckpt.model import ids
+from gitckpt.model.arguments import refused, require, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     _Path = str | bytes | os.PathLike[str]
 
+    from gitckpt.model.checkpoint import Worktree
     from gitckpt.model.policy import Policy
+    from gitckpt.model.statediff import StateChange
+    from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
+    from gitckpt.store.hooks.installation import Installation
+    from gitckpt.store.records.draft import Details
+    from gitckpt.store.records.entry import Entry, Problem, Query
+    from gitckpt.store.records.recorder import Guard
     from gitckpt.store.restore.restorer import Restored
     from gitckpt.store.retention.expiry import Expired
     from gitckpt.store.runs.summary import RunInfo
     from gitckpt.store.runs.timeline import History
+    from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.worktrees.opener import Opened
 
-_PUBLIC = (
-    *("open", "close", "record", "save", "capture", "read", "raw", "find", "list", "links", "problems"),
-    *("diff", "resume", "restore", "undo", "remove", "expire", "verify"),
-    *("runs", "history", "cancel", "run_of", "latest_resumable"),
-)
 
-
-class Store(Checkpoints):
+class Store:
     """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
 
         with Store.open() as store:
@@ -41,11 +44,195 @@ class Store(Checkpoints):
             store.restore(saved.id)
 
     Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
-    of them, and a process that was forked opens a store of its own. What `dir` does not list may change without notice.
+    of them, and a process that was forked opens a store of its own.
     """
 
-    def __dir__(self) -> list[str]:
-        return sorted(_PUBLIC)
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
+        """Returns the store of the repository that `path` is in.
+
+        Args:
+            path: a directory of a worktree, or a bare repository.
+            adapter: how objects are read and written: "libgit2" is the quicker one for many calls and takes 80 ms to import; "plumbing" is
+                git's own processes; "auto" is libgit2 wherever it can open the repository.
+
+        Raises:
+            RepositoryError: there is none, git refuses it, or git is too old.
+        """
+        return cls(Checkpoints.open(path, adapter=adapter))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Writes the links that were put off, and lets go of processes and files.
+
+        Links are derived: where they cannot be written, the log says so, and the checkpoints themselves are safe.
+        """
+        self._checkpoints.close()
+
+    @property
+    def worktree(self) -> str | None:
+        """The top of the worktree that checkpoints are recorded in; None in a bare repository."""
+        return self._checkpoints.repository.worktree
+
+    @property
+    def run(self) -> str | None:
+        """The run whose worktree that is; None for any other worktree."""
+        from gitckpt.store.worktrees import ownership
+
+        owner = ownership.owner(self._checkpoints.repository)
+        return owner.run if owner is not None else None
+
+    def capture(self, limits: Limits | None = None) -> Worktree:
+        """Captures the files of the worktree for `record`.
+
+        Args:
+            limits: what is left out, and how long it may take; by default as the settings say.
+
+        Returns:
+            What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
+
+        Raises:
+            WorktreeError, UsageError: there is no worktree here, or git cannot read it; a setting cannot be understood.
+        """
+        return self._checkpoints.capture(limits)
+
+    def record(
+        self,
+        phase: str,
+        state: Mapping[str, Any] | None = None,
+        *,
+        worktree: Worktree | None = None,
+        start: str | None = None,
+        key: str | None = None,
+        base: str | None = None,
+        **details: Unpack[Details],
+    ) -> Checkpoint:
+        """Records a checkpoint; when this returns, it is on the disk.
+
+        Args:
+            phase: `phase-status`, such as "research-failed", or a phase, which is complete then: "add-login" is "add-login-complete".
+            state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
+            worktree: what `capture` returned; None if the linked commit stands for the files.
+            start: name of a run to start with this checkpoint, instead of `run`.
+            key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
+            base: oid of the commit to link, instead of HEAD's.
+            details: more keys of the document: `run` (the id of the run that it extends), `trigger`, `message` (one line), `agent`,
+                `errors`, `progress`, `id` (a fresh UUID version 4, where the caller has to know it before), `pipeline`, `attempt`,
+                `forked_from`, `rewound_to`.
+
+        Returns:
+            The checkpoint, with the state that was written; one that was carried on is left out.
+
+        Raises:
+            UsageError: the phase is none, the message has more than one line, the id is taken, or a document may not hold a value.
+            StateError: the state cannot be stored losslessly; the value's path is named.
+            NotFoundError: there is no such run.
+            RunExists: a run with that key exists; the error names it.
+            LeaseLost: this program was started by a phase of `run`, and somebody else drives that by now.
+            BusyError: somebody holds a lock, or other writers kept being faster.
+            CkptError: the objects or refs could not be written; nothing was recorded.
+        """
+        checkpoints, guard = self._checkpoints, self._guard(details)
+        return checkpoints.record(phase, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details)
+
+    def save(
+        self,
+        phase: str,
+        state: Mapping[str, Any] | None = None,
+        *,
+        limits: Limits | None = None,
+        start: str | None = None,
+        key: str | None = None,
+        **details: Unpack[Details],
+    ) -> Checkpoint:
+        """Captures the files and records a checkpoint with them: `capture` and `record` in one.
+
+        It is safe against a `gc --prune=now` and against a HEAD that moves in between.
+
+        Args, returns and errors: as these two.
+
+        Raises:
+            BusyError: HEAD moved, or objects of the snapshot vanished, each time.
+        """
+        return self._checkpoints.save(phase, state, limits=limits, start=start, key=key, guard=self._guard(details), **details)
+
+    def read(self, checkpoint_id: str) -> Checkpoint:
+        """Returns a checkpoint with its state.
+
+        Args:
+            checkpoint_id: its full id.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidCheckpoint: its ref does not hold a valid document.
+        """
+        return self._checkpoints.read(checkpoint_id)
+
+    def raw(self, checkpoint_id: str) -> bytes:
+        """Returns the document of a checkpoint as it is stored. Errors: as `read`."""
+        return self._checkpoints.raw(checkpoint_id)
+
+    def find(self, text: str) -> str:
+        """Returns the id of the checkpoint that a person means.
+
+        Args:
+            text: an id or a prefix of four or more characters, a run id or a prefix of it (its newest checkpoint), "latest", or a rev
+                (the newest checkpoint linked to that commit).
+
+        Raises:
+            UsageError, NotFoundError: it is empty; or nothing goes by it, and the hint names what is close.
+            AmbiguousError: several things do; they are listed.
+        """
+        return self._checkpoints.find(text)
+
+    def find_run(self, text: str) -> str:
+        """Returns the id of the run that a person means.
+
+        Args:
+            text: the id, or a prefix of it.
+
+        Raises:
+            NotFoundError, AmbiguousError: none goes by it, or several do.
+        """
+        from gitckpt.store.records import finder
+
+        require_text("text", text)
+        return finder.find_run(text, self._checkpoints.index)
+
+    def list(self, query: Query | None = None) -> Sequence[Entry]:
+        """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
+        return self._checkpoints.list(query)
+
+    def links(self, commit: str) -> Sequence[Entry]:
+        """Returns the checkpoints linked to a commit, newest first: those its note lists, and those that name it themselves.
+
+        Args:
+            commit: a full oid, also of a commit that is gone, a rev, or "" for what was recorded before the first commit.
+
+        Raises:
+            NotFoundError: there is no such rev.
+        """
+        require_text("commit", commit)
+        is_oid = commit == "" or ids.is_oid(commit)
+        return self._checkpoints.links(commit if is_oid else self._checkpoints.repository.commit(commit))
+
+    def changed_files(self, entries: Sequence[Entry]) -> Mapping[str, int]:
+        """Returns how many files differ from the linked commit, by id, for those entries whose files were captured and are still there."""
+        from gitckpt.store.records import changed
+
+        return changed.count(self._checkpoints.repository, self._checkpoints.index, entries)
+
+    def problems(self) -> Sequence[Problem]:
+        """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
+        return self._checkpoints.problems()
 
     def diff(
         self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()
@@ -65,19 +252,35 @@ class Store(Checkpoints):
         """
         from gitckpt.store.snapshot.manifest import files_of
 
+        repository = self._checkpoints.repository
         patterns = [os.fsdecode(path) for path in _paths(paths)]
-        old = files_of(self.repository, self._given(before))
-        new = self._current_files() if after is None else files_of(self.repository, self._given(after))
-        here = ["-C", os.getcwd()] if self.repository.worktree else []
-        return self.repository.git.run(*here, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
+        old = files_of(repository, self._given(before))
+        new = self._current_files() if after is None else files_of(repository, self._given(after))
+        here = ["-C", os.getcwd()] if repository.worktree else []
+        return repository.git.run(*here, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
 
     def _current_files(self) -> str:
         """Returns the tree of the files as they are in this worktree now."""
-        if self.repository.worktree is None:
+        inside = self._checkpoints
+        if inside.repository.worktree is None:
             raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
         from gitckpt.store.snapshot import manifest
 
-        return manifest.tree_of_files(self.repository, self.capture().tree, self.objects.head()[0])
+        return manifest.tree_of_files(inside.repository, self.capture().tree, inside.objects.head()[0])
+
+    def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
+        """Returns the values that differ in the states of two checkpoints.
+
+        Args:
+            before: a checkpoint, or its full id.
+            after: another one.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+        """
+        from gitckpt.model import statediff
+
+        return statediff.compare(dict(self._given(before).state), dict(self._given(after).state))
 
     def resume(self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None) -> Opened:
         """Returns the worktree of a checkpoint, made with its files if it is not there. To go on with a run: `Run.resume`.
@@ -91,7 +294,7 @@ class Store(Checkpoints):
         """
         from gitckpt.store.worktrees import resumption
 
-        return resumption.resume(self, self._given(checkpoint), directory)
+        return resumption.resume(self._checkpoints, self._given(checkpoint), directory)
 
     def restore(self, checkpoint: Checkpoint | str, paths: Sequence[_Path] = (), *, dry_run: bool = False) -> Restored:
         """Puts the files of a checkpoint into this worktree, after a checkpoint of what is here; HEAD stays.
@@ -108,7 +311,7 @@ class Store(Checkpoints):
         """
         from gitckpt.store.restore import restorer
 
-        return restorer.restore(self, self._given(checkpoint), [os.fsencode(path) for path in _paths(paths)], dry_run=dry_run)
+        return restorer.restore(self._checkpoints, self._given(checkpoint), [os.fsencode(path) for path in _paths(paths)], dry_run=dry_run)
 
     def undo(self, *, dry_run: bool = False) -> Restored:
         """Takes the newest `restore` in this worktree back, or an `undo`.
@@ -122,7 +325,21 @@ class Store(Checkpoints):
         """
         from gitckpt.store.restore import restorer
 
-        return restorer.undo(self, dry_run=dry_run)
+        return restorer.undo(self._checkpoints, dry_run=dry_run)
+
+    def remove(self, checkpoint_ids: Collection[str]) -> int:
+        """Removes checkpoints by name: their links, refs, and run heads that point to them.
+
+        Args:
+            checkpoint_ids: full ids; those of refs that are no valid checkpoints are accepted too.
+
+        Returns:
+            How many checkpoint refs are gone.
+
+        Raises:
+            BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
+        """
+        return self._checkpoints.remove(checkpoint_ids)
 
     def expire(self, policy: Policy | None = None, *, dry_run: bool = False) -> Expired:
         """Removes the checkpoints and runs that a policy lets go.
@@ -139,10 +356,14 @@ class Store(Checkpoints):
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.config import settings
-        from gitckpt.store.retention import expiry
+        from gitckpt.store.retention import expiry, maintenance
 
         require("policy", policy, (Policy, NoneType), "a Policy")
-        return expiry.expire(self, policy or settings.read(self.repository).policy, dry_run=dry_run)
+        inside = self._checkpoints
+        found = expiry.expire(inside, policy or settings.read(inside.repository).policy, dry_run=dry_run)
+        if not dry_run:
+            maintenance.pack(inside.repository)
+        return found
 
     def verify(self, *, repair: bool = False) -> Report:
         """Looks at every checkpoint and all it needs.
@@ -156,14 +377,14 @@ class Store(Checkpoints):
         from gitckpt.store.audit import verification
 
         with contextlib.suppress(BusyError):  # what this store itself has put off is no flaw of the repository
-            self._recorder.write_links(self.clock())
-        return verification.verify(self, repair=repair)
+            self._checkpoints.write_links()
+        return verification.verify(self._checkpoints, repair=repair)
 
     def runs(self) -> Sequence[RunInfo]:
         """Returns what has become of each run, the one with the newest checkpoint first."""
         from gitckpt.store.runs import summary
 
-        return summary.summaries(self)
+        return summary.summaries(self._checkpoints)
 
     def history(self, run: str) -> History:
         """Returns one run, phase by phase.
@@ -176,7 +397,7 @@ class Store(Checkpoints):
         """
         from gitckpt.store.runs import timeline
 
-        return timeline.read(self, run)
+        return timeline.read(self._checkpoints, run)
 
     def cancel(self, run: str) -> bool:
         """Asks whoever drives a run to stop. They do when they next look: with `Run.check`, `Run.wait` or a milestone.
@@ -191,11 +412,11 @@ class Store(Checkpoints):
             UsageError: it is no run id.
             BusyError: the lease changed each time it was about to be written.
         """
-        return self.leases.cancel(require_run_id(run)) is not None
+        return self._checkpoints.leases.cancel(require_run_id(run)) is not None
 
     def run_of(self, key: str) -> str | None:
         """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""
-        return self.claim(key).run()
+        return self._checkpoints.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
         """Returns the checkpoint to go on with; None where there is none.
@@ -205,7 +426,44 @@ class Store(Checkpoints):
         """
         from gitckpt.store.runs import resumable
 
-        return resumable.latest_resumable(self)
+        return resumable.latest_resumable(self._checkpoints)
+
+    def examine(self) -> Diagnosis:
+        """Looks at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""
+        from gitckpt.store.audit import doctor
+
+        return doctor.diagnose(self._checkpoints)
+
+    def install(self, hooks: str = "auto") -> Installation:
+        """Lets every commit record a checkpoint: installs hooks, settings and `gitckpt.toml`; again, it mends them.
+
+        Args:
+            hooks: how git calls gitckpt: "config", "files", "external" (somebody adds the lines that `advice` names), "none", or "auto".
+
+        Raises:
+            UsageError: there is no such way, or the settings have mistakes; nothing was changed.
+            CkptError: something cannot be written.
+        """
+        from gitckpt.store import setup
+
+        return setup.install(self._checkpoints.repository, hooks)
+
+    def uninstall(self) -> Installation:
+        """Takes out what `install` put in. Checkpoints, and other people's text in hooks, stay.
+
+        Raises:
+            CkptError: a file or the configuration cannot be written.
+        """
+        from gitckpt.store import setup
+
+        return setup.uninstall(self._checkpoints.repository)
+
+    def _guard(self, details: Details) -> Guard | None:
+        """Returns what binds a call to the lease of the driver that started this program, where one did."""
+        from gitckpt.store.records.draft import require_known
+
+        require_known(details)  # here, as some are arguments for the rooms
+        return self._checkpoints.bound(details.get("run"))
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
         return checkpoint if isinstance(checkpoint, Checkpoint) else self.read(checkpoint)
@@ -216,3 +474,8 @@ def _paths(paths: Sequence[_Path]) -> Sequence[_Path]:
     if isinstance(paths, str | bytes | os.PathLike):
         raise refused("paths", paths, "a list of paths")
     return paths
+
+
+def inside(store: Store) -> Checkpoints:
+    """Returns what the rooms work with, for those above that need more than programs have."""
+    return store._checkpoints  # noqa: SLF001 - the one door to it

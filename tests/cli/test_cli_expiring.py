@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout
@@ -15,7 +15,7 @@ def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
     main_checkout.git("config", "ckpt.runsOlderThan", "0s")
     with Store.open(main_checkout.path) as store:
         done = store.record("run-started", {}, start="done", trigger=PHASE)
-        worktree = resumption.resume(store, done).path
+        worktree = resumption.resume(inside(store), done).path
         store.record("run-complete", {}, run=done.run, trigger=PHASE)
         open_ = store.record("run-started", {}, start="open", trigger=PHASE)
         store.record("build-started", {}, run=open_.run, trigger=PHASE)

@@ -20,7 +20,7 @@ class TestRun:
         assert "[1/2] one\n" not in done[2]
         assert stage.run() == run
         again = told(stage.ckpt("run", "ci", "--key=nightly"), stage)
-        assert again == (0, "STAMP-ci\n", "run STAMP-ci is complete already\n")
+        assert again == (0, "STAMP-ci\n", "run STAMP-ci is complete already\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n")
         assert stage.run() == run
 
     def test_another_pipeline_or_other_inputs_are_refused(self, stage: Stage) -> None:
@@ -28,7 +28,7 @@ class TestRun:
         stage.ckpt("run", "ci", "--key", "nightly")
         hint = "hint: start another run: another key; go on with this one: git ckpt resume STAMP-ci\n"
         what = "error: run STAMP-ci was started with something else: "
-        assert told(stage.ckpt("run", "loop", "-i", "plan=README", "--key", "nightly"), stage) == (
+        assert told(stage.ckpt("run", "loop", "-i", "plan=README", "-i", "until_tests_pass=yes", "--key", "nightly"), stage) == (
             2,
             "",
             f"{what}its pipeline is ci, not loop\n{hint}",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from gitckpt.model import times
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.cli.conftest import Ckpt, Outcome, document, store_text
 from tests.conftest import Checkout
 
@@ -138,7 +138,7 @@ def test_by_commit(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
 def test_by_age(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     now = times.now()
     with Store.open(main_checkout.path) as store:
-        store.clock = lambda: now - 2 * 86400 * times.MICRO
+        inside(store).clock = lambda: now - 2 * 86400 * times.MICRO
         store.record("old-complete", {})
     new = save(main_checkout)
     assert ids_of(ckpt("list", "--since", "1d", at=main_checkout)) == [new]

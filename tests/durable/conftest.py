@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Attempt
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
 
 RUN = "20270115-080001-add-login"
@@ -30,7 +32,7 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[Callable[..., Store]]:
     stores: list[Store] = []
 
     def make(checkout: Checkout) -> Store:
-        stores.append(Store(discover(os.fspath(checkout.path)), adapter="plumbing", clock=clock, new_id=ids))
+        stores.append(Store(Checkpoints(discover(os.fspath(checkout.path)), adapter="plumbing", clock=clock, new_id=ids)))
         return stores[-1]
 
     yield make
@@ -70,8 +72,8 @@ def sleeper(clock: Clock) -> Sleeper:
 
 def go_on(store: Store, run: str, sleep: Callable[[float], None] | None = None, *, accept_changes: bool = False) -> Run:
     """Resumes a run, waiting with the sleep that is given."""
-    opening = reopen(store, run, adapter="plumbing", accept_changes=accept_changes)
-    return Run(opening, sleep=sleep) if sleep is not None else Run(opening)
+    opening = reopen(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
+    return Run(ActiveRun(opening, sleep=sleep) if sleep is not None else ActiveRun(opening))
 
 
 def labels(store: Store, run: str) -> list[str]:
@@ -94,12 +96,12 @@ def die(run: Run, name: str, work: Callable[..., Any], conduct: Conduct = USUAL)
 
 def crash(run: Run) -> None:
     """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
-    run._heartbeat.close()
-    leases = run.store.leases
+    run._active._heartbeat.close()
+    leases = inside(run.store).leases
     found = leases.read(run.id)
     assert found is not None
     leases.swap(replace(found[1], started="1"), found[0])
-    run._opening.close()
+    run._active._opening.close()
 
 
 def refuse_refs(checkout: Checkout, flag: Path) -> None:

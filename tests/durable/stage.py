@@ -21,7 +21,7 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.timeline import Event
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests import forked
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
@@ -134,7 +134,7 @@ class Stage:
 
     def newest(self, run: str) -> Checkpoint:
         with self.store() as store:
-            return store.heads.read(run)
+            return inside(store).heads.read(run)
 
     def checkpoint(self, run: str, label: str) -> Checkpoint:
         """Returns the newest checkpoint of a run with a label."""
@@ -149,12 +149,12 @@ class Stage:
 
     def status(self, run: str) -> str:
         with self.store() as store:
-            return timeline.read(store, run).summary.status
+            return timeline.read(inside(store), run).summary.status
 
     def events(self, run: str) -> dict[str, Event]:
         """Returns what has become of each phase."""
         with self.store() as store:
-            return {event.phase: event for event in timeline.read(store, run).events}
+            return {event.phase: event for event in timeline.read(inside(store), run).events}
 
     def worktree(self, run: str) -> Path:
         return self.checkout.path / ".ckpt/worktrees" / run

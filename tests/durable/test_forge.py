@@ -21,9 +21,10 @@ from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.policy import DAY
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.retention.cleanup import cleanup_runs
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.durable.stage import URL, Stage, normal, stage
 
@@ -304,8 +305,11 @@ class TestRetention:
         """Makes a run as it would have been made before."""
         clock = Clock(step=1)
         with Store.open(checkout.path, adapter="plumbing") as now:
-            clock.instant = now.clock() - round(days * DAY)
-        with Store.open(checkout.path, adapter="plumbing") as here, Store(here.repository, adapter="plumbing", clock=clock) as then:
+            clock.instant = inside(now).clock() - round(days * DAY)
+        with (
+            Store.open(checkout.path, adapter="plumbing") as here,
+            Store(Checkpoints(inside(here).repository, adapter="plumbing", clock=clock)) as then,
+        ):
             said = Pipeline(name=pipeline, phases=tuple(PHASES))
             first = then.record(layout.RUN_STARTED, {}, start=name, trigger=PHASE, pipeline=said)
             then.record(label, {}, run=first.run, trigger=PHASE, pipeline=said)
@@ -328,8 +332,8 @@ class TestRetention:
     def test_by_hand(self, project: Stage) -> None:
         old = self.past(project.checkout, "run-complete", "old", 2)
         with project.store() as store:
-            assert cleanup_runs(store, pipeline="plan-to-pr", older_than=3 * DAY).gone == ()
-            assert cleanup_runs(store, pipeline="plan-to-pr", older_than=DAY).gone == (old,)
+            assert cleanup_runs(inside(store), pipeline="plan-to-pr", older_than=3 * DAY).gone == ()
+            assert cleanup_runs(inside(store), pipeline="plan-to-pr", older_than=DAY).gone == (old,)
         assert project.runs() == []
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable import progress as gauges
-from gitckpt.durable.progress import Gauge
+from gitckpt.durable.progress import Gauge, gauges
 from gitckpt.model.checkpoint import Progress
 
 LOOP = {
@@ -71,7 +70,7 @@ STEPS = {"current_step": "FIX", "step_status": "IN_PROGRESS", "fix_cycle_count":
     ],
 )
 def test_what_they_say(state: dict[str, Any], progress: Progress | None, expected: list[Gauge]) -> None:
-    assert gauges.read(state, progress) == expected
+    assert gauges(state, progress) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,6 +96,6 @@ anything = st.recursive(
     )
 )
 def test_a_state_that_was_fetched_may_hold_anything(state: dict[str, Any]) -> None:
-    for gauge in gauges.read(state, None):
+    for gauge in gauges(state, None):
         assert len(gauge.text) < 400
         assert gauge.share is None or 0 <= gauge.share <= 1

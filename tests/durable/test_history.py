@@ -18,9 +18,10 @@ from gitckpt.model import codec, times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs
 from gitckpt.store.runs.resumable import latest_resumable
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
 
 HOUR = 3600 * times.MICRO
@@ -28,7 +29,7 @@ HOUR = 3600 * times.MICRO
 
 @pytest.fixture
 def store(main_checkout: Checkout, clock: Clock, ids: Ids) -> Iterator[Store]:
-    with Store(discover(str(main_checkout.path)), adapter="plumbing", clock=clock, new_id=ids) as store:
+    with Store(Checkpoints(discover(str(main_checkout.path)), adapter="plumbing", clock=clock, new_id=ids)) as store:
         yield store
 
 
@@ -55,7 +56,7 @@ def store_document(checkout: Checkout, name: str, text: str) -> str:
 
 def driven(store: Store, run: str) -> Callable[[], None]:
     """Lets this process drive a run; returns what ends that."""
-    return store.leases.acquire(run, "a test").release
+    return inside(store).leases.acquire(run, "a test").release
 
 
 class TestLatestResumable:
@@ -64,17 +65,17 @@ class TestLatestResumable:
         new = run_of(store, "a-failed", name="new")
         run_of(store, "a-complete", "run-complete", name="done")
         store.record("manual-complete", {})
-        assert found(latest_resumable(store)) == (new, "a-failed")
+        assert found(latest_resumable(inside(store))) == (new, "a-failed")
         store.record("b-complete", {}, run=old, trigger=PHASE)
-        assert found(latest_resumable(store)) == (old, "b-complete")
+        assert found(latest_resumable(inside(store))) == (old, "b-complete")
 
     def test_none_of_runs_that_are_complete_or_driven(self, store: Store) -> None:
         run_of(store, "run-complete")
         run = run_of(store, "a-failed", name="driven")
         end = driven(store, run)
-        assert latest_resumable(store) is None
+        assert latest_resumable(inside(store)) is None
         end()
-        assert found(latest_resumable(store)) == (run, "a-failed")
+        assert found(latest_resumable(inside(store))) == (run, "a-failed")
 
     def test_what_a_script_recorded_outside_of_runs(self, store: Store) -> None:
         run = run_of(store, "a-failed")
@@ -83,24 +84,24 @@ class TestLatestResumable:
         for number in range(130):
             store.record("commit-complete", {"n": number}, trigger="post-commit")
         store.record("manual-complete", {"n": 3})
-        checkpoint = latest_resumable(store)
+        checkpoint = latest_resumable(inside(store))
         assert checkpoint is not None
         assert (checkpoint.run, checkpoint.phase, checkpoint.state, checkpoint.errors) == (None, "plan-failed", {"n": 2}, ("no spec.md",))
         store.record("b-failed", {}, run=run, trigger=PHASE)
-        assert found(latest_resumable(store)) == (run, "b-failed")
+        assert found(latest_resumable(inside(store))) == (run, "b-failed")
 
     def test_a_script_says_that_nothing_is_left_to_do(self, store: Store) -> None:
         store.record("plan-failed", {})
         store.record("run-complete", {})
         store.record("manual-complete", {})
-        assert latest_resumable(store) is None
+        assert latest_resumable(inside(store)) is None
         store.record("plan-started", {})
-        assert found(latest_resumable(store)) == (None, "plan-started")
+        assert found(latest_resumable(inside(store))) == (None, "plan-started")
 
     def test_its_state_comes_with_it(self, store: Store) -> None:
         run = run_of(store)
         store.record("a-failed", {"n": 1}, run=run, trigger=PHASE)
-        checkpoint = latest_resumable(store)
+        checkpoint = latest_resumable(inside(store))
         assert checkpoint is not None
         assert checkpoint.state == {"n": 1}
 
@@ -114,22 +115,22 @@ class TestCleanup:
         run = run_of(store, "a-complete")
         store.record("manual-complete", {})
         end = driven(store, run)
-        assert cleanup_all(store) == Cleaned(deleted=1, failed=0, skipped=2)
+        assert cleanup_all(inside(store)) == Cleaned(deleted=1, failed=0, skipped=2)
         end()
-        assert cleanup_all(store) == Cleaned(deleted=2, failed=0, skipped=0)
+        assert cleanup_all(inside(store)) == Cleaned(deleted=2, failed=0, skipped=0)
 
     def test_a_lock_costs_one_and_not_the_others(self, store: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
         ids = [store.record("manual-complete", {}).id for _ in range(3)]
         lock = main_checkout.write(f".git/refs/checkpoints/{ids[1]}.lock", "")
-        assert cleanup_all(store) == Cleaned(deleted=2, failed=1, skipped=0)
+        assert cleanup_all(inside(store)) == Cleaned(deleted=2, failed=1, skipped=0)
         lock.unlink()
-        assert cleanup_all(store) == Cleaned(deleted=1, failed=0, skipped=0)
+        assert cleanup_all(inside(store)) == Cleaned(deleted=1, failed=0, skipped=0)
 
     def test_worktrees_stay(self, store: Store) -> None:
         with Run.start(store, "work") as run:
             run.pause()
-        assert cleanup_all(store).deleted == 1
+        assert cleanup_all(inside(store)).deleted == 1
         assert os.path.isdir(run.path)
 
 
@@ -149,10 +150,10 @@ class TestCleanupOfRuns:
         clock.instant += 168 * HOUR
         young = ended("young", "forge")
         why = {held.id: f"its worktree {held.path} holds what no checkpoint does: more"}
-        assert cleanup_runs(store, pipeline="forge", older_than=168 * HOUR) == Retired((old.id,), why)
+        assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == Retired((old.id,), why)
         assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [False, True, True, True, True]
-        assert cleanup_runs(store, older_than=168 * HOUR) == Retired((other.id,), why)
-        assert cleanup_runs(store, older_than=0).gone == (young.id,)
+        assert cleanup_runs(inside(store), older_than=168 * HOUR) == Retired((other.id,), why)
+        assert cleanup_runs(inside(store), older_than=0).gone == (young.id,)
         left = {run.id: sum(entry.run == run.id for entry in store.list()) for run in (old, other, open_, held, young)}
         assert left == {old.id: 1, other.id: 1, open_.id: 3, held.id: 4, young.id: 1}, "no branch holds what they made"
 
@@ -198,7 +199,7 @@ def test_rlm_06_what_is_returned_is_stored(store: Store) -> None:
 
 
 def test_rlm_08_without_checkpoints_there_is_none_to_resume(main_checkout: Checkout, store: Store) -> None:
-    assert latest_resumable(store) is None
+    assert latest_resumable(inside(store)) is None
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
 
@@ -208,26 +209,26 @@ def test_rlm_09_the_newest_is_found_whatever_the_order_of_timestamps(store: Stor
     second = run_of(store, "a-complete", name="second")
     clock.instant -= DAY
     run_of(store, "a-complete", name="third")
-    assert found(latest_resumable(store)) == (second, "a-complete")
+    assert found(latest_resumable(inside(store))) == (second, "a-complete")
     clock.instant += 5 * DAY
     store.record("b-failed", {}, run=first, trigger=PHASE)
-    assert found(latest_resumable(store)) == (first, "b-failed")
+    assert found(latest_resumable(inside(store))) == (first, "b-failed")
 
 
 def test_rlm_10_what_cannot_be_read_is_passed_over(store: Store, main_checkout: Checkout) -> None:
     run = run_of(store, "a-complete", "b-failed")
     newest = store.list()[0].id
     spoil(main_checkout, store, newest)
-    assert found(latest_resumable(store)) == (run, "a-complete")
+    assert found(latest_resumable(inside(store))) == (run, "a-complete")
     for number, text in enumerate(["", "{", 'id = ""\n', store.raw(store.list()[0].id).decode()]):
         store_document(main_checkout, f"{number:08x}-aaaa-4aaa-8aaa-aaaaaaaaaaaa", text)
-    assert found(latest_resumable(store)) == (run, "a-complete")
+    assert found(latest_resumable(inside(store))) == (run, "a-complete")
     assert len(store.problems()) == 4
 
 
 def test_rlm_11_what_is_found_says_where_it_is(store: Store, main_checkout: Checkout) -> None:
     run_of(store, "a-failed")
-    checkpoint = latest_resumable(store)
+    checkpoint = latest_resumable(inside(store))
     assert checkpoint is not None
     assert main_checkout.git("cat-file", "blob", f"refs/checkpoints/{checkpoint.id}").encode() + b"\n" == store.raw(checkpoint.id)
 
@@ -285,27 +286,27 @@ def test_rlm_13_what_is_just_old_enough_is_deleted(store: Store, clock: Clock, h
     clock.step = 0
     store.record("research-complete", {})
     clock.instant += hours * HOUR
-    assert cleanup_by_age(store, days).deleted == deleted
+    assert cleanup_by_age(inside(store), days).deleted == deleted
 
 
 def test_rlm_14_cleanup_by_age(store: Store, clock: Clock) -> None:
-    assert cleanup_by_age(store, 7) == Cleaned()
+    assert cleanup_by_age(inside(store), 7) == Cleaned()
     run = run_of(store, "a-complete")
     clock.instant += 8 * DAY
     store.record("b-complete", {}, run=run, trigger=PHASE)
     new = store.record("manual-complete", {})
-    assert cleanup_by_age(store, 7) == Cleaned(deleted=2)
+    assert cleanup_by_age(inside(store), 7) == Cleaned(deleted=2)
     assert [entry.phase for entry in store.list()] == ["manual-complete", "b-complete"]
-    assert store.heads.read(run).phase == "b-complete"
+    assert inside(store).heads.read(run).phase == "b-complete"
     clock.instant += DAY
-    assert (cleanup_by_age(store, 2), new.id in {entry.id for entry in store.list()}) == (Cleaned(), True)
+    assert (cleanup_by_age(inside(store), 2), new.id in {entry.id for entry in store.list()}) == (Cleaned(), True)
 
 
 @pytest.mark.parametrize("days", [0, -1, -400])
 def test_rlm_14_no_days_or_less_are_all(store: Store, days: int) -> None:
     store.record("a-complete", {})
     store.record("a-complete", {})
-    assert cleanup_by_age(store, days) == Cleaned(deleted=2)
+    assert cleanup_by_age(inside(store), days) == Cleaned(deleted=2)
     assert store.list()[:] == []
 
 
@@ -313,7 +314,7 @@ def test_rlm_14_what_has_no_valid_timestamp_is_never_deleted(store: Store, main_
     made = store.record("a-complete", {})
     text = store.raw(made.id).decode().replace(f'timestamp = "{made.timestamp}"', 'timestamp = "2020-01-01 00:00:00"')
     ref = store_document(main_checkout, made.id, text)
-    assert cleanup_by_age(store, 0) == Cleaned(deleted=0, failed=1)
+    assert cleanup_by_age(inside(store), 0) == Cleaned(deleted=0, failed=1)
     assert ref in main_checkout.refs()
 
 
@@ -326,11 +327,11 @@ def require_only_young(checkout: Checkout, before: dict[str, object]) -> None:
 
 def test_rlm_15_cleanup_of_all_leaves_what_is_not_ours(store: Store, main_checkout: Checkout) -> None:
     before = main_checkout.fingerprint()
-    assert cleanup_all(store) == Cleaned()
+    assert cleanup_all(inside(store)) == Cleaned()
     run_of(store, "a-complete")
     store.record("manual-complete", {})
     bad = store_document(main_checkout, "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "{")
-    assert cleanup_all(store) == Cleaned(deleted=3, failed=1)
+    assert cleanup_all(inside(store)) == Cleaned(deleted=3, failed=1)
     main_checkout.git("update-ref", "-d", bad)
     require_only_young(main_checkout, before)
 
@@ -359,7 +360,7 @@ def test_rlm_18_errors_keep_their_order_and_are_seen(store: Store) -> None:
     run = run_of(store)
     errors = ["the second test failed: é", "first", "", "first"]
     store.record("a-failed", {}, run=run, trigger=PHASE, errors=errors)
-    checkpoint = latest_resumable(store)
+    checkpoint = latest_resumable(inside(store))
     assert checkpoint is not None
     assert checkpoint.errors == tuple(errors)
 
@@ -395,10 +396,10 @@ def test_b1_timestamps_are_utc_wherever_one_is(main_checkout: Checkout, monkeypa
 def test_b2_the_sequence_orders_a_run_not_the_text_of_timestamps(store: Store, clock: Clock) -> None:
     clock.step = 0
     run = run_of(store, "a-complete", "b-complete", "c-failed")
-    assert found(latest_resumable(store)) == (run, "c-failed")
+    assert found(latest_resumable(inside(store))) == (run, "c-failed")
     clock.instant -= 10 * DAY
     store.record("d-failed", {}, run=run, trigger=PHASE)
-    assert found(latest_resumable(store)) == (run, "d-failed")
+    assert found(latest_resumable(inside(store))) == (run, "d-failed")
 
 
 def test_b3_checkpoints_of_different_runs_are_told_apart(store: Store) -> None:
@@ -406,9 +407,9 @@ def test_b3_checkpoints_of_different_runs_are_told_apart(store: Store) -> None:
     two = run_of(store, name="two")
     store.record("a-complete", {"of": "one"}, run=one, trigger=PHASE)
     store.record("a-complete", {"of": "two"}, run=two, trigger=PHASE)
-    assert [store.heads.read(run).state["of"] for run in (one, two)] == ["one", "two"]
+    assert [inside(store).heads.read(run).state["of"] for run in (one, two)] == ["one", "two"]
     store.record("run-complete", {}, run=two, trigger=PHASE)
-    checkpoint = latest_resumable(store)
+    checkpoint = latest_resumable(inside(store))
     assert checkpoint is not None
     assert (checkpoint.run, checkpoint.state) == (one, {"of": "one"})
 
@@ -417,12 +418,12 @@ def test_b7_what_was_not_written_to_its_end_does_not_count_and_is_no_secret(stor
     run = run_of(store, "a-complete", "b-failed")
     torn = store.raw(store.list()[0].id)[:-20]
     main_checkout.git("hash-object", "-w", "--stdin", data=torn)  # a kill before the ref was written
-    assert found(latest_resumable(store)) == (run, "b-failed")
+    assert found(latest_resumable(inside(store))) == (run, "b-failed")
     assert store.problems()[:] == []
     newest = store.list()[0].id
     ref = store_document(main_checkout, newest, store.raw(newest)[:40].decode())
     assert [problem.ref for problem in store.problems()] == [ref]
-    assert cleanup_all(store).failed == 1
+    assert cleanup_all(inside(store)).failed == 1
 
 
 def test_b10_checkpoints_share_what_did_not_change(store: Store, main_checkout: Checkout) -> None:
@@ -447,6 +448,6 @@ def test_b11_index_branches_and_worktree_are_left_alone(store: Store, main_check
     before = main_checkout.fingerprint()
     run = run_of(store, "a-complete")
     store.save("b-complete", {"n": 1}, run=run, trigger=PHASE)
-    latest_resumable(store)
-    cleanup_by_age(store, 0)
+    latest_resumable(inside(store))
+    cleanup_by_age(inside(store), 0)
     require_only_young(main_checkout, before)

@@ -12,8 +12,9 @@ from gitckpt.durable.driver import registry
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.model import ids
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.durable.commanding import comes, ends
 from tests.durable.conftest import refuse_refs
@@ -243,10 +244,10 @@ class TestCheckpointsThatCannotBeWritten:
 
 def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
     stage.checkout.write("plan.md", "do it\n")
-    with stage.store() as here, Store(here.repository, adapter="plumbing", clock=Clock(step=0)) as store:
+    with stage.store() as here, Store(Checkpoints(inside(here).repository, adapter="plumbing", clock=Clock(step=0))) as store:
         definition = pipelines.preset("plan-to-pr", registry.OPTIONS)
-        given = launch.read_inputs(store, definition, {"plan": str(stage.checkout.path / "plan.md")})
-        runs = [launch.start(store, definition, given, name="plan").run for _ in range(3)]
+        given = launch.read_inputs(inside(store), definition, {"plan": str(stage.checkout.path / "plan.md")})
+        runs = [launch.start(inside(store), definition, given, name="plan").run for _ in range(3)]
     assert runs == [f"20270115-080000-plan{end}" for end in ("", "-2", "-3")]
     assert stage.ckpt("resume", str(runs[1])).code == 0
     assert [stage.status(str(run)) for run in runs] == ["open", "complete", "open"]

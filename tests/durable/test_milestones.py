@@ -13,7 +13,7 @@ from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.store.runs import timeline
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Killed, attempt_of, die, go_on, labels, refuse_refs
 
@@ -91,7 +91,7 @@ def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
     assert all(each.attempt is not None and each.attempt.began == each.id for each in found)
     logs = [main_checkout.git("show", f"refs/ckpt/trees/{each.id}:files/log") for each in found if each.worktree and each.worktree.tree]
     assert logs == ["1", "1\n2", "1\n2\n3\n4", "1\n2\n3\n4\n5"]  # the third is committed
-    (event,) = timeline.read(plain, RUN).events
+    (event,) = timeline.read(inside(plain), RUN).events
     assert (event.status, event.saves) == ("complete", 0)
 
 
@@ -112,7 +112,7 @@ def test_what_is_saved_after_a_milestone_does_not_move_it(plain: Store, main_che
         Path(run.path, "a").write_text("1\n")
         run.milestone()
         Path(run.path, "a").write_text("2\n")
-        plain.seen_from(run.store.repository, "plumbing").save("manual-complete", run=RUN)
+        inside(plain).seen_from(inside(run.store).repository, "plumbing").save("manual-complete", run=RUN)
         raise Killed
 
     run = Run.start(plain, "Add login!", adapter="plumbing")
@@ -155,12 +155,12 @@ def test_outside_a_phase_there_is_none(plain: Store) -> None:
 def test_a_run_that_was_cancelled_stops_at_one(plain: Store, main_checkout: Checkout) -> None:
     def stop(number: int) -> None:
         if number == 2:
-            leases = plain.leases
+            leases = inside(plain).leases
             leases.cancel(RUN)
-            run.hold.renew()
+            run._active.hold.renew()
 
     run = Run.start(plain, "Add login!", adapter="plumbing")
     with pytest.raises(Cancelled):
         run.phase("count", counting(run, main_checkout, stop), conduct=RESET)
     run.close()
-    assert plain.heads.read(RUN).state == {"seen": [1, 2]}
+    assert inside(plain).heads.read(RUN).state == {"seen": [1, 2]}

@@ -18,7 +18,7 @@ from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.summary import summary
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.durable.conftest import RUN, Counted, Killed, Sleeper, attempt_of, die, go_on, labels, refuse_refs
 
@@ -39,7 +39,7 @@ def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(store: Store, c
     assert labels(store, RUN) == [
         *("run-started", "research-started", "research-complete", "plan-started", "plan-complete", "run-complete"),
     ]
-    newest = store.heads.read(RUN)
+    newest = inside(store).heads.read(RUN)
     assert newest.state == {"step": 2}
     assert newest.pipeline is not None
     assert list(newest.pipeline.completed) == ["research", "plan"]
@@ -86,12 +86,12 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
     run.state["whole"] = {"of": "it"}
     with pytest.raises(ValueError, match="no"), run:
         run.phase("research", work)
-    newest = store.heads.read(RUN)
+    newest = inside(store).heads.read(RUN)
     assert (newest.phase, newest.errors, newest.state) == ("research-failed", ("ValueError: no\nway",), {"whole": {"of": "it"}})
     assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/half.txt") == "half"
     assert newest.attempt is not None
     assert (newest.attempt.number, newest.attempt.ended, newest.attempt.retry_at) == (1, "failed", None)
-    assert summary(store, RUN).status == "failed"
+    assert summary(inside(store), RUN).status == "failed"
     with go_on(store, RUN) as run:
         assert Path(run.path, "half.txt").read_text() == "half\n"
         run.phase("research", Counted())
@@ -101,8 +101,8 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
 def test_ctrl_c_is_recorded_as_interrupted(plain: Store) -> None:
     with pytest.raises(KeyboardInterrupt), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("research", Counted(KeyboardInterrupt()))
-    assert (plain.heads.read(RUN).phase, plain.heads.read(RUN).errors) == ("research-failed", ("interrupted",))
-    assert summary(plain, RUN).lease is None
+    assert (inside(plain).heads.read(RUN).phase, inside(plain).heads.read(RUN).errors) == ("research-failed", ("interrupted",))
+    assert summary(inside(plain), RUN).lease is None
 
 
 def test_retries_wait_longer_each_time_and_number_their_attempts(plain: Store, sleeper: Sleeper) -> None:
@@ -125,7 +125,7 @@ def test_when_retries_are_used_up_the_error_is_raised(plain: Store, sleeper: Sle
     with pytest.raises(ValueError, match="three"), go_on(plain, RUN, sleeper) as run:
         run.phase("research", work, conduct=TWICE)
     assert len(work.calls) == 3
-    assert plain.heads.read(RUN).errors == ("ValueError: three",)
+    assert inside(plain).heads.read(RUN).errors == ("ValueError: three",)
     again = Counted(ValueError("four"), result=5)
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", again, conduct=TWICE) == 5, "who resumes has all retries again"
@@ -147,7 +147,7 @@ def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: 
         run.phase("research", Counted(ValueError("one")), conduct=Conduct(retries=Retries()))
     run.close()
     die(go_on(plain, RUN, sleeper), "research", Counted(Killed()), TWICE)
-    assert summary(plain, RUN).status == "crashed"
+    assert summary(inside(plain), RUN).status == "crashed"
     work = Counted(ValueError("three"), ValueError("four"), result=5)
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", work, conduct=TWICE) == 5
@@ -166,7 +166,7 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
     assert caught.value.exit_code == 4
     assert caught.value.message == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
     assert work.calls == []
-    assert (plain.heads.read(RUN).phase, summary(plain, RUN).status) == ("research-blocked", "blocked")
+    assert (inside(plain).heads.read(RUN).phase, summary(inside(plain), RUN).status) == ("research-blocked", "blocked")
 
 
 def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
@@ -251,7 +251,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
         assert run.phase("two", work) == 1
         assert len(run.unwritten) == 1
         assert run.unwritten[0].startswith("two-started could not be recorded: ")
-        assert timeline.read(store, RUN).unwritten == run.unwritten
+        assert timeline.read(inside(store), RUN).unwritten == run.unwritten
         flag.unlink()
         run.state["later"] = True
         run.phase("three", Counted())
@@ -262,8 +262,8 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
     ]
     two = store.read(store.list(Query(run=RUN, phase="two-complete"))[0].id)
     assert two.state == {}, "the state is that of its time"
-    assert "two-started could not be recorded" in (Path(store.repository.private_dir) / "log").read_text()
-    assert timeline.read(store, RUN).unwritten == []
+    assert "two-started could not be recorded" in (Path(inside(store).repository.private_dir) / "log").read_text()
+    assert timeline.read(inside(store), RUN).unwritten == []
 
 
 def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkou
         run.phase("work", Counted())
     flag.unlink()
     work = Counted(result=2)
-    crash_of = plain.leases.read(RUN)
+    crash_of = inside(plain).leases.read(RUN)
     assert crash_of is not None
     assert crash_of[1].released is None, "the lease could not be given back either: it ends with its process"
     assert work.calls == []
@@ -283,7 +283,7 @@ def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkou
 
 def test_checkpoints_say_how_far_the_pipeline_has_come(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.change(replace(run.pipeline, phases=("one", "two")))
+        run._active.change(replace(run._active.pipeline, phases=("one", "two")))
         run.phase("two", Counted())
     progress = plain.read(plain.list(Query(run=RUN, phase="two-complete"))[0].id).progress
     assert progress is not None
@@ -294,16 +294,16 @@ def test_a_run_that_is_driven_cannot_be_driven_by_another(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         with pytest.raises(LeaseHeld):
             Run.resume(plain, RUN, adapter="plumbing")
-        assert summary(plain, RUN).status == "running"
+        assert summary(inside(plain), RUN).status == "running"
         run.pause()
-    assert summary(plain, RUN).status == "open"
+    assert summary(inside(plain), RUN).status == "open"
 
 
 def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Store) -> None:
     run = Run.start(plain, "Add login!", adapter="plumbing")
 
     def work() -> None:
-        leases = plain.leases
+        leases = inside(plain).leases
         found = leases.read(RUN)
         assert found is not None
         leases.swap(replace(found[1], token=2, holder="the next"), found[0])
@@ -314,7 +314,7 @@ def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Sto
 
 
 def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock: Clock) -> None:
-    leases = plain.leases
+    leases = inside(plain).leases
 
     def work() -> None:
         run.check()
@@ -324,12 +324,12 @@ def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock
     with pytest.raises(Cancelled) as caught, Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", work)
     assert (caught.value.exit_code, caught.value.message) == (130, f"run {RUN} was cancelled")
-    assert plain.heads.read(RUN).errors == (f"run {RUN} was cancelled",)
+    assert inside(plain).heads.read(RUN).errors == (f"run {RUN} was cancelled",)
 
 
 def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.change(replace(run.pipeline, deadline=times.to_text(clock.instant + 600 * times.MICRO)))
+        run._active.change(replace(run._active.pipeline, deadline=times.to_text(clock.instant + 600 * times.MICRO)))
         run.phase("one", Counted())
         run.pause()
     clock.instant += 700 * times.MICRO
@@ -342,4 +342,4 @@ def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
 def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None:
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
-    assert (plain.heads.read(RUN).phase, summary(plain, RUN).status) == ("work-partial", "paused")
+    assert (inside(plain).heads.read(RUN).phase, summary(inside(plain), RUN).status) == ("work-partial", "paused")

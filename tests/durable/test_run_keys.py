@@ -11,8 +11,9 @@ from gitckpt.durable.run.errors import Changed
 from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseHeld
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, Killed, die, labels
 
@@ -83,7 +84,7 @@ def append(path: str) -> None:
 
 def drive(path: str) -> str:
     """Starts the run, or waits until it can go on with it; appends a line for each time that its phase is done."""
-    with Store(discover(path), adapter="plumbing") as store:
+    with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
         while True:
             try:
                 with Run.start(store, "race", key=KEY, adapter="plumbing") as run:
@@ -99,6 +100,6 @@ def drive(path: str) -> str:
 def test_processes_that_start_it_at_the_same_time(plain: Store, main_checkout: Checkout, number: int) -> None:
     with multiprocessing.get_context("spawn").Pool(number) as pool:
         runs = pool.map(drive, [str(main_checkout.path)] * number, chunksize=1)
-    assert set(runs) == set(plain.index.runs()) == {plain.run_of(KEY)}
+    assert set(runs) == set(inside(plain).index.runs()) == {plain.run_of(KEY)}
     assert (main_checkout.path / "done").read_text() == "done\n"
     assert labels(plain, runs[0]) == ["run-started", "one-started", "one-complete", "run-complete"]

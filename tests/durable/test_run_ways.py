@@ -19,7 +19,7 @@ from gitckpt.durable.run.run import Run
 from gitckpt.git.process import git_executable
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs
 
@@ -93,7 +93,7 @@ def test_a_phase_is_done_again_with_all_that_followed_it(plain: Store) -> None:
         assert run.phase("two", Counted(result="again")) == "again"
         assert list(run.completed) == ["one", "two"]
         run.pause()
-    head = plain.heads.read(RUN)
+    head = inside(plain).heads.read(RUN)
     assert head.pipeline is not None
     assert list(head.pipeline.completed) == ["one", "two"]
     assert attempt_of(plain, RUN, "two-complete").number == 2
@@ -110,7 +110,7 @@ def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Ch
         assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one"]
         assert (run.state, list(run.completed)) == ({"one": True}, ["one"])
         run.pause()
-    head = store.heads.read(RUN)
+    head = inside(store).heads.read(RUN)
     assert (head.phase, head.rewound_to) == ("rewind-complete", earlier.id)
     before = store.list(Query(run=RUN, phase="rewind-started"))[0]
     assert checkout.git("show", f"refs/ckpt/trees/{before.id}:files/unsaved") == "precious"
@@ -124,15 +124,15 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         run.state["a"] = 1
         run.phase("one", lambda: Path(run.path, "one").write_text("one"))
         run.phase("two", Counted(result=2))
-    before = store.heads.read(RUN)
+    before = inside(store).heads.read(RUN)
     earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
-    first = fork(store, earlier)
+    first = fork(inside(store), earlier)
     assert (first.forked_from, first.sequence, first.parent, first.state) == (earlier.id, 1, None, {"a": 1})
     with go_on(store, str(first.run)) as forked:
         assert Path(forked.path, "one").read_text() == "one"
         assert forked.phase("one", Counted(result="never")) == 3
         assert forked.phase("two", Counted(result="anew")) == "anew"
-    assert store.heads.read(RUN) == before
+    assert inside(store).heads.read(RUN) == before
 
 
 def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -159,14 +159,14 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         assert committing.stdout is not None
         committing.stdout.read(1)
         assert lock.exists()
-        rewind.remove_locks(run.store.repository, run.id)
+        rewind.remove_locks(inside(run.store).repository, run.id)
         assert lock.exists()
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
         committing.stdout.close()
         while processes.works_in("git", run.path):  # the shell is gone, and what it had started may take a moment longer
             time.sleep(0.01)
-        rewind.remove_locks(run.store.repository, run.id)
+        rewind.remove_locks(inside(run.store).repository, run.id)
         assert not lock.exists()
 
 

@@ -16,6 +16,7 @@ from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock, Ids
@@ -49,7 +50,7 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
 
     def make(place: Checkout | Path | str, adapter: str = "plumbing") -> Store:
         path = place.path if isinstance(place, Checkout) else place
-        stores.append(Store(discover(os.fspath(path)), adapter=adapter, clock=clock, new_id=ids))
+        stores.append(Store(Checkpoints(discover(os.fspath(path)), adapter=adapter, clock=clock, new_id=ids)))
         return stores[-1]
 
     yield make

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store
 from tests import forked
 from tests.conftest import Checkout
@@ -19,9 +20,9 @@ OPEN = """
 import os, sys
 from gitckpt.git.repository import discover
 from gitckpt.store.worktrees import resumption
-from gitckpt.store.store import Store
+from gitckpt.store.checkpoints import Checkpoints
 path, *args = sys.argv[1:]
-with Store(discover(path), adapter="plumbing") as store:
+with Checkpoints(discover(path), adapter="plumbing") as store:
 """
 
 WRAPPER = """\
@@ -204,4 +205,4 @@ class Worker:
 
 
 def opened(checkout: Checkout) -> Store:
-    return Store(discover(str(checkout.path)), adapter="plumbing")
+    return Store(Checkpoints(discover(str(checkout.path)), adapter="plumbing"))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 
 from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseHeld
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 
 
 def main() -> None:
     """Answers each line of standard input with a line: the token that was won, or `held`."""
-    with Store(discover(sys.argv[1])) as store:
-        leases = store.leases
+    with Store(Checkpoints(discover(sys.argv[1]))) as store:
+        leases = inside(store).leases
         for line in sys.stdin:
             try:
                 said = str(leases.acquire(line.strip(), "a racer").lease.token)

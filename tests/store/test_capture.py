@@ -15,7 +15,7 @@ from gitckpt.model.checkpoint import CLEAN, Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.restore import restorer
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
@@ -89,7 +89,7 @@ class TestAnIndex:
         assert index.read_bytes() == broken
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
-        there = Checkout(Path(resumption.resume(store, made).path))
+        there = Checkout(Path(resumption.resume(inside(store), made).path))
         assert there.git("status", "--porcelain") == " M README\n?? staged"
 
     def test_that_is_corrupt_with_nothing_changed(self, plain: Store, main_checkout: Checkout) -> None:
@@ -107,7 +107,7 @@ class TestAnIndex:
         lock.write_text("somebody else's")
         made = store.save("a-complete", {})
         assert lock.read_text() == "somebody else's"
-        assert view(resumption.resume(store, made).path) == expected
+        assert view(resumption.resume(inside(store), made).path) == expected
 
     def test_that_is_missing(self, store: Store, checkout: Checkout) -> None:
         index = Path(checkout.git("rev-parse", "--absolute-git-dir")) / "index"
@@ -116,7 +116,7 @@ class TestAnIndex:
         assert not index.exists()
         assert (captured(checkout, files), files.omitted) == ({"README": "hello"}, ())
         made = store.record("a-complete", {}, worktree=files)
-        assert view(resumption.resume(store, made).path) == view(checkout.path)  # git counts every file as deleted in it
+        assert view(resumption.resume(inside(store), made).path) == view(checkout.path)  # git counts every file as deleted in it
 
 
 class TestFlags:
@@ -135,7 +135,7 @@ class TestFlags:
         (checkout.path / "gone").unlink()
         files = store.capture()
         assert captured(checkout, files) == {"README": "a password of my own", "gone": "gone", "same": "same"}
-        there = Path(resumption.resume(store, store.record("a-complete", {}, worktree=files)).path)
+        there = Path(resumption.resume(inside(store), store.record("a-complete", {}, worktree=files)).path)
         assert view(there) == view(checkout.path)
         assert sorted(path.name for path in there.iterdir()) == [".git", "README", "same"]
 
@@ -176,7 +176,9 @@ class TestTime:
         os.close(slow)
         assert files == Worktree(dirty=True, degraded="capturing the files took more than 1 seconds")
         assert kept(main_checkout) == before
-        assert [name for name in os.listdir(plain.repository.private_dir) if name.startswith("index.") and "sqlite" not in name] == []
+        assert [
+            name for name in os.listdir(inside(plain).repository.private_dir) if name.startswith("index.") and "sqlite" not in name
+        ] == []
 
     def test_that_runs_out_is_told_wherever_the_checkpoint_is_used(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write("README", "changed\n")
@@ -185,11 +187,11 @@ class TestTime:
         assert plain.read(made.id).worktree == made.worktree == Worktree(dirty=True, degraded=said)
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
-            restorer.restore(plain, made)
+            restorer.restore(inside(plain), made)
         assert (caught.value.exit_code, caught.value.message) == (14, f"checkpoint {made.id} has no files: {said}")
         assert caught.value.hint == f"the files of its commit: git restore --source={made.git_sha[:10]} --staged --worktree ."
         assert main_checkout.fingerprint() == before
-        opened = resumption.resume(plain, made)
+        opened = resumption.resume(inside(plain), made)
         assert (opened.made, opened.remarks) == (True, (f"it has the files of the commit only: {said}",))
         assert (Path(opened.path) / "README").read_text() == "hello\n"
         assert Checkout(Path(opened.path)).git("status", "--porcelain") == ""
@@ -200,9 +202,9 @@ class TestTime:
         store = make_store(tmp_path / "new")
         made = store.record("a-complete", {}, worktree=store.capture(Limits(timeout=0)))
         with pytest.raises(WorktreeError) as caught:
-            restorer.restore(store, made)
+            restorer.restore(inside(store), made)
         assert caught.value.hint is None or "--source= " not in caught.value.hint
-        assert os.listdir(resumption.resume(store, made).path) == [".git"]
+        assert os.listdir(resumption.resume(inside(store), made).path) == [".git"]
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")

@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.model.checkpoint import CLEAN, Omitted, Worktree
 from gitckpt.store.snapshot.limits import SECRETS, Limits
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore
@@ -49,7 +49,7 @@ class TestSize:
         assert names(checkout, files) == ["README", "exact", "link", "tracked"]
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
-        assert resumption.resume(store, made).remarks == (f"1 path was not captured: git ckpt show {made.id[:8]}",)
+        assert resumption.resume(inside(store), made).remarks == (f"1 path was not captured: git ckpt show {made.id[:8]}",)
 
     def test_one_that_is_staged_is_no_longer_untracked(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write("large", "x" * 1001)
@@ -196,8 +196,8 @@ class TestSubmodules:
 CAPTURE = """
 import sys
 from gitckpt.git.repository import discover
-from gitckpt.store.store import Store
-with Store(discover(sys.argv[1]), adapter="plumbing") as store:
+from gitckpt.store.checkpoints import Checkpoints
+with Checkpoints(discover(sys.argv[1]), adapter="plumbing") as store:
     files = store.save("a-complete", {}).worktree
 print([(entry.path, entry.reason) for entry in files.omitted])
 """
@@ -246,7 +246,7 @@ class TestNoFiles:
         assert names(checkout, files) == ["README", "deep/tracked", "new/file", "was a file"]  # as the index has it
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
-        assert resumption.resume(store, made).made
+        assert resumption.resume(inside(store), made).made
 
     def test_ignored_ones_are_not_named(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.commit("rules", **{".gitignore": "*.sock\nignored/\n", "kept/README": "x\n", "kept/.gitignore": "*\n"})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
@@ -117,7 +117,7 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     forget(checkout, refs)
     held = checkout.refs("refs/keep/ckpt-operations")
     assert held == ({f"refs/keep/ckpt-operations/{made.id}": made.worktree.operation_commit} if made.worktree.operation_commit else {})
-    there = Checkout(Path(resumption.resume(store, made).path))
+    there = Checkout(Path(resumption.resume(inside(store), made).path))
     assert view(there.path) == expected
     if "refs/heads/topic" in refs:
         checkout.git("update-ref", "refs/heads/topic", refs["refs/heads/topic"])  # git insists on it when it ends a rebase
@@ -141,7 +141,7 @@ def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore
     checkout.git("reset", "--quiet", "--hard", commits[0])
     checkout.git("reflog", "expire", "--expire=now", "--all")
     checkout.git("gc", "--quiet", "--prune=now")
-    there = Checkout(Path(resumption.resume(store, made).path))
+    there = Checkout(Path(resumption.resume(inside(store), made).path))
     assert (there.refs("refs/bisect"), there.git("bisect", "log"), there.git("rev-parse", "HEAD")) == (refs, log, head)
     assert checkout.refs("refs/bisect") == {}  # each worktree has its own
     there.git("bisect", "good")
@@ -159,7 +159,7 @@ def test_commands_in_a_todo_list_are_told(plain: Store, main_checkout: Checkout,
     main_checkout.git("rebase", "--interactive", "main", env={TODO: "true"}, ok=(1,))
     todo = main_checkout.path / ".git/rebase-merge/git-rebase-todo"
     todo.write_text(f"{line}\n{todo.read_text()}")
-    opened = resumption.resume(plain, plain.save("a-complete", {}))
+    opened = resumption.resume(inside(plain), plain.save("a-complete", {}))
     said = [f"the rebase in progress will run a command when it goes on: {command}"] if command else []
     assert opened.remarks == tuple(said)
 
@@ -174,7 +174,7 @@ def test_where_refs_are_in_tables(newer_git: str, make_checkout: Callable[..., C
     made = store.save("a-complete", {})
     assert made.worktree is not None
     assert made.worktree.operation == kind.name
-    there = Checkout(Path(resumption.resume(store, made).path))
+    there = Checkout(Path(resumption.resume(inside(store), made).path))
     assert view(there.path) == expected
     ends = go_on(checkout, kind)
     assert go_on(there, kind) == ends

@@ -14,6 +14,7 @@ import pytest
 
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, notes, nth, require_runs, require_whole
@@ -21,13 +22,13 @@ from tests.store.conftest import MakeStore, notes, nth, require_runs, require_wh
 
 def record(path: str, adapter: str, run: str, count: int) -> list[str]:
     """Extends a run, and returns the ids that were reported as recorded."""
-    with Store(discover(path), adapter=adapter) as store:
+    with Store(Checkpoints(discover(path), adapter=adapter)) as store:
         return [store.record("a-complete", {"n": number}, run=run).id for number in range(count)]
 
 
 def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
     """Records checkpoints of a dirty worktree, in a run of its own."""
-    with Store(discover(path), adapter=adapter) as store:
+    with Store(Checkpoints(discover(path), adapter=adapter)) as store:
         ids = []
         mine: str | None = None
         for number in range(count):
@@ -41,7 +42,7 @@ def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
 
 def remove(path: str, ids: list[str]) -> list[str]:
     """Removes checkpoints a few at a time, and returns how many are gone by its account."""
-    with Store(discover(path), adapter="plumbing") as store:
+    with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
         return [str(sum(store.remove(ids[start : start + 3]) for start in range(0, len(ids), 3)))]
 
 

@@ -17,7 +17,7 @@ from gitckpt.store.retention import expiry, runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock
 from tests.store import working
@@ -30,7 +30,7 @@ ALL = Policy(everything=True, older_than=0, keep_last=0)
 
 def told(store: Store, rules: Policy, *, dry_run: bool = False) -> dict[str, str]:
     """Returns the reason for each run by the end of its id, those that expire marked with a minus."""
-    found = expiry.expire(store, rules, dry_run=dry_run)
+    found = expiry.expire(inside(store), rules, dry_run=dry_run)
     return {fate.run[16:]: ("- " if fate.expires else "") + fate.reason for fate in found.runs}
 
 
@@ -49,27 +49,29 @@ class TestWholeRuns:
     ) -> None:
         before = main_checkout.refs()
         work = worked(plain, "done", make_store)
-        plain.leases.acquire(work.run, "a test").release()
-        beside = Path(run_files.of_run(plain.repository, work.run).path, "input")
+        inside(plain).leases.acquire(work.run, "a test").release()
+        beside = Path(run_files.of_run(inside(plain).repository, work.run).path, "input")
         beside.mkdir(parents=True)
         (beside / "plan.md").write_text("x")
-        make_store(work.worktree).save("run-complete", run=work.run, trigger=PHASE, beside=run_files.of_run(plain.repository, work.run))
+        inside(make_store(work.worktree)).save(
+            "run-complete", run=work.run, trigger=PHASE, beside=run_files.of_run(inside(plain).repository, work.run)
+        )
         clock.instant += 7 * DAY
         with_it = str(work.worktree.path)
         fate = Fate(work.run, "run-complete", 4, with_it, is_due=True, expires=True, reason="complete, 7d old, limit 7d")
         whole = main_checkout.fingerprint()
-        found = expiry.expire(plain, Policy(), dry_run=True)
+        found = expiry.expire(inside(plain), Policy(), dry_run=True)
         assert (found.runs, found.squashed) == ([fate], set())
         assert [(decision.expires, decision.reason) for _, decision in found.checkpoints] == [(True, fate.reason)] * 4
         assert main_checkout.fingerprint() == whole
-        assert expiry.expire(plain, Policy()) == found
+        assert expiry.expire(inside(plain), Policy()) == found
         after = main_checkout.refs()
         del after["refs/notes/checkpoints"], after["refs/heads/made-done"]
         assert {ref: oid for ref, oid in after.items() if not ref.startswith(layout.KEEP)} == before  # those are younger than an hour
         assert not work.worktree.path.exists()
         assert not beside.parent.exists()
-        assert expiry.expire(plain, Policy()).runs == []
-        assert verification.verify(plain).findings == []
+        assert expiry.expire(inside(plain), Policy()).runs == []
+        assert verification.verify(inside(plain)).findings == []
 
     def test_what_is_said_of_each(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         held = worked(plain, "held", make_store)
@@ -94,7 +96,7 @@ class TestWholeRuns:
             found = told(plain, Policy(), dry_run=dry_run)
             assert found.pop("young").startswith(young[:10])
             assert found == reasons
-        assert {fate.run[16:]: fate.is_due for fate in expiry.expire(plain, Policy()).runs} == {
+        assert {fate.run[16:]: fate.is_due for fate in expiry.expire(inside(plain), Policy()).runs} == {
             "young": False,
             "driven": False,
             "failed": False,
@@ -131,11 +133,11 @@ class TestWholeRuns:
         work = worked(plain, "r", make_store)
         clock.instant += 7 * DAY
         entries = plain.list()
-        fates = runs.decide(plain, entries, Policy())
+        fates = runs.decide(inside(plain), entries, Policy())
         make_store(work.worktree).record("build-started", run=work.run, trigger=PHASE)
-        assert [(fate.expires, fate.reason) for fate in runs.remove(plain, entries, fates)] == [(False, "it went on meanwhile")]
+        assert [(fate.expires, fate.reason) for fate in runs.remove(inside(plain), entries, fates)] == [(False, "it went on meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
-        plain.leases.acquire(work.run, "a test")
+        inside(plain).leases.acquire(work.run, "a test")
 
     def test_a_worktree_that_cannot_be_looked_at_keeps_its_run(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         work = worked(plain, "r", make_store)
@@ -150,9 +152,9 @@ class TestWholeRuns:
 
     def test_the_setting(self, main_checkout: Checkout, plain: Store) -> None:
         main_checkout.write("gitckpt.toml", '[retention]\nruns_older_than = "2w"\n')
-        assert settings.read(plain.repository).policy == Policy(runs_older_than=14 * DAY)
+        assert settings.read(inside(plain).repository).policy == Policy(runs_older_than=14 * DAY)
         main_checkout.git("config", "ckpt.runsOlderThan", "1d")
-        assert settings.read(plain.repository).policy == Policy(runs_older_than=DAY)
+        assert settings.read(inside(plain).repository).policy == Policy(runs_older_than=DAY)
 
 
 class TestEverything:
@@ -210,23 +212,23 @@ class TestSquashing:
 
     def test_progress_of_complete_phases_goes_at_once(self, plain: Store, main_checkout: Checkout) -> None:
         _, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-complete", "b-started", "b-progress"])
-        dry = expiry.expire(plain, Policy(), dry_run=True)
+        dry = expiry.expire(inside(plain), Policy(), dry_run=True)
         assert set(dry.squashed) == {ids[2], ids[3]}
         assert len(plain.list()) == 7
-        found = expiry.expire(plain, Policy())
+        found = expiry.expire(inside(plain), Policy())
         assert found == dry
         reasons = {entry.id: decision.reason for entry, decision in found.checkpoints if decision.expires}
         assert reasons == {ids[2]: "phase a is complete", ids[3]: "phase a is complete"}
         assert labels(plain) == ["run-started", "a-started", "a-complete", "b-started", "b-progress"]
-        assert plain.heads.read(str(plain.list()[0].run)).id == ids[-1]
+        assert inside(plain).heads.read(str(plain.list()[0].run)).id == ids[-1]
         assert require_whole(main_checkout).keys() == set(ids) - {ids[2], ids[3]}
-        assert [finding.code for finding in verification.verify(plain).findings] == []
+        assert [finding.code for finding in verification.verify(inside(plain)).findings] == []
 
     def test_what_another_checkpoint_names_stays(self, plain: Store) -> None:
         run, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-progress", "a-complete"])
         plain.record("rewind-complete", {}, run=run, trigger=PHASE, rewound_to=ids[2])
         plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=ids[3])
-        assert set(expiry.expire(plain, Policy()).squashed) == {ids[4]}
+        assert set(expiry.expire(inside(plain), Policy()).squashed) == {ids[4]}
 
     def test_in_a_run_that_stays_for_its_worktree(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         work = worked(plain, "r", make_store, end="build-started")
@@ -234,8 +236,8 @@ class TestSquashing:
             make_store(work.worktree).save(label, run=work.run, trigger=PHASE)
         work.worktree.write("more", "x")
         clock.instant += 7 * DAY
-        assert len(expiry.expire(plain, Policy(), dry_run=True).squashed) == 1
-        assert len(expiry.expire(plain, Policy()).squashed) == 1
+        assert len(expiry.expire(inside(plain), Policy(), dry_run=True).squashed) == 1
+        assert len(expiry.expire(inside(plain), Policy()).squashed) == 1
         assert labels(plain) == ["run-started", "build-complete", "build-started", "build-complete", "run-complete"]
 
     def test_hooks_and_people_within_a_phase_stay(self, plain: Store) -> None:
@@ -243,17 +245,17 @@ class TestSquashing:
         plain.record("commit-complete", {}, run=run, trigger="post-commit")
         plain.record("a-progress", {}, run=run)
         plain.record("a-complete", {}, run=run, trigger=PHASE)
-        assert set(expiry.expire(plain, Policy()).squashed) == set()
+        assert set(expiry.expire(inside(plain), Policy()).squashed) == set()
 
 
 class TestLeasesOfNoRun:
     def test_go_unless_they_are_held(self, plain: Store, main_checkout: Checkout) -> None:
-        plain.leases.acquire("20270115-080001-gone", "a test").release()
+        inside(plain).leases.acquire("20270115-080001-gone", "a test").release()
         driven_elsewhere(plain, "20270115-080001-driven")
         main_checkout.git("update-ref", "refs/ckpt/leases/20270115-080001-odd", "HEAD")
         run = str(plain.record("run-started", {}, start="there", trigger=PHASE).run)
-        plain.leases.acquire(run, "a test").release()
-        runs.forget_leases(plain)
+        inside(plain).leases.acquire(run, "a test").release()
+        runs.forget_leases(inside(plain))
         left = ["20270115-080001-driven", "20270115-080001-odd", run]
         assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(f"refs/ckpt/leases/{name}" for name in left)
 
@@ -272,7 +274,7 @@ def real(main_checkout: Checkout) -> Work:
     """A run that is complete, by the clock on the wall, with a lease."""
     with opened(main_checkout) as store:
         work = worked(store, "r", opened)
-        store.leases.acquire(work.run, "a test").release()
+        inside(store).leases.acquire(work.run, "a test").release()
     return work
 
 
@@ -302,9 +304,9 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path:
         assert not found or real.newest.id in found
         with opened(checkout) as store:
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
-                assert view(resumption.resume(store, store.read(real.newest.id)).path) == content
-            expiry.expire(store, Policy(runs_older_than=0))
-            sweep.sweep(store.repository, store.refs)
+                assert view(resumption.resume(inside(store), store.read(real.newest.id)).path) == content
+            expiry.expire(inside(store), Policy(runs_older_than=0))
+            sweep.sweep(inside(store).repository, inside(store).refs)
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
         assert not worktree.exists()
         assert list((checkout.path / ".git" / "worktrees").glob("*")) == []
@@ -322,10 +324,10 @@ def test_a_removal_of_refs_that_fails_loses_nothing(
     clock.instant += 7 * DAY
     lock = main_checkout.write(f".git/refs/checkpoints/{work.newest.id}.lock", "")
     with pytest.raises(Exception, match="another process holds"):
-        expiry.expire(plain, Policy())
+        expiry.expire(inside(plain), Policy())
     lock.unlink()
-    assert view(resumption.resume(plain, work.newest).path) == content
-    assert worktree_removal.remove_worktree(plain, work.run) is None
+    assert view(resumption.resume(inside(plain), work.newest).path) == content
+    assert worktree_removal.remove_worktree(inside(plain), work.run) is None
     assert told(plain, Policy()) == {"r": "- complete, 7d old, limit 7d"}
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
@@ -341,8 +343,8 @@ class TestWorkInNoBranch:
         assert [entry.id for entry in plain.list()] == [work.newest.id]
         assert not work.worktree.path.exists()
         assert told(plain, Policy()) == {"r": "no branch holds what it made"}
-        assert verification.verify(plain).findings == []
-        assert view(resumption.resume(plain, plain.read(work.newest.id)).path)["files"] == {
+        assert verification.verify(inside(plain)).findings == []
+        assert view(resumption.resume(inside(plain), plain.read(work.newest.id)).path)["files"] == {
             b"README": (False, False, b"hello\n"),
             b"made": (False, False, b"by r"),
         }
@@ -351,10 +353,10 @@ class TestWorkInNoBranch:
         work = worked(plain, "r", make_store)
         main_checkout.git("branch", "-D", "made-r")
         clock.instant += 7 * DAY
-        expiry.expire(plain, Policy())
+        expiry.expire(inside(plain), Policy())
         assert f"refs/keep/ckpt/{work.newest.git_sha}" in main_checkout.refs()
         main_checkout.git("branch", "made-r", work.newest.git_sha)
-        expiry.expire(plain, Policy())
+        expiry.expire(inside(plain), Policy())
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
     def test_who_asks_for_everything_gets_rid_of_it(
@@ -362,5 +364,5 @@ class TestWorkInNoBranch:
     ) -> None:
         worked(plain, "r", make_store, in_branch=False)
         clock.instant += 7 * DAY
-        expiry.expire(plain, Policy(everything=True))
+        expiry.expire(inside(plain), Policy(everything=True))
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
 
@@ -27,7 +27,7 @@ class Named:
         self.checkout = checkout
 
     def make(self, id_: str, *, run: str | None = None, start: str | None = None) -> str:
-        self.store.new_id = lambda: id_
+        inside(self.store).new_id = lambda: id_
         made = self.store.record("a-complete", {}, run=run, start=start)
         return made.run or ""
 
@@ -122,7 +122,7 @@ class TestLatest:
 class TestRuns:
     def test_its_newest_by_sequence(self, named: Named) -> None:
         run = named.make(A, start="first")
-        named.store.clock = lambda: 1_700_000_000_000_000  # the clock jumps back by years
+        inside(named.store).clock = lambda: 1_700_000_000_000_000  # the clock jumps back by years
         named.make(B, run=run)
         assert [named.store.find(text) for text in (run, "20270115-080001", "2027")] == [B] * 3
 
@@ -133,7 +133,7 @@ class TestRuns:
         assert (caught.value.message, caught.value.candidates) == ("'20270115-08' begins 2 ids", runs)
 
     def test_a_whole_id_wins_over_a_longer_one(self, named: Named) -> None:
-        named.store.clock = lambda: 1_800_000_000_000_000
+        inside(named.store).clock = lambda: 1_800_000_000_000_000
         runs = [named.make(A, start="same"), named.make(B, start="same")]
         assert runs == ["20270115-080000-same", "20270115-080000-same-2"]
         assert [named.store.find(run) for run in runs] == [A, B]

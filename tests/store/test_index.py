@@ -12,7 +12,7 @@ import pytest
 
 from gitckpt.store.records import index as index_module
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, listed, nth
 
@@ -73,13 +73,13 @@ class TestTheIndexIsOnlyACache:
             store.record("b-complete", {}, run=run)
         main_checkout.git("update-ref", f"refs/checkpoints/{nth(99)}", "HEAD")
         before = (store.list(), store.problems(), store.find(run or ""))
-        path = Path(store.repository.private_dir) / "index.sqlite"
-        store.index.close()
+        path = Path(inside(store).repository.private_dir) / "index.sqlite"
+        inside(store).index.close()
         damage(path)
         for _ in range(2):
             again = make_store(main_checkout, adapter)
             assert (again.list(), again.problems(), again.find(run or "")) == before
-            again.index.close()
+            inside(again).index.close()
         again.record("c-complete", {}, run=run)
         assert listed(again, Query(limit=1)) == [32]
 
@@ -89,8 +89,8 @@ class TestTheIndexIsOnlyACache:
         for _ in range(30):
             store.record("b-complete", {})
         store.list()
-        path = Path(store.repository.private_dir) / "index.sqlite"
-        store.index.close()
+        path = Path(inside(store).repository.private_dir) / "index.sqlite"
+        inside(store).index.close()
         damage(path)
         for _ in range(2):
             make_store(main_checkout).list()
@@ -102,7 +102,7 @@ class TestTheIndexIsOnlyACache:
         for _ in range(30):
             plain.record("b-complete", {})
         assert len(plain.list()) == 30
-        scribble(Path(plain.repository.private_dir) / "index.sqlite")
+        scribble(Path(inside(plain).repository.private_dir) / "index.sqlite")
         plain.record("b-complete", {})
         assert listed(plain) == list(range(31, 0, -1))
 
@@ -111,7 +111,7 @@ class TestTheIndexIsOnlyACache:
         store = make_store(main_checkout)
         store.record("a-complete", {})
         assert listed(store) == [1]
-        holder = sqlite3.connect(Path(store.repository.private_dir) / "index.sqlite", isolation_level=None)
+        holder = sqlite3.connect(Path(inside(store).repository.private_dir) / "index.sqlite", isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
         store.record("a-complete", {})
         assert (listed(store), listed(make_store(main_checkout))) == ([2, 1], [2, 1])
@@ -121,7 +121,7 @@ class TestTheIndexIsOnlyACache:
     def test_the_whole_directory_gone_under_our_feet(self, plain: Store) -> None:
         plain.record("a-complete", {})
         assert listed(plain) == [1]
-        shutil.rmtree(plain.repository.private_dir)
+        shutil.rmtree(inside(plain).repository.private_dir)
         assert listed(plain) == [1]
 
     @pytest.mark.parametrize("had_one", [True, False])
@@ -171,13 +171,13 @@ class TestTheIndexFollowsTheRefs:
 
     def test_a_listing_reads_each_document_once_and_nothing_twice(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         read: list[str] = []
-        really = store.objects.read
+        really = inside(store).objects.read
 
         def counting(oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
             read.extend(oids)
             return really(oids)
 
-        monkeypatch.setattr(store.objects, "read", counting)
+        monkeypatch.setattr(inside(store).objects, "read", counting)
         for _ in range(3):
             store.record("a-complete", {})
         read.clear()

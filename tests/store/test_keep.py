@@ -19,9 +19,10 @@ from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.repository import discover
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.records import keep, layout
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore
 
@@ -29,8 +30,8 @@ SPACE = layout.KEEP.rstrip("/")
 RECORD = """
 import sys
 from gitckpt.git.repository import discover
-from gitckpt.store.store import Store
-with Store(discover(sys.argv[1]), adapter="plumbing") as store:
+from gitckpt.store.checkpoints import Checkpoints
+with Checkpoints(discover(sys.argv[1]), adapter="plumbing") as store:
     for _ in range(int(sys.argv[2])):
         store.record("at-once", {"n": 1})
 """
@@ -201,7 +202,7 @@ class TestALine:
         plain.record("two-complete")
         main_checkout.git("branch", "-D", "main")
         assert set(kept(main_checkout)) == {first, commit}
-        plain.settle()
+        inside(plain).settle()
         assert set(kept(main_checkout)) == {first, commit}
 
     def test_starts_no_processes_of_its_own(self, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ class TestARecord:
     def test_verifies_a_ref_that_is_there(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         plain.record("one-complete")
         (commit,) = kept(main_checkout)
-        update = plain._recorder._update
+        update = inside(plain)._recorder._update
         seen: list[list[Update]] = []
 
         def interfere(updates: list[Update]) -> None:
@@ -234,7 +235,7 @@ class TestARecord:
             seen.append(updates)
             update(updates)
 
-        monkeypatch.setattr(plain._recorder, "_update", interfere)
+        monkeypatch.setattr(inside(plain)._recorder, "_update", interfere)
         plain.record("two-complete")
         assert len(seen) == 2
         assert kept(main_checkout) == {commit: commit}
@@ -245,7 +246,7 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit() if is_new else main_checkout.git("rev-parse", "HEAD")
-        update = plain._recorder._update
+        update = inside(plain)._recorder._update
         seen: list[list[Update]] = []
 
         def interfere(updates: list[Update]) -> None:
@@ -254,7 +255,7 @@ class TestARecord:
                 main_checkout.git("update-ref", "-d", layout.KEEP + commit)
             seen.append(updates)
 
-        monkeypatch.setattr(plain._recorder, "_update", interfere)
+        monkeypatch.setattr(inside(plain)._recorder, "_update", interfere)
         plain.record("two-complete")
         assert kept(main_checkout) == {commit: commit}
 
@@ -270,21 +271,21 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit()
-        update = plain._recorder._update
+        update = inside(plain)._recorder._update
 
         def refuse(updates: list[Update]) -> None:
             if any(not each.new for each in updates):
                 raise error
             update(updates)
 
-        monkeypatch.setattr(plain._recorder, "_update", refuse)
+        monkeypatch.setattr(inside(plain)._recorder, "_update", refuse)
         made = plain.record("two-complete")
         assert plain.find("latest") == made.id
         assert len(kept(main_checkout)) == 2
         age(main_checkout)
-        plain._recorder.write_links(plain.clock())
-        assert verification.verify(plain).findings == []
-        plain.settle()
+        inside(plain)._recorder.write_links(inside(plain).clock())
+        assert verification.verify(inside(plain)).findings == []
+        inside(plain).settle()
         assert kept(main_checkout) == {commit: commit}
 
     @pytest.mark.parametrize("is_there", [True, False])
@@ -302,11 +303,11 @@ class TestARecord:
         assert list(kept(checkout)) == [commit if is_there else held(checkout, commit)]
         assert lost(checkout) == set()
         store.remove(made[:1])
-        store._recorder.write_links(store.clock())
-        assert [one.code for one in verification.verify(store).findings] == []
+        inside(store)._recorder.write_links(inside(store).clock())
+        assert [one.code for one in verification.verify(inside(store)).findings] == []
         lock.unlink()
         age(checkout)
-        store.settle()
+        inside(store).settle()
         assert kept(checkout) == {commit: commit}
 
 
@@ -388,7 +389,7 @@ class TestNames:
             main_checkout.git("merge", "--quiet", "--no-ff", "--no-edit", "topic")
             main_checkout.commit()
             main_checkout.git("branch", "-D", "topic")
-            store.settle()
+            inside(store).settle()
             require_same_names(main_checkout, tmp_path)
             main_checkout.git("update-ref", "-d", "refs/remotes/origin/topic")
             require_same_names(main_checkout, tmp_path)
@@ -402,7 +403,7 @@ class TestNames:
             store.record("on-topic")
             main_checkout.git("checkout", "--quiet", "main")
             main_checkout.git("branch", "-D", "topic")
-            store.settle()
+            inside(store).settle()
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         require_same_names(main_checkout, tmp_path)
 
@@ -478,7 +479,7 @@ class TestARemoval:
                 return set()
             return {commit}  # whose checkpoint was recorded after the first look
 
-        keep.settle(plain.repository, plain.objects, plain.refs.update, needed)
+        keep.settle(inside(plain).repository, inside(plain).objects, inside(plain).refs.update, needed)
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 
@@ -532,7 +533,7 @@ def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(main_checkout
         assert lost(main_checkout) == set()
         assert redundant(main_checkout) == set()
         before = kept(main_checkout)
-        store.settle()
+        inside(store).settle()
         assert kept(main_checkout) == before
 
 
@@ -549,7 +550,7 @@ class Work:
         self.count = 0
 
     def store(self) -> Store:
-        return Store(discover(str(self.checkout.path)), adapter="plumbing", clock=self.clock)
+        return Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing", clock=self.clock))
 
     def step(self) -> str:
         """Does one thing, and returns what."""
@@ -623,7 +624,7 @@ class Work:
     def do_expire(self) -> None:
         with self.store() as store:
             store.expire(Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True))
-            store.settle()
+            inside(store).settle()
 
     def do_age(self) -> None:
         age(self.checkout)
@@ -657,11 +658,11 @@ def test_no_linked_commit_is_ever_lost(main_checkout: Checkout, seed: int, pytes
         assert main_checkout.git("cat-file", "-t", commit) == "commit", done
     age(main_checkout)
     with work.store() as store:
-        store.settle()
+        inside(store).settle()
         assert redundant(main_checkout) == set(), done
         assert lost(main_checkout) == set(), done
         age(main_checkout)
-        assert [(one.code, one.object, one.sentence) for one in verification.verify(store).findings] == [], done
+        assert [(one.code, one.object, one.sentence) for one in verification.verify(inside(store)).findings] == [], done
     heads = set(main_checkout.refs("refs/heads").values())
     for commit, oid in kept(main_checkout).items():
         assert oid == (commit if commit in heads else held(main_checkout, commit)), done

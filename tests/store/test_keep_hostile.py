@@ -10,7 +10,7 @@ from gitckpt.git.refs import Update
 from gitckpt.store.audit import doctor, verification
 from gitckpt.store.records import layout
 from gitckpt.store.retention import sweep
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.test_keep import age, held, kept, linked, lost
 
@@ -33,11 +33,11 @@ class TestNamesOfOthers:
         main_checkout.git("update-ref", f"{layout.KEEP}{'0' * 64}", "HEAD")
         age(main_checkout)
         seen: list[list[Update]] = []
-        monkeypatch.setattr(plain.refs, "update", seen.append)
-        plain.settle()
+        monkeypatch.setattr(inside(plain).refs, "update", seen.append)
+        inside(plain).settle()
         assert seen == []
         monkeypatch.undo()
-        assert sweep.sweep(plain.repository, plain.refs) == [f"{layout.KEEP}{'0' * 64}"]
+        assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [f"{layout.KEEP}{'0' * 64}"]
         assert kept(main_checkout) == {commit: commit}
 
     def test_a_symbolic_ref_goes_and_its_branch_stays(self, plain: Store, main_checkout: Checkout) -> None:
@@ -45,7 +45,7 @@ class TestNamesOfOthers:
         main_checkout.git("branch", "work")
         main_checkout.git("symbolic-ref", f"{layout.KEEP}mine", "refs/heads/work")
         age(main_checkout)
-        sweep.sweep(plain.repository, plain.refs)
+        sweep.sweep(inside(plain).repository, inside(plain).refs)
         assert kept(main_checkout) == {commit: commit}
         assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
 
@@ -64,7 +64,7 @@ class TestNamesOfOthers:
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
-        plain.settle()
+        inside(plain).settle()
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         collect(main_checkout)
         assert gone(main_checkout) == set()
@@ -81,18 +81,18 @@ class TestNamesOfOthers:
         assert lost(main_checkout) == set()
         if not packed:
             os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
-        sweep.sweep(plain.repository, plain.refs)
+        sweep.sweep(inside(plain).repository, inside(plain).refs)
         age(main_checkout)
-        plain.settle()
+        inside(plain).settle()
         assert kept(main_checkout) == {commit: commit}
 
     def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(self, plain: Store, main_checkout: Checkout) -> None:
         commit = plain.record("one-complete").git_sha
-        plain._recorder.write_links(plain.clock())
+        inside(plain)._recorder.write_links(inside(plain).clock())
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
         main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
         os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
-        report = verification.verify(plain, repair=True)
+        report = verification.verify(inside(plain), repair=True)
         assert sorted(one.code for one in report.findings) == ["commit-ref-missing", "ref-leftover"]
         assert (report.is_clean, report.refused) == (True, [])
         assert kept(main_checkout) == {commit: commit}
@@ -104,7 +104,7 @@ class TestNamesOfOthers:
         plain.record("one-complete")
         values = kept(main_checkout)
         assert [values[commit] == held(main_checkout, commit) for commit in sorted(many)] == [True] * 20 + [False] * 10
-        plain.settle()
+        inside(plain).settle()
         assert all(kept(main_checkout)[commit] == held(main_checkout, commit) for commit in many)
 
 
@@ -127,7 +127,7 @@ class TestAHolderThatIsGone:
         main_checkout.git("checkout", "--quiet", "--detach")
         commit = main_checkout.commit()
         plain.record("one-complete")
-        plain._recorder.write_links(plain.clock())
+        inside(plain)._recorder.write_links(inside(plain).clock())
         oid = held(main_checkout, commit)
         (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
         return commit
@@ -135,17 +135,17 @@ class TestAHolderThatIsGone:
     def test_is_found_and_made_anew(self, plain: Store, main_checkout: Checkout, commit: str) -> None:
         oid = held(main_checkout, commit)
         sentence = f"the commit {oid}, by which it keeps {commit}, is missing or damaged"
-        report = verification.verify(plain)
+        report = verification.verify(inside(plain))
         assert [(one.code, one.object, one.sentence) for one in report.findings] == [("commit-ref-wrong", layout.KEEP + commit, sentence)]
-        assert verification.verify(plain, repair=True).is_clean
-        assert verification.verify(plain).findings == []
+        assert verification.verify(inside(plain), repair=True).is_clean
+        assert verification.verify(inside(plain)).findings == []
         collect(main_checkout)
         assert gone(main_checkout) == set()
 
     @pytest.mark.parametrize("what", ["settle", "record"])
     def test_is_made_anew_by_whoever_comes_by(self, plain: Store, main_checkout: Checkout, commit: str, what: str) -> None:
         if what == "settle":
-            plain.settle()
+            inside(plain).settle()
         else:
             plain.record("two-complete")
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
@@ -164,4 +164,4 @@ class TestAHolderThatIsGone:
 
     @pytest.mark.usefixtures("commit")
     def test_is_no_reason_for_doctor_to_fail(self, plain: Store) -> None:
-        assert [one.code for one in doctor.examine(plain, (2, 39))] == ["hooks-not-installed"]
+        assert [one.code for one in doctor.examine(inside(plain), (2, 39))] == ["hooks-not-installed"]

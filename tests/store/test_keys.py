@@ -12,8 +12,9 @@ from gitckpt.git.repository import discover
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention import expiry
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
 
@@ -27,8 +28,8 @@ def begin(store: Store, name: str = "Add login!", key: str = KEY) -> str:
 
 
 def codes(store: Store) -> list[tuple[str, str]]:
-    store.links(store.objects.head()[0])  # writes what it put off itself
-    return [(finding.code, finding.object) for finding in verification.verify(store).findings]
+    store.links(inside(store).objects.head()[0])  # writes what it put off itself
+    return [(finding.code, finding.object) for finding in verification.verify(inside(store)).findings]
 
 
 def put(checkout: Checkout, text: str, ref: str = REF) -> None:
@@ -75,7 +76,7 @@ class TestFinding:
 
 def race(path: str, number: int) -> tuple[str, bool]:
     """Returns the run that has the key, and whether this process started it."""
-    with Store(discover(path), adapter=("plumbing", "libgit2")[number % 2]) as store:
+    with Store(Checkpoints(discover(path), adapter=("plumbing", "libgit2")[number % 2])) as store:
         try:
             return begin(store, f"racer {number % 3}"), True
         except RunExists as error:
@@ -87,7 +88,7 @@ def test_eight_processes_start_one_run(main_checkout: Checkout, plain: Store) ->
         found = pool.starmap(race, [(str(main_checkout.path), number) for number in range(24)], chunksize=1)
     [run] = {run for run, _ in found}
     assert [has_begun for _, has_begun in found].count(True) == 1
-    assert (plain.run_of(KEY), plain.index.runs(), len(plain.list())) == (run, [run], 1)
+    assert (plain.run_of(KEY), inside(plain).index.runs(), len(plain.list())) == (run, [run], 1)
     assert codes(plain) == []
 
 
@@ -126,7 +127,7 @@ class TestTheEnd:
         second = plain.record("a-complete", {}, run=RUN)
         assert plain.remove([second.id]) == 1
         assert plain.run_of(KEY) == RUN
-        assert plain.remove([plain.heads.read(RUN).id]) == 1
+        assert plain.remove([inside(plain).heads.read(RUN).id]) == 1
         assert plain.run_of(KEY) is None
         assert REF not in main_checkout.refs()
         assert plain.run_of("another") == other
@@ -135,14 +136,14 @@ class TestTheEnd:
     def test_the_key_goes_when_its_run_expires(self, plain: Store, main_checkout: Checkout) -> None:
         begin(plain)
         plain.record("run-complete", {}, run=RUN, trigger="phase")
-        expiry.expire(plain, Policy(runs_older_than=0))
+        expiry.expire(inside(plain), Policy(runs_older_than=0))
         assert main_checkout.refs("refs/ckpt", "refs/checkpoints") == {}
 
     def test_expiry_takes_the_keys_that_kills_left(self, plain: Store, main_checkout: Checkout) -> None:
         begin(plain)
         put(main_checkout, f'version = 1\nkey = "old"\nrun = "{GONE}"\n', f"refs/ckpt/keys/{hashlib.sha256(b'old').hexdigest()}")
         put(main_checkout, "something else", "refs/ckpt/keys/something-else")
-        expiry.expire(plain, Policy())
+        expiry.expire(inside(plain), Policy())
         assert set(main_checkout.refs("refs/ckpt/keys")) == {REF, "refs/ckpt/keys/something-else"}
 
 
@@ -152,7 +153,7 @@ class TestVerify:
         assert codes(plain) == []  # it may belong to a run that is being started
         os.utime(main_checkout.path / ".git" / REF, (0, 0))
         assert codes(plain) == [("key-orphan", REF)]
-        [finding] = verification.verify(plain, repair=True).findings
+        [finding] = verification.verify(inside(plain), repair=True).findings
         assert (finding.sentence, finding.repaired) == (f"its run {GONE} does not exist", True)
         assert REF not in main_checkout.refs()
 
@@ -171,7 +172,7 @@ class TestVerify:
     )
     def test_what_is_no_key_is_never_taken_for_one(self, plain: Store, main_checkout: Checkout, text: str, problem: str) -> None:
         put(main_checkout, text)
-        [finding] = verification.verify(plain).findings
+        [finding] = verification.verify(inside(plain)).findings
         assert (finding.code, finding.object, finding.sentence) == ("key-invalid", REF, problem)
         with pytest.raises(InvalidCheckpoint, match=problem):
             plain.run_of(KEY)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.store.store import Store
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from gitckpt.store.worktrees.opener import Opened
 from tests.conftest import Checkout
@@ -114,7 +115,7 @@ class TestAKillAtEveryGitCall:
             survived, reported = killer.run(at, LINES, str(checkout.path))
             assert set(reported) <= require_whole(checkout).keys()
             with opened(checkout) as store:
-                store.settle()
+                inside(store).settle()
             found = require_whole(checkout)
             kept = [ref.rpartition("/")[2] for ref in checkout.refs("refs/keep/ckpt")]
             assert {one.git_sha for one in found.values()} <= set(checkout.git("rev-list", *kept).split()) if kept else not found
@@ -174,11 +175,11 @@ class TestAKillAtEveryGitCall:
             before = (checkout.refs(), view(checkout.path))
             survived, _ = killer.run(at, RESUME, str(checkout.path))
             with opened(checkout) as store:
-                path = resumption.resume(store, made).path
+                path = resumption.resume(inside(store), made).path
                 assert view(path) == expected
-                assert resumption.resume(store, made) == Opened(path, made=False)
+                assert resumption.resume(inside(store), made) == Opened(path, made=False)
                 Path(path, "work").write_text("goes on")
-                again = Store(discover(path), adapter="plumbing")
+                again = Store(Checkpoints(discover(path), adapter="plumbing"))
                 second = again.record("b-complete", {}, worktree=again.capture(), run=made.run)
                 again.close()
             assert (second.sequence, second.parent) == (2, made.id)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.refs import LockHeld
+from gitckpt.store.store import inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import require_runs, require_whole, view
@@ -126,8 +127,8 @@ class TestAKillAtARandomMoment:
             assert {os.path.basename(" ".join(line)) for line in lines} <= set(names)
             with opened(main_checkout) as store:
                 for name in names:
-                    assert resumption.resume(store, made, str(root / name)).made is False
+                    assert resumption.resume(inside(store), made, str(root / name)).made is False
                     assert view(root / name) == expected
-                assert view(resumption.resume(store, made, str(root / "last")).path) == expected
+                assert view(resumption.resume(inside(store), made, str(root / "last")).path) == expected
             assert [name for name in os.listdir(root) if name.startswith(".")] == []
             assert main_checkout.refs() == before

@@ -18,7 +18,7 @@ from gitckpt.store.leases import leases
 from gitckpt.store.leases.lease import Lease, LeaseHeld, LeaseLost, held, parse, render
 from gitckpt.store.leases.leases import Hold, Leases
 from gitckpt.store.records import layout
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ROOT, RUN, MakeStore
 
@@ -31,7 +31,7 @@ STARTERS = 8
 @pytest.fixture
 def desk(plain: Store) -> Leases:
     """The leases of a repository."""
-    return plain.leases
+    return inside(plain).leases
 
 
 def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
@@ -46,7 +46,7 @@ def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
 def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
     hold = desk.acquire(RUN, "git ckpt run ci")
     here = host.here()
-    text = plain.repository.git.text("cat-file", "blob", f"{layout.LEASES}{RUN}")
+    text = inside(plain).repository.git.text("cat-file", "blob", f"{layout.LEASES}{RUN}")
     assert text.splitlines() == [
         "version = 1",
         f'run = "{RUN}"',
@@ -61,7 +61,7 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
         'renewed = "2027-01-15T08:00:01.000000Z"',
         'expires = "2027-01-15T08:02:01.000000Z"',
     ]
-    assert desk.read(RUN) == (plain.refs.read(layout.LEASES + RUN), hold.lease)
+    assert desk.read(RUN) == (inside(plain).refs.read(layout.LEASES + RUN), hold.lease)
 
 
 def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
@@ -88,11 +88,11 @@ def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -
     script = (
         "import os, sys; sys.path.insert(0, sys.argv[1])\n"
         "from gitckpt.git.repository import discover\n"
-        "from gitckpt.store.store import Store\n"
-        "store = Store(discover(sys.argv[2]), adapter='plumbing')\n"
+        "from gitckpt.store.checkpoints import Checkpoints\n"
+        "store = Checkpoints(discover(sys.argv[2]), adapter='plumbing')\n"
         "store.leases.acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(ROOT), str(plain.repository.worktree), RUN], check=False)
+    done = subprocess.run([sys.executable, "-c", script, str(ROOT), str(inside(plain).repository.worktree), RUN], check=False)
     assert done.returncode == -9
     hold = desk.acquire(RUN, "the next")
     assert hold.lease.token == 2
@@ -188,7 +188,7 @@ def test_where_the_faster_one_is_gone_again_the_ref_has_moved(desk: Leases, plai
 def remove(store: Store) -> None:
     """Removes the lease of the run."""
     ref = layout.LEASES + RUN
-    store.refs.update([Update(ref, "", str(store.refs.read(ref)))])
+    inside(store).refs.update([Update(ref, "", str(inside(store).refs.read(ref)))])
 
 
 @pytest.mark.parametrize("write", ["renew", "release"])
@@ -251,19 +251,19 @@ def test_a_driver_that_wakes_up_after_a_takeover_writes_nothing_into_the_run(
 ) -> None:
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
-    desk = plain.leases
+    desk = inside(plain).leases
     suspended = desk.acquire(run, "the suspended one")
-    plain.record("research-started", run=run, guard=suspended)
+    inside(plain).record("research-started", run=run, guard=suspended)
     elsewhere(desk, suspended)
     clock.instant += leases.LENGTH
     taken = desk.acquire(run, "the next")
     other = make_store(main_checkout)
-    other.record("research-started", run=run, guard=taken)
+    inside(other).record("research-started", run=run, guard=taken)
     before = main_checkout.refs()
     with pytest.raises(LeaseLost, match="taken over by the next"):
-        plain.record("research-complete", run=run, guard=suspended)
+        inside(plain).record("research-complete", run=run, guard=suspended)
     assert main_checkout.refs() == before
-    assert other.record("research-complete", run=run, guard=taken).sequence == 4
+    assert inside(other).record("research-complete", run=run, guard=taken).sequence == 4
 
 
 def test_a_renewal_between_two_looks_does_not_stop_a_record(plain: Store, desk: Leases) -> None:
@@ -284,7 +284,7 @@ def test_a_renewal_between_two_looks_does_not_stop_a_record(plain: Store, desk: 
         def check(self) -> None:
             hold.check()
 
-    assert plain.record("research-started", run=first.run, guard=Once()).sequence == 2  # type: ignore[arg-type]
+    assert inside(plain).record("research-started", run=first.run, guard=Once()).sequence == 2  # type: ignore[arg-type]
 
 
 def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
@@ -359,15 +359,15 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
     hold = desk.acquire(run, "one")
-    assert plain.leases.bound(run) is None
+    assert inside(plain).leases.bound(run) is None
     monkeypatch.setenv("CKPT_RUN", run)
     monkeypatch.setenv("CKPT_LEASE", str(hold.lease.token))
-    assert plain.leases.bound(ANOTHER_RUN) is None
-    plain.record("manual-complete", run=run, guard=plain.leases.bound(run))
+    assert inside(plain).leases.bound(ANOTHER_RUN) is None
+    inside(plain).record("manual-complete", run=run, guard=inside(plain).leases.bound(run))
     hold.release()
     desk.acquire(run, "two")
     with pytest.raises(LeaseLost, match="taken over by two"):
-        plain.record("manual-complete", run=run, guard=plain.leases.bound(run))
+        inside(plain).record("manual-complete", run=run, guard=inside(plain).leases.bound(run))
 
 
 @pytest.mark.parametrize(
@@ -424,10 +424,10 @@ def test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time(
 def test_a_run_that_a_driver_starts_is_bound_to_its_lease(desk: Leases, plain: Store, main_checkout: Checkout, record: str) -> None:
     plain.record("run-started", {}, start="Add login!")
     hold = desk.acquire(RUN, "a driver")
-    made = getattr(plain, record)("run-started", {}, start="child", guard=hold)
-    assert plain.heads.read(made.run).id == made.id
+    made = getattr(inside(plain), record)("run-started", {}, start="child", guard=hold)
+    assert inside(plain).heads.read(made.run).id == made.id
     elsewhere(desk, hold, token=2)
     before = main_checkout.refs()
     with pytest.raises(LeaseLost, match=f"^the lease of run {RUN} was taken over"):
-        getattr(plain, record)("run-started", {}, start="child", guard=hold)
+        getattr(inside(plain), record)("run-started", {}, start="child", guard=hold)
     assert main_checkout.refs() == before

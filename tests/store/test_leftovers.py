@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
 from gitckpt.store.retention import sweep
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 
 
 def _store(checkout: Checkout) -> Store:
-    return Store(discover(str(checkout.path)), adapter="plumbing", clock=Clock())
+    return Store(Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=Clock()))
 
 
 def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: Checkout) -> None:
@@ -59,9 +60,9 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
     with _store(checkout) as store:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
-        assert sweep.sweep(store.repository, store.refs) == []
+        assert sweep.sweep(inside(store).repository, inside(store).refs) == []
         _age(checkout, (*left, layout.KEEP + whole.git_sha))
-        assert sweep.sweep(store.repository, store.refs) == sorted(left)
+        assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
     assert sorted(checkout.refs(*layout.OWN)) == [layout.CHECKPOINTS + whole.id, layout.KEEP + whole.git_sha]
 
 
@@ -72,22 +73,22 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
     with _store(main_checkout) as store:
         left = _leave_behind(main_checkout, store)
         _age(main_checkout, left)
-        with Lock(os.path.join(store.repository.private_dir, LOCK_FILE), 0) as held:
+        with Lock(os.path.join(inside(store).repository.private_dir, LOCK_FILE), 0) as held:
             assert held
-            assert sweep.sweep(store.repository, store.refs) == []
-        assert sweep.sweep(store.repository, store.refs) == sorted(left)
+            assert sweep.sweep(inside(store).repository, inside(store).refs) == []
+        assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
 
 
 def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     with _store(main_checkout) as store:
         store.record("whole-complete")
         store.list()
-        place = Path(store.repository.private_dir)
+        place = Path(inside(store).repository.private_dir)
         kept = sorted(path.name for path in place.iterdir())
         for name in ("index.123.ab", "index.123.ab.lock"):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)
-        assert sweep.sweep_scratch(store.repository) == []
+        assert sweep.sweep_scratch(inside(store).repository) == []
         monkeypatch.setattr(keep, "GRACE", -1)
-        assert sweep.sweep_scratch(store.repository) == ["index.123.ab", "index.123.ab.lock", "rules.123.cd"]
+        assert sweep.sweep_scratch(inside(store).repository) == ["index.123.ab", "index.123.ab.lock", "rules.123.cd"]
         assert sorted(path.name for path in place.iterdir()) == kept

@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt.model import times
 from gitckpt.store.records.entry import Entry, Problem, Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.conftest import MakeStore, listed, nth
 
@@ -213,6 +213,6 @@ class TestInvalidRefs:
 
 
 def delete_index(store: Store) -> None:
-    store.index.close()
-    for path in Path(store.repository.private_dir).glob("index.sqlite*"):
+    inside(store).index.close()
+    for path in Path(inside(store).repository.private_dir).glob("index.sqlite*"):
         path.unlink()

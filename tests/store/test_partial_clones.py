@@ -12,7 +12,7 @@ from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.restore.restorer import restore
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
@@ -94,10 +94,10 @@ def test_what_is_there_needs_no_remote(clone: Clone, make_store: MakeStore) -> N
     made = store.save("a-complete", {})
     clone.git("reset", "--quiet", "--hard")
     (clone.path / "in/b").unlink()
-    restore(store, made)
+    restore(inside(store), made)
     assert (clone.git("status", "--porcelain=v2"), clone.git("ls-files", "--stage", "-v")) == seen
     assert clone.fingerprint()["files"] == before["files"]
-    opened = Clone(Path(resume(store, made).path), clone.main)
+    opened = Clone(Path(resume(inside(store), made).path), clone.main)
     assert (opened.git("status", "--porcelain=v2"), opened.git("ls-files", "--stage", "-v")) == seen
     assert opened.fingerprint()["files"] == before["files"]
     assert (clone.missing(), clone.packs()) == (missing, packs)
@@ -107,7 +107,7 @@ def test_restore_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeS
     store = make_store(clone, "auto")
     made = clone.record(store, 1)
     missing, packs = clone.missing(), clone.packs()
-    restore(store, made)
+    restore(inside(store), made)
     assert clone.fingerprint()["files"] == {name: (0o100644, content(name, 1).encode()) for name in FILES if not name.startswith("out/")}
     assert (missing - clone.missing(), clone.packs() - packs) == (clone.oids(1, "README", "in/a"), 1)
 
@@ -117,7 +117,7 @@ def test_resume_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeSt
     store = make_store(clone, "auto")
     made = clone.record(store, 1)
     missing, packs = clone.missing(), clone.packs()
-    opened = Clone(Path(resume(store, made).path), clone.main)
+    opened = Clone(Path(resume(inside(store), made).path), clone.main)
     assert opened.fingerprint()["files"] == {name: (0o100644, content(name, 1).encode()) for name in FILES}
     assert (missing - clone.missing(), clone.packs() - packs) == (clone.oids(1, "README", "in/a", "out/x", "out/y"), 1)
 
@@ -134,7 +134,7 @@ def test_offline_restore_names_what_is_missing_and_changes_nothing(clone: Clone,
     change(clone)
     before = clone.fingerprint()
     with pytest.raises(WorktreeError) as caught:
-        restore(store, made)
+        restore(inside(store), made)
     refused(caught.value, clone.oids(1, "README", "in/a"))
     assert clone.fingerprint() == before
 
@@ -145,7 +145,7 @@ def test_offline_resume_names_what_is_missing_and_leaves_nothing(clone: Clone, m
     made = clone.record(store, 1)
     before = clone.fingerprint()
     with pytest.raises(WorktreeError) as caught:
-        resume(store, made, str(tmp_path / "there" / "new"))
+        resume(inside(store), made, str(tmp_path / "there" / "new"))
     refused(caught.value, clone.oids(1, "README", "in/a", "out/x", "out/y"))
     assert clone.fingerprint() == before
     assert os.listdir(tmp_path / "there") == []
@@ -162,7 +162,7 @@ def test_offline_without_trees(make_store: MakeStore, clone: Clone, tmp_path: Pa
     change(here)
     before = here.fingerprint()
     said = []
-    for bring_back in (lambda: restore(store, made), lambda: resume(store, made, str(tmp_path / "there"))):
+    for bring_back in (lambda: restore(inside(store), made), lambda: resume(inside(store), made, str(tmp_path / "there"))):
         with pytest.raises(CkptError) as caught:
             bring_back()
         said.append((caught.value.message, caught.value.hint))

@@ -10,7 +10,8 @@ import pytest
 
 from gitckpt.model.checkpoint import CLEAN, Progress, Worktree
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError, StateError, UsageError
-from gitckpt.store.store import Store
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, MakeStore, require_whole
 
@@ -70,7 +71,7 @@ class TestBadInput:
     def test_changes_nothing(self, store: Store, checkout: Checkout, call: dict[str, Any], error: type[CkptError], message: str) -> None:
         before = checkout.fingerprint()
         with pytest.raises(error) as caught:
-            store.record(**({"phase": "a-complete", "state": {}} | call))
+            inside(store).record(**({"phase": "a-complete", "state": {}} | call))
         assert caught.value.message == message
         assert checkout.fingerprint() == before
         store.record("a-complete", {})
@@ -91,7 +92,7 @@ class TestBadInput:
         with pytest.raises(InvalidCheckpoint) as caught:
             plain.record("a-complete", {}, run=RUN)
         with pytest.raises(InvalidCheckpoint) as also:
-            plain.heads.read(RUN)
+            inside(plain).heads.read(RUN)
         message = f"refs/ckpt/runs/{RUN}: does not point to a checkpoint document"
         assert [caught.value.message, also.value.message] == [message] * 2
         assert main_checkout.fingerprint() == before
@@ -175,12 +176,14 @@ def test_errors_may_be_none(plain: Store) -> None:
         (lambda store: store.save(None), "phase: must be a string, not None"),
         (lambda store: store.save("a", {}, worktree=CLEAN), "there is no argument 'worktree'"),
         (lambda store: store.save("a", {}, base="HEAD"), "there is no argument 'base'"),
+        (lambda store: store.save("a", {}, guard=None), "there is no argument 'guard'"),
+        (lambda store: store.record("a", change=dict), "there is no argument 'change'"),
         (lambda store: store.read(None), "id: must be a string, not None"),
         (lambda store: store.find(7), "id: must be a string, not 7"),
         (lambda store: store.remove(ONE), f"checkpoint_ids: must be a list of strings, not '{ONE}'"),
         (lambda store: store.remove([None]), "checkpoint_ids[0]: must be a string, not None"),
-        (lambda store: store.heads.read(None), "None is not a run id"),
-        (lambda store: Store(store.repository, adapter="dulwich"), "there is no adapter 'dulwich'"),
+        (lambda store: inside(store).heads.read(None), "None is not a run id"),  # type: ignore[arg-type]
+        (lambda store: Checkpoints(inside(store).repository, adapter="dulwich"), "there is no adapter 'dulwich'"),
     ],
 )
 def test_what_is_handed_in_wrongly_is_named(plain: Store, call: Callable[[Any], object], message: str) -> None:

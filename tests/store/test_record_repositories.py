@@ -10,7 +10,7 @@ import pytest
 from gitckpt.git.objects.libgit2 import Libgit2
 from gitckpt.git.objects.plumbing import Plumbing
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, MakeStore, blob, notes, require_whole
 
@@ -21,9 +21,9 @@ class TestRepositories:
     @staticmethod
     def check(store: Store, checkout: Checkout, *, branch: str | None, adapter: type) -> Checkpoint:
         head = checkout.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1))
-        files = store.capture() if store.repository.worktree else None
+        files = store.capture() if inside(store).repository.worktree else None
         made = store.record("a-complete", {"n": 1}, worktree=files, start="odd one")
-        assert (type(store.objects), made.git_sha, made.branch) == (adapter, head, branch)
+        assert (type(inside(store).objects), made.git_sha, made.branch) == (adapter, head, branch)
         assert [store.find(made.id[:8]), store.find("latest"), store.list()[0].id] == [made.id] * 3
         assert store.read(made.id) == made
         assert require_whole(checkout) == {made.id: made}
@@ -116,7 +116,7 @@ class TestRepositories:
         checkout.commit("first", README="hello\n")
         checkout.write("new", "x")
         store = make_store(checkout, "auto")
-        assert store.repository.has_reftable
+        assert inside(store).repository.has_reftable
         made = self.check(store, checkout, branch="main", adapter=Plumbing)
         assert store.remove([made.id]) == 1
         assert list(checkout.refs("refs/checkpoints", "refs/ckpt")) == []

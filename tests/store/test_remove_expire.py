@@ -11,7 +11,7 @@ from gitckpt.git.refs import LockHeld
 from gitckpt.model import times
 from gitckpt.model.policy import DAY, Decision, Policy
 from gitckpt.store.retention.expiry import expire_alone
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.conftest import MakeStore, notes, nth, require_runs, require_whole
 
@@ -83,7 +83,7 @@ class TestRemove:
         plain.record("b-complete", {}, run=two)
         plain.remove([nth(3), nth(4)])
         assert require_runs(main_checkout, require_whole(main_checkout)) == {one: [nth(1)], two: [nth(2)]}
-        assert [plain.heads.read(run).id for run in (one, two)] == [nth(1), nth(2)]
+        assert [inside(plain).heads.read(run).id for run in (one, two)] == [nth(1), nth(2)]
 
     def test_lines_of_others_in_the_notes_stay(self, store: Store, checkout: Checkout) -> None:
         head = checkout.git("rev-parse", "HEAD")
@@ -182,7 +182,7 @@ def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: C
     for number in range(2, 1501):
         place = f'parent = "{nth(number - 1)}"\nsequence = {number}\n'
         documents.append(template.replace(nth(1), nth(number)).replace("sequence = 1\n", place))
-    store.objects.write([("blob", document.encode()) for document in documents])
+    inside(store).objects.write([("blob", document.encode()) for document in documents])
     oids = main_checkout.git(
         "hash-object", "--stdin-paths", data="".join(f"{write(main_checkout, n, d)}\n" for n, d in enumerate(documents))
     ).splitlines()
@@ -195,7 +195,7 @@ def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: C
     store.record("b-complete", {}, run=run)
     assert store.remove([nth(number) for number in (1, *range(3, 1502))]) == 1500
     assert left(main_checkout) == [2]
-    assert store.heads.read(run or "").id == nth(2)
+    assert inside(store).heads.read(run or "").id == nth(2)
 
 
 def write(checkout: Checkout, number: int, document: str) -> str:
@@ -205,7 +205,7 @@ def write(checkout: Checkout, number: int, document: str) -> str:
 class TestExpire:
     def expire(self, store: Store, policy: Policy, *, dry_run: bool = False) -> dict[int, str]:
         """Returns the reason for each by number, those that expire marked with a minus."""
-        decided = expire_alone(store, policy, dry_run=dry_run)
+        decided = expire_alone(inside(store), policy, dry_run=dry_run)
         assert [entry.id for entry, _ in decided] == [decision.id for _, decision in decided]
         return {int(entry.id[:8], 16): ("- " if decision.expires else "") + decision.reason for entry, decision in decided}
 
@@ -281,7 +281,7 @@ class TestExpire:
         expected: Sequence[tuple[object, Decision]] = [
             (entry, Decision(entry.id, expires=False, reason="not made by a hook")) for entry in entries
         ]
-        assert expire_alone(plain, Policy()) == expected
+        assert expire_alone(inside(plain), Policy()) == expected
         assert [entry.time for entry in entries] == [FIRST + times.MICRO, FIRST]
 
 

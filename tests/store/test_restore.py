@@ -11,7 +11,7 @@ from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.restore import restorer
 from gitckpt.store.restore.restorer import Restored
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, require_whole, view
@@ -74,16 +74,16 @@ class TestAll:
         disturb(checkout)
         other = view(checkout.path)
         head, refs = checkout.git("rev-parse", "--abbrev-ref", "HEAD"), checkout.refs("refs/heads", "refs/stash")
-        done = restorer.restore(store, made)
+        done = restorer.restore(inside(store), made)
         assert changes(done) == [
             *(("change", b"README"), ("delete", b"added later"), ("delete", b"gone"), ("change", b"link")),
             *(("delete", b"new dir"), ("add", b"new dir/tool"), ("stage", b"staged")),
         ]
         assert (done.safety, done.remarks) == (nth(2), [])
         assert view(checkout.path) == wanted
-        back = restorer.undo(store)
+        back = restorer.undo(inside(store))
         assert (view(checkout.path), back.safety) == (other, nth(3))
-        again = restorer.undo(store)
+        again = restorer.undo(inside(store))
         assert (view(checkout.path), again.safety) == (wanted, nth(4))
         assert (checkout.git("rev-parse", "--abbrev-ref", "HEAD"), checkout.refs("refs/heads", "refs/stash")) == (head, refs)
         safety = store.read(nth(2))
@@ -100,19 +100,19 @@ class TestAll:
         made = store.save("a-complete", {})
         disturb(checkout)
         before, seen = checkout.fingerprint(), looks(checkout)
-        planned = restorer.restore(store, made, dry_run=True)
+        planned = restorer.restore(inside(store), made, dry_run=True)
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
-        done = restorer.restore(store, made)
+        done = restorer.restore(inside(store), made)
         assert (planned.changes, planned.safety, planned.remarks) == (done.changes, None, done.remarks)
         before = checkout.fingerprint()
-        assert len(restorer.undo(store, dry_run=True).changes) == len(done.changes)
+        assert len(restorer.undo(inside(store), dry_run=True).changes) == len(done.changes)
         assert checkout.fingerprint() == before
 
     def test_nothing_to_do_records_nothing(self, store: Store, checkout: Checkout) -> None:
         prepare(checkout)
         made = store.save("a-complete", {})
         before, seen = checkout.fingerprint(), looks(checkout)
-        assert restorer.restore(store, made) == Restored([], None, [])
+        assert restorer.restore(inside(store), made) == Restored([], None, [])
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
 
     def test_only_what_differs_is_touched(self, store: Store, checkout: Checkout) -> None:
@@ -122,7 +122,7 @@ class TestAll:
         checkout.write("file-1", "changed again\n")
         checkout.write("file-2", "changed\n")
         before = looks(checkout)
-        assert changes(restorer.restore(store, made)) == [("change", b"file-1"), ("change", b"file-2")]
+        assert changes(restorer.restore(inside(store), made)) == [("change", b"file-1"), ("change", b"file-2")]
         after = looks(checkout)
         assert {name for name in before if before[name] != after[name]} == {"file-1", "file-2"}
         assert checkout.git("status", "--porcelain") == " M file-1"
@@ -137,11 +137,13 @@ class TestAll:
         checkout.write("gitckpt.toml", '[snapshot]\nmax_file_size = "1 kB"\n')
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "x")
-        done = restorer.restore(store, made)
+        done = restorer.restore(inside(store), made)
         assert changes(done) == [("delete", b".gitignore"), ("delete", b"deep/new"), ("delete", b"gitckpt.toml")]
         assert sorted(path.name for path in checkout.path.iterdir() if path.name != ".git") == [".env", "README", "a.o", "large"]
         assert checkout.git("cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/deep/new") == "precious"
-        assert b"a.o" not in [change.path for change in restorer.undo(store).changes]  # untracked by now, and ignored again afterwards
+        assert b"a.o" not in [
+            change.path for change in restorer.undo(inside(store)).changes
+        ]  # untracked by now, and ignored again afterwards
 
     def test_a_directory_that_became_a_link_to_one_with_the_same_names(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
         main_checkout.commit("more", **{"docs/a": "a\n", "docs/b/c": "c\n"})
@@ -150,9 +152,9 @@ class TestAll:
         (main_checkout.path / "docs").symlink_to(tmp_path / "docs")
         (tmp_path / "docs/a").write_text("another\n")
         other = view(main_checkout.path)
-        assert changes(restorer.restore(plain, made)) == [("delete", b"docs"), ("add", b"docs/a"), ("add", b"docs/b/c")]
+        assert changes(restorer.restore(inside(plain), made)) == [("delete", b"docs"), ("add", b"docs/a"), ("add", b"docs/b/c")]
         assert main_checkout.git("status", "--porcelain") == ""
-        restorer.undo(plain)
+        restorer.undo(inside(plain))
         assert (view(main_checkout.path), (tmp_path / "docs/a").read_text()) == (other, "another\n")
 
     def test_the_checkpoint_of_an_unborn_branch(self, make_store: MakeStore, make_checkout: object, tmp_path: Path) -> None:
@@ -167,14 +169,14 @@ class TestAll:
         checkout.git("rm", "--quiet", "--cached", "staged")
         checkout.write("draft", "two\n")
         other = view(checkout.path)
-        restorer.restore(store, made)
+        restorer.restore(inside(store), made)
         assert view(checkout.path) == wanted
-        restorer.undo(store)
+        restorer.undo(inside(store))
         assert view(checkout.path) == other
         checkout.git("rm", "--quiet", "--cached", "staged", ok=(0, 128))
         checkout.git("add", "draft")
         checkout.git("commit", "--quiet", "--message", "first")
-        restorer.restore(store, made)
+        restorer.restore(inside(store), made)
         assert (checkout.path / "draft").read_text() == "one\n"
         assert checkout.git("status", "--porcelain") == "D  draft\nA  staged\n?? draft"
 
@@ -197,7 +199,7 @@ class TestPaths:
         made = plain.save("a-complete", {})
         disturb(main_checkout)
         other = view(main_checkout.path)
-        done = restorer.restore(plain, made, paths)
+        done = restorer.restore(inside(plain), made, paths)
         assert {path for _, path in changes(done)} == expected
         now = view(main_checkout.path)
         for path in wanted["files"].keys() | other["files"].keys():
@@ -209,7 +211,7 @@ class TestPaths:
         for path in entries(wanted).keys() | entries(other).keys():
             assert entries(now).get(path) == entries(wanted if path.encode() in expected else other).get(path)
         if done.safety:
-            restorer.undo(plain)
+            restorer.undo(inside(plain))
         assert view(main_checkout.path) == other
 
     @pytest.mark.parametrize("path", [b"nowhere", b"*", b"READ"])
@@ -218,7 +220,7 @@ class TestPaths:
         main_checkout.write("README", "changed\n")
         before = main_checkout.fingerprint()
         with pytest.raises(NotFoundError) as caught:
-            restorer.restore(plain, made, [b"README", path])
+            restorer.restore(inside(plain), made, [b"README", path])
         assert caught.value.message == f"neither here nor in checkpoint {made.id}: {path.decode()}"
         assert main_checkout.fingerprint() == before
 
@@ -228,7 +230,7 @@ class TestPaths:
         disturb(main_checkout)
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
-            restorer.restore(plain, made, [b"new dir/tool"])
+            restorer.restore(inside(plain), made, [b"new dir/tool"])
         assert caught.value.message == "in the way of the files, and in no checkpoint: new dir"
         assert main_checkout.fingerprint() == before
 
@@ -239,7 +241,7 @@ class TestPaths:
         checkout.write("README", "resolved\n")
         checkout.git("add", "README")
         checkout.write("kept", "changed\n")
-        done = restorer.restore(store, made, [b"README"])
+        done = restorer.restore(inside(store), made, [b"README"])
         assert changes(done) == [("change", b"README")]
         now = view(checkout.path)
         assert now["index"] == wanted["index"]
@@ -255,11 +257,11 @@ class TestAnotherCommit:
         checkout.git("reset", "--quiet", "--hard")
         head = checkout.commit("elsewhere", README="elsewhere\n", brand="new\n")
         branch = checkout.git("branch", "--show-current")
-        assert restorer.restore(store, made).remarks == []
+        assert restorer.restore(inside(store), made).remarks == []
         now = view(checkout.path)
         assert (now["files"], now["index"]) == (wanted["files"], wanted["index"])
         assert (checkout.git("rev-parse", "HEAD"), checkout.git("branch", "--show-current")) == (head, branch)
-        restorer.undo(store)
+        restorer.undo(inside(store))
         assert (checkout.git("status", "--porcelain"), (checkout.path / "README").read_text()) == ("", "elsewhere\n")
 
     def test_an_operation_of_it_stays_out(self, plain: Store, main_checkout: Checkout) -> None:
@@ -267,7 +269,7 @@ class TestAnotherCommit:
         made = plain.save("a-complete", {})
         main_checkout.git("merge", "--abort")
         main_checkout.commit("elsewhere", brand="new\n")
-        done = restorer.restore(plain, made)
+        done = restorer.restore(inside(plain), made)
         assert done.remarks == ["the operation in progress belongs to another commit than HEAD, and stays as it is"]
         assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
         assert "<<<<<<<" in (main_checkout.path / "README").read_text()
@@ -282,11 +284,11 @@ class TestOperations:
         made = store.save("a-complete", {})
         checkout.git("merge", "--abort")
         clean = view(checkout.path)
-        restorer.restore(store, made)
+        restorer.restore(inside(store), made)
         assert (view(checkout.path), {path.name: path.read_bytes() for path in git_dir.glob("MERGE_*")}) == (wanted, state)
-        restorer.undo(store)
+        restorer.undo(inside(store))
         assert (view(checkout.path), list(git_dir.glob("MERGE_*"))) == (clean, [])
-        restorer.undo(store)
+        restorer.undo(inside(store))
         checkout.write("README", "resolved\n")
         checkout.git("commit", "--quiet", "--all", "--no-edit")
         assert checkout.git("rev-parse", "HEAD^2") == checkout.git("rev-parse", "theirs")
@@ -295,10 +297,10 @@ class TestOperations:
         made = plain.save("a-complete", {})
         main_checkout.git("bisect", "start")
         main_checkout.git("bisect", "bad")
-        done = restorer.restore(plain, made)
+        done = restorer.restore(inside(plain), made)
         assert (done.changes, done.safety) == ([], nth(2))
         assert main_checkout.refs("refs/bisect") == {}
-        restorer.undo(plain)
+        restorer.undo(inside(plain))
         assert main_checkout.refs("refs/bisect") == {"refs/bisect/bad": main_checkout.git("rev-parse", "HEAD")}
 
 
@@ -308,7 +310,7 @@ class TestUndo:
         plain.save("a-complete", {})
         before = main_checkout.fingerprint()
         with pytest.raises(NotFoundError) as caught:
-            restorer.undo(plain)
+            restorer.undo(inside(plain))
         assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
             "nothing was restored in this worktree",
             "see what there is to go back to: git ckpt list",
@@ -324,42 +326,42 @@ class TestUndo:
         stores = [make_store(main_checkout), make_store(tmp_path / "other")]
         made = stores[0].save("a-complete", {})
         for number, store in enumerate(stores):
-            Path(str(store.repository.worktree), "README").write_text(f"in {number}\n")
+            Path(str(inside(store).repository.worktree), "README").write_text(f"in {number}\n")
         for store in stores:
-            restorer.restore(store, made)
+            restorer.restore(inside(store), made)
         for number, store in enumerate(stores):
-            pointer = Path(store.repository.git_dir, "ckpt-undo")
+            pointer = Path(inside(store).repository.git_dir, "ckpt-undo")
             pointer.unlink() if lost == "deleted" else pointer.write_text("" if lost == "empty" else '{"safety": 7')
-            restorer.undo(store)
-            assert Path(str(store.repository.worktree), "README").read_text() == f"in {number}\n"
+            restorer.undo(inside(store))
+            assert Path(str(inside(store).repository.worktree), "README").read_text() == f"in {number}\n"
         third = tmp_path / "third"
         main_checkout.git("worktree", "add", "--quiet", "-b", "third", str(third))
         with pytest.raises(NotFoundError):
-            restorer.undo(make_store(third))
+            restorer.undo(inside(make_store(third)))
 
     def test_whose_safety_checkpoint_was_removed(self, plain: Store, main_checkout: Checkout) -> None:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "one\n")
-        first = restorer.restore(plain, made).safety
+        first = restorer.restore(inside(plain), made).safety
         main_checkout.write("README", "two\n")
-        second = restorer.restore(plain, made).safety
+        second = restorer.restore(inside(plain), made).safety
         plain.remove([str(second)])
-        restorer.undo(plain)
+        restorer.undo(inside(plain))
         assert (main_checkout.path / "README").read_text() == "one\n"
         plain.remove([entry.id for entry in plain.list() if entry.trigger == SAFETY])
         with pytest.raises(NotFoundError):
-            restorer.undo(plain)
+            restorer.undo(inside(plain))
         assert first != second
 
     def test_in_a_worktree_that_was_resumed(self, plain: Store, make_store: MakeStore, main_checkout: Checkout) -> None:
         main_checkout.write("README", "one\n")
         made = plain.save("a-complete", {})
-        there = make_store(resumption.resume(plain, made).path)
-        readme = Path(str(there.repository.worktree), "README")
+        there = make_store(resumption.resume(inside(plain), made).path)
+        readme = Path(str(inside(there).repository.worktree), "README")
         readme.write_text("two\n")
-        restorer.restore(there, made)
+        restorer.restore(inside(there), made)
         assert readme.read_text() == "one\n"
-        restorer.undo(there)
+        restorer.undo(inside(there))
         assert (readme.read_text(), (main_checkout.path / "README").read_text()) == ("two\n", "one\n")
 
 
@@ -369,7 +371,7 @@ def test_where_there_is_no_worktree(plain: Store, make_store: MakeStore, main_ch
     store = make_store(tmp_path / "bare" if where == "bare" else main_checkout.path / ".git")
     made = store.record("a-complete", {})
     with pytest.raises(WorktreeError) as caught:
-        restorer.restore(store, made)
+        restorer.restore(inside(store), made)
     assert (caught.value.message, caught.value.hint) == (
         "there is no worktree here to put files into",
         f"open one: git ckpt resume {made.id[:8]}",
@@ -384,9 +386,9 @@ def test_files_with_old_times_are_told_apart(plain: Store, main_checkout: Checko
     main_checkout.git("commit", "--quiet", "--message", "a")
     made = plain.save("a-complete", {})
     main_checkout.write("README", "bbbbb\n")
-    restorer.restore(plain, made)
+    restorer.restore(inside(plain), made)
     assert (main_checkout.path / "README").read_text() == "aaaaa\n"
-    restorer.undo(plain)
+    restorer.undo(inside(plain))
     assert (main_checkout.path / "README").read_text() == "bbbbb\n"
     assert main_checkout.git("status", "--porcelain") == " M README"
 
@@ -398,8 +400,8 @@ def test_files_that_were_only_touched(store: Store, checkout: Checkout) -> None:
     checkout.git("add", "README")
     other = view(checkout.path)
     os.utime(checkout.path / "README", (1_700_000_000, 1_700_000_000))
-    restorer.restore(store, made)
+    restorer.restore(inside(store), made)
     assert checkout.git("status", "--porcelain") == ""
     os.utime(checkout.path / "README", (1_600_000_000, 1_600_000_000))
-    restorer.undo(store)
+    restorer.undo(inside(store))
     assert view(checkout.path) == other

@@ -11,7 +11,7 @@ import pytest
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError
 from gitckpt.store.restore import restorer
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import require_whole, view
 from tests.store.killer import Killer, opened
@@ -78,8 +78,8 @@ class TestAKillAtEveryGitCall:
         made = merging(main_checkout)
         before = seen(main_checkout)
         with opened(copies.make()) as store:
-            restorer.restore(store, store.read(made))
-            wanted = seen(Checkout(Path(str(store.repository.worktree))))
+            restorer.restore(inside(store), store.read(made))
+            wanted = seen(Checkout(Path(str(inside(store).repository.worktree))))
         main_checkout.git("gc", "--quiet")
         killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
         begin = killer.count() - 4  # until then it only looks
@@ -88,9 +88,9 @@ class TestAKillAtEveryGitCall:
             checkout = copies.make()
             survived, _ = killer.run(at, RESTORE, str(checkout.path), made)
             if number % 2 == share % 2 or survived:
-                self.go_on(checkout, lambda store: restorer.restore(store, store.read(made)))
+                self.go_on(checkout, lambda store: restorer.restore(inside(store), store.read(made)))
                 assert seen(checkout) == wanted
-            self.go_on(checkout, restorer.undo)
+            self.go_on(checkout, Store.undo)
             assert seen(checkout) == before
             if survived:
                 assert number > 2
@@ -102,14 +102,14 @@ class TestAKillAtEveryGitCall:
         made = merging(main_checkout)
         before = seen(main_checkout)
         with opened(main_checkout) as store:
-            restorer.restore(store, store.read(made))
+            restorer.restore(inside(store), store.read(made))
         wanted = seen(main_checkout)
         # an undo makes the same calls as a restore: some of them will do
         for at in (share * 9 + 36,):
             checkout = copies.make()
             killer.run(at, UNDO, str(checkout.path))
             safeties = self.safeties(checkout)
-            self.go_on(checkout, restorer.undo)
+            self.go_on(checkout, Store.undo)
             assert seen(checkout) in ((before, wanted) if safeties > 1 else (before,))
 
     @pytest.mark.long(but=["0"])
@@ -120,10 +120,10 @@ class TestAKillAtEveryGitCall:
         for at in (share * 7 + 36,):
             checkout = copies.make()
             killer.run(at, RESTORE, str(checkout.path), made, "README", "new")
-            self.go_on(checkout, lambda store: restorer.restore(store, store.read(made), [b"README", b"new"]))
+            self.go_on(checkout, lambda store: restorer.restore(inside(store), store.read(made), [b"README", b"new"]))
             assert ((checkout.path / "new").read_text(), (checkout.path / "kept").read_text()) == ("x\n", "typed since\n")
             assert checkout.git("ls-files", "--unmerged", "--", "README").count("\n") == 2
-            self.go_on(checkout, restorer.undo)
+            self.go_on(checkout, Store.undo)
             assert seen(checkout) == before
 
     @staticmethod

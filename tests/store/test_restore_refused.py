@@ -14,7 +14,7 @@ from gitckpt.git.refs import LockHeld
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.store.restore import restorer
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import view
@@ -24,7 +24,7 @@ HINT = "move it out of the way, then run the command again; nothing was changed"
 
 def refused(store: Store, made: Checkpoint, *paths: bytes) -> CkptError:
     with pytest.raises(CkptError) as caught:
-        restorer.restore(store, made, paths)
+        restorer.restore(inside(store), made, paths)
     return caught.value
 
 
@@ -101,10 +101,10 @@ class TestInTheWay:
         else:
             place.symlink_to(outside if here == "link to a directory" else "nowhere")
         before = everything(ignoring.path)
-        restorer.restore(plain, made)
+        restorer.restore(inside(plain), made)
         assert (ignoring.path / wanted).read_text() == "captured\n"
         assert (outside / "inside").read_text() == "mine"
-        restorer.undo(plain)
+        restorer.undo(inside(plain))
         after = everything(ignoring.path)
         assert {name: after.get(name) for name in before if "/.git/" not in name} == {
             name: said for name, said in before.items() if "/.git/" not in name
@@ -119,10 +119,10 @@ class TestInTheWay:
         main_checkout.git("rm", "--quiet", "--cached", name)
         main_checkout.git("config", "ckpt.maxFileSize", "20 B")
         main_checkout.write(name, "precious and not captured otherwise\n")
-        done = restorer.restore(plain, made)
+        done = restorer.restore(inside(plain), made)
         assert (main_checkout.path / name).read_text() == "captured\n"
         assert plain.read(str(done.safety)).worktree is not None
-        restorer.undo(plain)
+        restorer.undo(inside(plain))
         assert (main_checkout.path / name).read_text() == "precious and not captured otherwise\n"
 
 
@@ -143,9 +143,9 @@ class TestOthersAtWork:
         assert (error.message, error.exit_code) == (f"another process holds {lock}", 11)
         assert (lock.read_text(), lock.with_name("index").read_bytes()) == ("somebody else's", index)
         lock.unlink()
-        restorer.restore(store, made)
+        restorer.restore(inside(store), made)
         assert view(checkout.path) == wanted
-        restorer.undo(store)
+        restorer.undo(inside(store))
         assert view(checkout.path) == before
 
     def test_undo_after_the_lock_of_the_index(self, store: Store, checkout: Checkout) -> None:
@@ -157,7 +157,7 @@ class TestOthersAtWork:
         lock.touch()
         refused(store, made)
         lock.unlink()
-        restorer.undo(store)
+        restorer.undo(inside(store))
         assert view(checkout.path) == before
 
     def test_a_file_that_changes_meanwhile(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ class TestOthersAtWork:
         assert "README" in error.message
         assert ((main_checkout.path / "README").read_text(), (main_checkout.path / "new").read_text()) == ("typed in this moment\n", "x")
         monkeypatch.undo()
-        restorer.restore(plain, made)
+        restorer.restore(inside(plain), made)
         assert main_checkout.git("status", "--porcelain") == ""
 
 

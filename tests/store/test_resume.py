@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership, resumption
 from gitckpt.store.worktrees.opener import Opened
 from gitckpt.store.worktrees.ownership import Owner
@@ -21,11 +21,11 @@ from tests.store.conftest import MakeStore, nth, view
 
 def refused(store: Store, checkpoint: Checkpoint, directory: Path | None = None) -> WorktreeError:
     with pytest.raises(WorktreeError) as caught:
-        resume(store, checkpoint, str(directory) if directory else None)
+        resume(inside(store), checkpoint, str(directory) if directory else None)
     return caught.value
 
 
-def inside(path: Path) -> dict[str, bytes | str]:
+def contents(path: Path) -> dict[str, bytes | str]:
     return {
         str(file.relative_to(path)): os.readlink(file) if file.is_symlink() else file.read_bytes()
         for file in sorted(path.rglob("*"))
@@ -37,8 +37,8 @@ class TestWhere:
     def test_in_the_main_worktree_from_wherever(self, store: Store, checkout: Checkout) -> None:
         made = store.record("a-complete", {}, worktree=store.capture())
         root = checkout.main / ".ckpt"
-        assert resume(store, made) == Opened(str(root / "worktrees" / made.id), made=True)
-        assert resume(store, made) == Opened(str(root / "worktrees" / made.id), made=False)
+        assert resume(inside(store), made) == Opened(str(root / "worktrees" / made.id), made=True)
+        assert resume(inside(store), made) == Opened(str(root / "worktrees" / made.id), made=False)
         assert (root / ".gitignore").read_text() == "*\n"
         assert Checkout(checkout.main).git("status", "--porcelain", "--untracked-files=all", "--ignored=no") == ""
         assert store.capture() == made.worktree
@@ -47,23 +47,23 @@ class TestWhere:
         first = store.record("a-started", {}, start="r")
         second = store.record("a-complete", {}, run=first.run)
         root = checkout.main / ".ckpt" / "worktrees"
-        assert resume(store, second) == Opened(str(root / str(first.run)), made=True)
-        assert resume(store, first) == Opened(str(root / first.id), made=True)
+        assert resume(inside(store), second) == Opened(str(root / str(first.run)), made=True)
+        assert resume(inside(store), first) == Opened(str(root / first.id), made=True)
         third = store.record("b-complete", {}, run=first.run)
-        assert resume(store, third) == Opened(str(root / str(first.run)), made=False)
-        assert resume(store, second) == Opened(str(root / second.id), made=True)
-        assert resume(store, first) == Opened(str(root / first.id), made=False)
+        assert resume(inside(store), third) == Opened(str(root / str(first.run)), made=False)
+        assert resume(inside(store), second) == Opened(str(root / second.id), made=True)
+        assert resume(inside(store), first) == Opened(str(root / first.id), made=False)
 
     def test_where_the_settings_say(self, store: Store, checkout: Checkout, tmp_path: Path) -> None:
         made = store.record("a-complete", {})
         checkout.git("config", "ckpt.worktreeDir", "../else where")
-        assert resume(store, made).path == os.path.normpath(checkout.main / ".." / "else where" / made.id)
+        assert resume(inside(store), made).path == os.path.normpath(checkout.main / ".." / "else where" / made.id)
         assert not (tmp_path / "else where" / ".gitignore").exists()
 
     def test_where_the_caller_says(self, store: Store, tmp_path: Path) -> None:
         made = store.record("a-complete", {})
         place = tmp_path / "new" / "deep"
-        assert resume(store, made, str(place)) == Opened(str(place), made=True)
+        assert resume(inside(store), made, str(place)) == Opened(str(place), made=True)
         assert sorted(os.listdir(tmp_path / "new")) == ["deep"]
 
     def test_a_bare_repository_asks_for_a_directory(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -73,11 +73,11 @@ class TestWhere:
         error = refused(store, made)
         assert error.message == f"{tmp_path / 'bare'} is bare: there is no worktree to put another one beside"
         assert error.hint == "name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR"
-        opened = resume(store, made, str(tmp_path / "here"))
+        opened = resume(inside(store), made, str(tmp_path / "here"))
         assert (Path(opened.path) / "README").read_text() == "hello\n"
         inner = make_store(opened.path)
         second = inner.save("b-complete", {})
-        assert resume(inner, second, str(tmp_path / "there")).made
+        assert resume(inside(inner), second, str(tmp_path / "there")).made
 
     @pytest.mark.parametrize("name", ["a b", 'it\'s "quoted"', "new\nline", "日本 ü", "$HOME `x`; *", "-dash", "caf\udce9"])
     def test_whatever_the_repository_is_called(
@@ -91,22 +91,22 @@ class TestWhere:
         checkout.write("new", "x")
         store = make_store(checkout)
         made = store.record("a-complete", {}, worktree=store.capture(), start="r")
-        opened = resume(store, made)
+        opened = resume(inside(store), made)
         assert opened == Opened(str(tmp_path / name / ".ckpt" / "worktrees" / str(made.run)), made=True)
         assert view(opened.path) == view(checkout.path)
         inner = make_store(opened.path)
         second = inner.record("b-complete", {}, worktree=inner.capture(), run=made.run)
-        assert (second.sequence, resume(inner, second), store.find("latest")) == (2, Opened(opened.path, made=False), second.id)
+        assert (second.sequence, resume(inside(inner), second), store.find("latest")) == (2, Opened(opened.path, made=False), second.id)
 
 
 class TestWhatItIs:
     def test_detached_locked_and_owned(self, store: Store, checkout: Checkout, make_store: MakeStore) -> None:
         made = store.record("a-complete", {}, start="r")
-        opened = resume(store, made)
+        opened = resume(inside(store), made)
         listing = checkout.git("worktree", "list", "--porcelain").split("\n\n")
         assert listing[-1].splitlines() == [f"worktree {opened.path}", f"HEAD {made.git_sha}", "detached", f"locked gitckpt {made.run}"]
-        assert ownership.owner(make_store(opened.path).repository) == Owner(made.id, made.run)
-        assert ownership.owner(store.repository) is None
+        assert ownership.owner(inside(make_store(opened.path)).repository) == Owner(made.id, made.run)
+        assert ownership.owner(inside(store).repository) is None
         git_dir = Checkout(Path(opened.path)).git("rev-parse", "--absolute-git-dir")
         assert os.path.basename(git_dir) == made.run
 
@@ -115,7 +115,7 @@ class TestWhatItIs:
         checkout.write("new", "x")
         made = store.record("a-complete", {}, worktree=store.capture(), start="r")
         before = checkout.fingerprint()
-        resume(store, made)
+        resume(inside(store), made)
         after = checkout.fingerprint()
         for one in (before, after):
             del one["worktrees"]
@@ -127,13 +127,13 @@ class TestWhatItIs:
     def test_clean_and_unexamined_ones_are_the_commit(self, store: Store, checkout: Checkout) -> None:
         checkout.write("README", "not looked at\n")
         made = store.record("a-complete", {})
-        path = Path(resume(store, made).path)
-        assert (sorted(inside(path)), (path / "README").read_text()) == ([".git", "README"], "hello\n")
+        path = Path(resume(inside(store), made).path)
+        assert (sorted(contents(path)), (path / "README").read_text()) == ([".git", "README"], "hello\n")
         assert Checkout(path).git("status", "--porcelain=v2") == ""
 
     def test_the_state_of_a_run_goes_on_in_it(self, store: Store, make_store: MakeStore, checkout: Checkout) -> None:
         made = store.record("a-complete", {"n": 1}, worktree=store.capture(), start="r")
-        path = resume(store, made).path
+        path = resume(inside(store), made).path
         Checkout(Path(path)).commit("work", work="done\n")
         inner = make_store(path)
         second = inner.record("b-complete", worktree=inner.capture(), run=made.run)
@@ -145,14 +145,14 @@ class TestWhatIsThereAlready:
     def test_unsaved_work_stays(self, store: Store, checkout: Checkout) -> None:
         checkout.write("new", "x")
         made = store.record("a-complete", {}, worktree=store.capture(), start="r")
-        path = Path(resume(store, made).path)
+        path = Path(resume(inside(store), made).path)
         (path / "README").write_text("unsaved\n")
         (path / "new").unlink()
         Checkout(path).write("staged", "s")
         Checkout(path).git("add", "staged")
         before = view(path)
         newer = store.record("b-complete", {}, worktree=store.capture(), run=made.run)
-        assert resume(store, newer) == Opened(str(path), made=False)
+        assert resume(inside(store), newer) == Opened(str(path), made=False)
         assert view(path) == before
 
     @pytest.mark.parametrize("kind", ["file", "directory", "empty directory", "dangling link", "repository", "foreign worktree", "main"])
@@ -175,30 +175,30 @@ class TestWhatIsThereAlready:
             place.mkdir()
             if kind == "directory":
                 (place / "mine").write_text("mine")
-        before = (main_checkout.fingerprint(), inside(place) if place.is_dir() else os.lstat(place).st_mtime_ns)
+        before = (main_checkout.fingerprint(), contents(place) if place.is_dir() else os.lstat(place).st_mtime_ns)
         error = refused(plain, made, place)
         assert error.message == f"{place} exists and is not the worktree of {made.id}"
         assert error.hint == "move it out of the way, or choose another place: git ckpt resume --into DIR"
-        assert (main_checkout.fingerprint(), inside(place) if place.is_dir() else os.lstat(place).st_mtime_ns) == before
+        assert (main_checkout.fingerprint(), contents(place) if place.is_dir() else os.lstat(place).st_mtime_ns) == before
         assert sorted(os.listdir(tmp_path)) == sorted({"project", place.name})
 
     def test_the_worktree_of_another_checkpoint(self, plain: Store, tmp_path: Path) -> None:
         first, second = plain.record("a-complete", {}), plain.record("b-complete", {})
-        resume(plain, first, str(tmp_path / "place"))
+        resume(inside(plain), first, str(tmp_path / "place"))
         assert refused(plain, second, tmp_path / "place").message == f"{tmp_path / 'place'} exists and is not the worktree of {second.id}"
-        assert resume(plain, first, str(tmp_path / "place")) == Opened(str(tmp_path / "place"), made=False)
+        assert resume(inside(plain), first, str(tmp_path / "place")) == Opened(str(tmp_path / "place"), made=False)
 
     def test_the_runs_worktree_does_not_stand_for_an_older_checkpoint(self, plain: Store, tmp_path: Path) -> None:
         first = plain.record("a-started", {}, start="r")
         place = tmp_path / "place"
-        resume(plain, first, str(place))
+        resume(inside(plain), first, str(place))
         second = plain.record("a-complete", {}, run=first.run)
-        assert resume(plain, second, str(place)) == Opened(str(place), made=False)
+        assert resume(inside(plain), second, str(place)) == Opened(str(place), made=False)
         assert refused(plain, first, place).message == f"{place} exists and is not the worktree of {first.id}"
 
     def test_one_that_does_not_say_whose_it_is(self, plain: Store, main_checkout: Checkout) -> None:
         made = plain.record("a-complete", {}, start="r")
-        path = Path(resume(plain, made).path)
+        path = Path(resume(inside(plain), made).path)
         (path / "work").write_text("unsaved")
         (main_checkout.path / ".git" / "worktrees" / str(made.run) / "ckpt-run").unlink()
         error = refused(plain, made)
@@ -206,16 +206,16 @@ class TestWhatIsThereAlready:
         assert error.hint == f"save what you need of it, then: git worktree remove --force --force '{path}'"
         assert (path / "work").read_text() == "unsaved"
         main_checkout.git("worktree", "remove", "--force", "--force", str(path))
-        assert resume(plain, made) == Opened(str(path), made=True)
+        assert resume(inside(plain), made) == Opened(str(path), made=True)
 
     def test_one_whose_directory_was_deleted_by_hand(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write("new", "x")
         made = plain.record("a-complete", {}, worktree=plain.capture(), start="r")
-        path = Path(resume(plain, made).path)
+        path = Path(resume(inside(plain), made).path)
         for file in sorted(path.rglob("*"), reverse=True):
             file.rmdir() if file.is_dir() else file.unlink()
         path.rmdir()
-        assert resume(plain, made) == Opened(str(path), made=True)
+        assert resume(inside(plain), made) == Opened(str(path), made=True)
         assert view(path) == view(main_checkout.path)
         listing = main_checkout.git("worktree", "list", "--porcelain").splitlines()
         assert [line for line in listing if line.startswith("worktree ")] == [f"worktree {main_checkout.path}", f"worktree {path}"]
@@ -227,9 +227,9 @@ class TestWhatIsThereAlready:
         main_checkout.git("commit", "--quiet", "--message", "with a submodule")
         main_checkout.write("new", "x")
         made = plain.record("a-complete", {}, worktree=plain.capture())
-        path = Path(resume(plain, made).path)
+        path = Path(resume(inside(plain), made).path)
         assert Checkout(path).git("ls-files", "--stage") == main_checkout.git("ls-files", "--stage")
-        assert sorted(inside(path)) == [".git", ".gitmodules", "README", "new"]
+        assert sorted(contents(path)) == [".git", ".gitmodules", "README", "new"]
 
 
 class TestWhatIsMissing:
@@ -276,7 +276,7 @@ class TestWhatIsMissing:
     def test_a_run_that_is_gone_meanwhile(self, plain: Store) -> None:
         made = plain.record("a-complete", {}, start="r")
         plain.remove([made.id])
-        assert resume(plain, made).path.endswith(made.id)
+        assert resume(inside(plain), made).path.endswith(made.id)
 
 
 class TestUnborn:
@@ -286,7 +286,7 @@ class TestUnborn:
         store = make_store(checkout)
         made = store.save("a-complete", {})
         checkout.git("symbolic-ref", "HEAD", "refs/heads/other")
-        there = Checkout(Path(resumption.resume(store, made).path))
+        there = Checkout(Path(resumption.resume(inside(store), made).path))
         assert (there.git("branch", "--show-current"), there.git("status", "--porcelain")) == ("main", "?? draft")
 
     def test_beside_its_branch_where_that_was_started(self, make_store: MakeStore, make_checkout: Callable[..., Checkout]) -> None:
@@ -295,6 +295,6 @@ class TestUnborn:
         store = make_store(checkout)
         made = store.save("a-complete", {})
         head = checkout.commit("first")
-        there = Checkout(Path(resumption.resume(store, made).path))
+        there = Checkout(Path(resumption.resume(inside(store), made).path))
         assert there.git("branch", "--show-current") == f"ckpt/{nth(1)[:8]}"
         assert checkout.refs("refs/heads") == {"refs/heads/main": head}

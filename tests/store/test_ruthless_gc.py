@@ -10,6 +10,7 @@ from gitckpt.git.refs import Update
 from gitckpt.model.errors import BusyError
 from gitckpt.store.records import recorder
 from gitckpt.store.records.recorder import FilesPruned
+from gitckpt.store.store import inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, require_runs, require_whole, view
@@ -29,7 +30,7 @@ class TestARuthlessGc:
     ) -> None:
         store = make_store(main_checkout, adapter)
         run = store.record("a-started", {}, start="r").run
-        really = store._recorder._update
+        really = inside(store)._recorder._update
 
         def update(updates: list[Update]) -> None:
             if moment == "before the refs":
@@ -43,7 +44,7 @@ class TestARuthlessGc:
                 monkeypatch.undo()
 
         monkeypatch.setattr(recorder, "LINK_INTERVAL", 3600.0)
-        monkeypatch.setattr(store._recorder, "_update", update)
+        monkeypatch.setattr(inside(store)._recorder, "_update", update)
         made = store.record("a-complete", {"n": 2}, run=run)
         monkeypatch.undo()
         assert list(require_runs(main_checkout, require_whole(main_checkout)).values()) == [[nth(1), made.id]]
@@ -103,7 +104,7 @@ class TestARuthlessGc:
         main_checkout.git("commit", "--quiet", "--all", "--amend", "--message", "rewritten")
         self.gc(main_checkout)
         main_checkout.git("cat-file", "-e", old)
-        assert view(resumption.resume(store, store.read(dirty.id)).path) == expected
-        path = Path(resumption.resume(store, store.read(clean.id)).path)
+        assert view(resumption.resume(inside(store), store.read(dirty.id)).path) == expected
+        path = Path(resumption.resume(inside(store), store.read(clean.id)).path)
         assert ((path / "README").read_text(), (path / "kept").read_text()) == ("second\n", "kept\n")
         assert Checkout(path).git("rev-parse", "HEAD") == old

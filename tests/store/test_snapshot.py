@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt.model.checkpoint import CLEAN, Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
@@ -152,9 +152,9 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
     assert files.dirty
     assert files.omitted == ()
     assert store.capture() == files
-    assert [name for name in os.listdir(store.repository.private_dir) if name.startswith("index.") and "sqlite" not in name] == []
+    assert [name for name in os.listdir(inside(store).repository.private_dir) if name.startswith("index.") and "sqlite" not in name] == []
     made = store.record("a-complete", {}, worktree=files)
-    opened = resumption.resume(store, made)
+    opened = resumption.resume(inside(store), made)
     assert opened.made
     assert view(opened.path) == expected
     there = Checkout(Path(opened.path))
@@ -224,7 +224,7 @@ def test_an_empty_repository(make_store: MakeStore, make_checkout: Callable[...,
     files = store.capture()
     assert checkout.fingerprint() == before
     made = store.record("a-complete", {}, worktree=files)
-    path = resumption.resume(store, made).path
+    path = resumption.resume(inside(store), made).path
     assert view(path) == expected
     here, there = checkout, Checkout(Path(path))
     assert (there.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(1,)), here.git("branch", "--show-current")) == ("", "main")
@@ -267,7 +267,7 @@ def test_filters_apply(plain: Store, main_checkout: Checkout) -> None:
     main_checkout.write("a.dat", "secret\n")
     made = plain.save("a-complete", {})
     assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/a.dat") == "frperg"
-    assert (Path(resumption.resume(plain, made).path) / "a.dat").read_text() == "secret\n"
+    assert (Path(resumption.resume(inside(plain), made).path) / "a.dat").read_text() == "secret\n"
 
 
 def test_what_a_required_filter_refuses_is_left_out_and_named(plain: Store, main_checkout: Checkout) -> None:
@@ -307,7 +307,7 @@ def test_environment_of_a_hook_does_not_leak(
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "foreign index"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "foreign"))
     made = plain.save("a-complete", {})
-    path = resumption.resume(plain, made).path
+    path = resumption.resume(inside(plain), made).path
     assert not (tmp_path / "foreign index").exists()
     monkeypatch.delenv("GIT_INDEX_FILE")
     monkeypatch.delenv("GIT_DIR")

@@ -14,7 +14,7 @@ from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import ROOT, MakeStore, blob, view
@@ -78,12 +78,12 @@ def there_and_back(store: Store, here: Checkout, made: Checkpoint, name: str) ->
     """Returns a file's content after a restore over something else, an undo with another restore, and a resume."""
     path = here.path / name
     path.write_bytes(b"something else")
-    restore(store, made)
+    restore(inside(store), made)
     found = [path.read_bytes()]
-    undo(store)
+    undo(inside(store))
     assert path.read_bytes() == b"something else"
-    restore(store, made)
-    return [*found, path.read_bytes(), (Path(resume(store, made).path) / name).read_bytes()]
+    restore(inside(store), made)
+    return [*found, path.read_bytes(), (Path(resume(inside(store), made).path) / name).read_bytes()]
 
 
 @pytest.mark.parametrize("strict", ["unset", "true", "warn"])
@@ -165,7 +165,7 @@ def test_filters_of_ones_own(store: Store, checkout: Checkout, tmp_path: Path, w
     expected = view(checkout.path)
     made, content = saved(store, checkout, "a.dat")
     assert content == b"punatrq\n"
-    assert view(resume(store, made, str(tmp_path / "there")).path) == expected
+    assert view(resume(inside(store), made, str(tmp_path / "there")).path) == expected
     assert there_and_back(store, checkout, made, "a.dat") == [b"changed\n"] * 3
     assert view(checkout.path) == expected
     assert [word for word in (b"secret\n", b"changed\n", b"staged\n", b"again\n") if word in stored(checkout)] == []
@@ -195,12 +195,12 @@ def test_a_filter_that_fails_on_the_way_back(store: Store, checkout: Checkout, t
     before, worktrees = view(checkout.path), checkout.git("worktree", "list")
     checkout.git("config", "filter.turn.smudge", "false")
     with pytest.raises(CkptError):
-        restore(store, made)
+        restore(inside(store), made)
     with pytest.raises(WorktreeError):
-        resume(store, made, str(tmp_path / "there" / "new"))
+        resume(inside(store), made, str(tmp_path / "there" / "new"))
     assert (os.listdir(tmp_path / "there"), checkout.git("worktree", "list")) == ([], worktrees)
     checkout.git("config", "filter.turn.smudge", "tr a-zA-Z n-za-mN-ZA-M")
-    undo(store)
+    undo(inside(store))
     assert view(checkout.path) == before
 
 
@@ -221,7 +221,7 @@ def test_files_of_lfs(store: Store, checkout: Checkout, tmp_path: Path) -> None:
     expected = view(checkout.path)
     made, content = saved(store, checkout, "a.bin")
     assert content.splitlines()[0] == b"version https://git-lfs.github.com/spec/v1"
-    assert view(resume(store, made, str(tmp_path / "there")).path) == expected
+    assert view(resume(inside(store), made, str(tmp_path / "there")).path) == expected
     assert there_and_back(store, checkout, made, "a.bin") == [plain[2]] * 3
     assert view(checkout.path) == expected
     assert b"PLAIN" not in stored(checkout)
@@ -250,9 +250,9 @@ class TestGitCrypt:
         assert content[:10] == b"\0GITCRYPT\0"
         for name in ("a.hid", "b.hid", "new.hid"):
             main_checkout.write(name, "PLAIN, too\n")
-        restore(plain, made)
+        restore(inside(plain), made)
         assert view(main_checkout.path) == expected
-        undo(plain)
+        undo(inside(plain))
         assert (main_checkout.path / "b.hid").read_text() == "PLAIN, too\n"
         assert b"PLAIN" not in stored(main_checkout)
 
@@ -298,7 +298,7 @@ class TestGitCrypt:
         crypt(main_checkout)
         main_checkout.write("a.hid", "PLAIN three\n")
         made = plain.save("a-complete", {})
-        opened = resume(plain, made, str(tmp_path / "there" / "new"))
+        opened = resume(inside(plain), made, str(tmp_path / "there" / "new"))
         assert view(opened.path) == view(main_checkout.path)
         assert b"PLAIN" not in stored(main_checkout)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import NotFoundError
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, require_runs, require_whole
 
@@ -20,7 +21,7 @@ ROUNDS = 6
 
 def all_at_once(path: str, adapter: str) -> tuple[set[str], set[str]]:
     """Uses one store from ten threads for all that it does; returns what was recorded, and what of it was removed."""
-    with Store(discover(path), adapter=adapter) as store:
+    with Store(Checkpoints(discover(path), adapter=adapter)) as store:
         run = store.record("run-started", start="threads").run
         recorded: set[str] = set()
         removed: set[str] = set()
@@ -49,7 +50,7 @@ def all_at_once(path: str, adapter: str) -> tuple[set[str], set[str]]:
                     except NotFoundError:
                         continue  # it was removed meanwhile
                 assert store.find(str(run)) in {entry.id for entry in store.list(Query(run=run))}
-                store.links(store.objects.head()[0])
+                store.links(inside(store).objects.head()[0])
                 store.problems()
 
         def work(action: Callable[[], None]) -> None:
@@ -81,4 +82,4 @@ def test_a_change_may_use_the_store_itself(make_store: MakeStore, main_checkout:
     def change(before: dict[str, object]) -> dict[str, object]:
         return {**before, "seen": store.read(first.id).state["n"], "links": len(store.links(first.git_sha))}
 
-    assert store.record("b-complete", run=first.run, change=change).state == {"n": 1, "seen": 1, "links": 1}
+    assert inside(store).record("b-complete", run=first.run, change=change).state == {"n": 1, "seen": 1, "links": 1}

@@ -12,7 +12,8 @@ import pytest
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.store.audit.verification import verify
-from gitckpt.store.store import Store
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
 from tests.store.verifying import age, look, put, require_left, require_mended, told
@@ -259,9 +260,9 @@ def test_stray_lines(filled: Checkout) -> None:
 
 
 def test_an_index_that_says_something_else(filled: Checkout) -> None:
-    with Store(discover(str(filled.path)), adapter="plumbing") as store:
+    with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
         wanted = [(entry.id, entry.phase) for entry in store.list()]
-        path = os.path.join(store.repository.private_dir, "index.sqlite")
+        path = os.path.join(inside(store).repository.private_dir, "index.sqlite")
     before = filled.refs()
     for damage, said in (
         ("UPDATE entry SET phase = 'made-up' WHERE run IS NULL", f"{ONE} and one other"),
@@ -274,7 +275,7 @@ def test_an_index_that_says_something_else(filled: Checkout) -> None:
             connection.execute(damage)
         connection.close()
         require_mended(filled, before, [("index-stale", path, f"does not list {said} as their documents say")])
-    with Store(discover(str(filled.path)), adapter="plumbing") as store:
+    with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
         assert [(entry.id, entry.phase) for entry in store.list()] == wanted
 
 
@@ -370,7 +371,7 @@ def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_s
 
     monkeypatch.setattr(repair, "mend", meanwhile)
     with make_store(main_checkout) as store:
-        assert [finding.code for finding in verify(store, repair=True).findings] == ["commit-ref-missing", "commit-ref-wrong"]
+        assert [finding.code for finding in verify(inside(store), repair=True).findings] == ["commit-ref-missing", "commit-ref-wrong"]
     assert main_checkout.refs()[ref] == other
 
 

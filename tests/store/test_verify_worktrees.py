@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.store.store import inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, MakeStore
@@ -19,7 +20,7 @@ def opened(checkout: Checkout, make_store: MakeStore) -> Path:
     """The worktree of a checkpoint, in its default place."""
     checkout.write("new", "work\n")
     with make_store(checkout) as store:
-        path = resume(store, store.save("plan-complete")).path
+        path = resume(inside(store), store.save("plan-complete")).path
     report = look(checkout)
     assert (told(report), report.checked["worktrees"]) == ([], 1)
     return Path(path)
@@ -32,7 +33,7 @@ def admin(checkout: Checkout, path: Path) -> Path:
 def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> None:
     with make_store(checkout) as store:
         run = str(store.record("run-started", start="Add login!").run)
-        path = Path(resume(store, store.heads.read(run)).path)
+        path = Path(resume(inside(store), inside(store).heads.read(run)).path)
     assert told(look(checkout)) == []
     shutil.rmtree(path)
     seen = require_left(checkout, [("worktree-missing", str(path), "its directory is gone")])
@@ -44,7 +45,7 @@ def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: M
     seen = require_left(checkout, [("worktree-missing", str(opened), "its directory is gone")])
     assert seen.findings[0].cure == f"git ckpt resume {ONE}"
     with make_store(checkout) as store:
-        resume(store, store.read(ONE))
+        resume(inside(store), store.read(ONE))
     assert told(look(checkout)) == []
 
 
@@ -81,7 +82,7 @@ def test_a_worktree_that_git_has_forgotten(checkout: Checkout, opened: Path, mak
     ]
     (opened.parent / "by a person").rmdir()
     with make_store(checkout) as store:
-        resume(store, store.read(ONE))
+        resume(inside(store), store.read(ONE))
     assert told(look(checkout)) == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.store.restore import restorer
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
@@ -34,7 +34,7 @@ def test_intent_to_add_over_a_file_of_the_commit(store: Store, checkout: Checkou
     checkout.git("rm", "--quiet", "--cached", "README")
     checkout.git("add", "--intent-to-add", "README")
     expected = view(checkout.path)
-    assert view(resumption.resume(store, store.save("a-complete", {})).path) == expected
+    assert view(resumption.resume(inside(store), store.save("a-complete", {})).path) == expected
 
 
 def test_a_cherry_pick_of_several_commits_after_a_reset_is_still_in_progress(store: Store, checkout: Checkout) -> None:
@@ -43,8 +43,8 @@ def test_a_cherry_pick_of_several_commits_after_a_reset_is_still_in_progress(sto
     checkout.git("reset", "--quiet")
     expected = Place(str(checkout.path)).look()
     assert store.capture().operation == "cherry-pick"
-    restorer.restore(store, before)
-    restorer.undo(store)
+    restorer.restore(inside(store), before)
+    restorer.undo(inside(store))
     assert Place(str(checkout.path)).look().lasting() == expected.lasting()
 
 
@@ -53,7 +53,7 @@ def test_the_tree_of_an_automatic_merge_outlives_a_gc(store: Store, checkout: Ch
     expected = checkout.git("rev-parse", "AUTO_MERGE")
     made = store.save("a-complete", {})
     checkout.git("gc", "--quiet", "--prune=now")
-    there = Checkout(Path(resumption.resume(store, made).path))
+    there = Checkout(Path(resumption.resume(inside(store), made).path))
     assert there.git("rev-parse", "AUTO_MERGE") == expected
     assert there.git("cat-file", "-t", "AUTO_MERGE") == "tree"
 
@@ -65,9 +65,9 @@ def test_a_directory_that_becomes_a_link_to_itself(store: Store, checkout: Check
     (checkout.path / "d").rmdir()
     (checkout.path / "d").symlink_to("d")
     assert store.capture().omitted == ()
-    restorer.restore(store, made)
+    restorer.restore(inside(store), made)
     assert (checkout.path / "d" / "x").read_text() == "x"
-    restorer.undo(store)
+    restorer.undo(inside(store))
     assert os.readlink(checkout.path / "d") == "d"
 
 
@@ -78,9 +78,9 @@ class TestIgnoredFiles:
         made = store.save("a-complete", {})
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "x")
-        restorer.restore(store, made)
+        restorer.restore(inside(store), made)
         assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == ["README", "a.o"]
-        restorer.undo(store)
+        restorer.undo(inside(store))
         assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == [".gitignore", "README", "a.o"]
 
     def test_outside_of_the_paths_are_not_missed(self, store: Store, checkout: Checkout) -> None:
@@ -88,7 +88,7 @@ class TestIgnoredFiles:
         made = store.save("a-complete", {})
         checkout.write(".gitignore", "*\n")
         checkout.write("README", "changed\n")
-        restorer.restore(store, made, [b"README"])
+        restorer.restore(inside(store), made, [b"README"])
         assert (checkout.path / "README").read_text() == "hello\n"
 
     def test_inside_of_the_paths_come_back(self, store: Store, checkout: Checkout) -> None:
@@ -97,7 +97,7 @@ class TestIgnoredFiles:
         made = store.save("a-complete", {})
         (checkout.path / "d" / "gone").unlink()
         checkout.write(".gitignore", "*\n")
-        restorer.restore(store, made, [b"d"])
+        restorer.restore(inside(store), made, [b"d"])
         assert sorted(os.listdir(checkout.path / "d")) == ["gone", "new"]
 
     def test_are_in_the_way_of_a_tracked_file_that_was_deleted(self, store: Store, checkout: Checkout) -> None:
@@ -109,9 +109,9 @@ class TestIgnoredFiles:
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "ignored")
         expected = Place(str(checkout.path)).look()
-        restorer.restore(store, made)
+        restorer.restore(inside(store), made)
         assert checkout.git("status", "--porcelain") == "AD a.o"
-        restorer.undo(store)
+        restorer.undo(inside(store))
         assert Place(str(checkout.path)).look().lasting() == expected.lasting()
 
 
@@ -120,7 +120,7 @@ def test_a_file_that_was_touched_is_replaced(store: Store, checkout: Checkout) -
     made = store.save("a-complete", {})
     checkout.git("checkout", "--quiet", "README")
     os.utime(checkout.path / "README", (1, 1))
-    restorer.restore(store, made)
+    restorer.restore(inside(store), made)
     assert (checkout.path / "README").read_text() == "saved\n"
 
 
@@ -130,7 +130,7 @@ def test_an_entry_assumed_unchanged_becomes_one_in_conflict(store: Store, checko
     conflict = checkout.git("ls-files", "--stage")
     checkout.git("reset", "--quiet", "--hard")
     checkout.git("update-index", "--assume-unchanged", "README")
-    restorer.restore(store, made, [b"README"])
+    restorer.restore(inside(store), made, [b"README"])
     assert checkout.git("ls-files", "--stage") == conflict
 
 
@@ -142,7 +142,7 @@ def test_attributes_that_came_after_the_file(store: Store, checkout: Checkout) -
     checkout.write(".gitattributes", "*.txt text eol=crlf\n")
     made = store.save("a-complete", {})
     checkout.write("a.txt", "other\n")
-    restorer.restore(store, made)
+    restorer.restore(inside(store), made)
     assert (checkout.path / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
-    opened = resumption.resume(store, made)
+    opened = resumption.resume(inside(store), made)
     assert (Path(opened.path) / "a.txt").read_bytes() == b"one\r\ntwo\r\n"

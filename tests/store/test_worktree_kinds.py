@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store import kinds
@@ -64,12 +64,12 @@ def test_there_and_back(cell: Cell, here: Checkout, make_store: MakeStore) -> No
     assert kinds.seen(here) != expected
     # without an index git takes them for repositories that are not its own
     remarks = [f"the submodule {path} stays as it is; it was at " for path in submodules if cell.hashing == "sha256"]
-    assert [remark.rstrip("0123456789abcdef") for remark in restore(store, made).remarks] == remarks
+    assert [remark.rstrip("0123456789abcdef") for remark in restore(inside(store), made).remarks] == remarks
     assert kinds.seen(here) == expected
 
     without = ("sub",) if submodules else ()
     expected = kinds.seen(here, without=without, ignored=False)
-    opened = resume(store, made)
+    opened = resume(inside(store), made)
     assert opened.made
     assert kinds.seen(Checkout(Path(opened.path)), without=without) == expected
     assert kinds.own_refs(here) == refs
@@ -102,11 +102,11 @@ def test_many_files(place: str, make_store: MakeStore, tmp_path: Path) -> None:
             here.write(f"{number + 1:03}/{number + 1:03}{name:03}", "scrambled")
     if place == "main":
         kinds.lose_index(here)
-    done = restore(store, made).changes
+    done = restore(inside(store), made).changes
     assert sum(change.kind != "stage" for change in done) == 25 * (1000 + 50)
     assert is_same(kinds.seen(here), expected)
     if place == "linked":
-        assert is_same(kinds.seen(Checkout(Path(resume(store, made).path))), expected)
+        assert is_same(kinds.seen(Checkout(Path(resume(inside(store), made).path))), expected)
 
 
 def test_a_monitor_is_neither_believed_nor_run(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_monitor_is_neither_believed_nor_run(plain: Store, main_checkout: Chec
     listing = main_checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}").splitlines()
     assert (listing, blob(main_checkout, f"refs/ckpt/trees/{made.id}:files/README")) == (["files/README", "files/new"], b"changed\n")
     main_checkout.write("README", "changed once more\n")
-    assert [change.path for change in restore(plain, made).changes] == [b"README"]
-    opened = Path(resume(plain, made).path)
+    assert [change.path for change in restore(inside(plain), made).changes] == [b"README"]
+    opened = Path(resume(inside(plain), made).path)
     assert not ran.exists()
     for top in (main_checkout.path, opened):
         assert ((top / "README").read_text(), (top / "new").read_text()) == ("changed\n", "x")
@@ -144,7 +144,7 @@ def test_a_submodule_stays_where_it_is(make_store: MakeStore, tmp_path: Path) ->
     here.git("add", "sub/moved")
     here.write("README", "changed once more\n")
     before = here.git("status", "--porcelain=v2")
-    done = restore(store, made)
+    done = restore(inside(store), made)
     assert [(change.kind, change.path) for change in done.changes] == [("change", b"README"), ("stage", b"sub/moved")]
     assert done.remarks == [f"the submodule sub/moved stays as it is; it was at {was}"]
     assert (moved.git("rev-parse", "HEAD"), (moved.path / "inner").read_text()) == (head, "not committed\n")
@@ -152,7 +152,7 @@ def test_a_submodule_stays_where_it_is(make_store: MakeStore, tmp_path: Path) ->
         here.git("status", "--porcelain=v2", "README"),
         f"1 .M SCM. 160000 160000 160000 {was} {was} sub/moved",
     ]
-    undo(store)
+    undo(inside(store))
     assert here.git("status", "--porcelain=v2") == before
 
 
@@ -169,7 +169,7 @@ def test_sparse_patterns_that_have_changed(order: str, make_store: MakeStore, tm
     made = store.save("a-complete", {})
     here.git("reset", "--quiet", "--hard")
     here.git("sparse-checkout", "set", "--cone", *(["in"] if order == "narrowed" else ["in", "out"]))
-    restore(store, made)
+    restore(inside(store), made)
     out = {name: content for name, (_, content) in kinds.files(here.path).items() if name.startswith(b"out/")}
     flags = here.git("ls-files", "-v", "out").splitlines()
     status = here.git("status", "--short").splitlines()

@@ -21,9 +21,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, WorktreeError
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.restore import restorer
 from gitckpt.store.restore.restorer import Restored
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.worktree_model import CONVERTED, File, Place, Seen, expect, is_within
@@ -99,7 +100,7 @@ class WorktreeMachine(RuleBasedStateMachine):
             top = os.path.join(self._directory, "linked worktree")
             self._main.git("worktree", "add", "--quiet", "-b", "side", top)
             self.here = Place(top)
-        self.store = Store(discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids())
+        self.store = Store(Checkpoints(discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids()))
         self.saved: list[tuple[Checkpoint, Seen]] = []
         self.undone: Seen | None = None
         self.written: frozenset[bytes] = frozenset()
@@ -141,7 +142,7 @@ class WorktreeMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["--abort", "--continue"]))
     def end(self, how: str) -> None:
-        under_way = self.store.repository.operation()
+        under_way = inside(self.store).repository.operation()
         if under_way in ("merge", "cherry-pick", "revert", "rebase"):
             if how == "--continue":
                 self.here.git("add", "--all", ok=())
@@ -169,13 +170,13 @@ class WorktreeMachine(RuleBasedStateMachine):
             edit(self.here, *arguments)
         self._taken += len(edits)
         checkpoint, target = self._chosen(number)
-        self._bring_back(target, paths, lambda: restorer.restore(self.store, checkpoint, paths))
+        self._bring_back(target, paths, lambda: restorer.restore(inside(self.store), checkpoint, paths))
 
     @precondition(lambda self: self.undone is not None)
     @rule()
     def undo(self) -> None:
         assert self.undone is not None
-        self._bring_back(self.undone, (), lambda: restorer.undo(self.store), self.written)
+        self._bring_back(self.undone, (), lambda: restorer.undo(inside(self.store)), self.written)
 
     @precondition(lambda self: self.saved)
     @rule(edits=st.lists(EDITS, max_size=3), number=NUMBERS, paths=SOME)
@@ -185,11 +186,11 @@ class WorktreeMachine(RuleBasedStateMachine):
         self._taken += len(edits)
         checkpoint, target = self._chosen(number)
         before = self.here.look()
-        if self._bring_back(target, paths, lambda: restorer.restore(self.store, checkpoint, paths)):
+        if self._bring_back(target, paths, lambda: restorer.restore(inside(self.store), checkpoint, paths)):
             after = self.here.look()
-            restorer.undo(self.store)
+            restorer.undo(inside(self.store))
             assert self.here.look().lasting() == before.lasting()
-            restorer.undo(self.store)
+            restorer.undo(inside(self.store))
             assert self.here.look().lasting() == after.lasting()
             self._remember(before, after, target.captured)
 
@@ -199,7 +200,7 @@ class WorktreeMachine(RuleBasedStateMachine):
         checkpoint, target = self._chosen(number)
         before = self.here.look()
         path = os.path.join(self._directory, "resumed worktree")
-        assert resumption.resume(self.store, checkpoint, path).made
+        assert resumption.resume(inside(self.store), checkpoint, path).made
         seen = Place(path).look()
         assert self.here.look() == before
         assert (seen.files, seen.entries, seen.operation) == (target.captured, target.entries, target.operation)

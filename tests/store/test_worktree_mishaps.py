@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership
 from gitckpt.store.worktrees.opener import Opened
 from gitckpt.store.worktrees.ownership import Owner
@@ -28,7 +28,7 @@ def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
 
 
 def resumed(store: Store, made: Checkpoint) -> Checkout:
-    return Checkout(Path(resume(store, made).path), Path(str(store.repository.worktree)))
+    return Checkout(Path(resume(inside(store), made).path), Path(str(inside(store).repository.worktree)))
 
 
 def safeties(store: Store) -> list[Checkpoint]:
@@ -47,7 +47,7 @@ class TestDeletedByHand:
         here = resumed(plain, made)
         expected = view(here.path)
         shutil.rmtree(here.path)
-        assert resume(plain, made) == Opened(str(here.path), made=True)
+        assert resume(inside(plain), made) == Opened(str(here.path), made=True)
         assert view(here.path) == expected
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
         assert safeties(plain) == []  # nothing was staged or committed there
@@ -57,13 +57,13 @@ class TestDeletedByHand:
         here.write("staged", "precious\n")
         here.git("add", "staged")
         shutil.rmtree(here.path)
-        resume(plain, made)
+        resume(inside(plain), made)
         (safety,) = safeties(plain)
         assert (safety.message, safety.git_sha) == (f"what was staged in {here.path}, which is gone", made.git_sha)
         assert safety.worktree is not None
         listing = main_checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{safety.id}").splitlines()
         assert listing == ["files/README", "files/staged", "index/0/README", "index/0/staged"]
-        there = Checkout(Path(resume(plain, safety).path))
+        there = Checkout(Path(resume(inside(plain), safety).path))
         assert ((there.path / "staged").read_text(), there.git("status", "--porcelain")) == ("precious\n", "A  staged")
 
     def test_a_conflict_is_in_a_safety_checkpoint(self, plain: Store, made: Checkpoint) -> None:
@@ -74,23 +74,23 @@ class TestDeletedByHand:
         here.git("merge", base, ok=(1,))
         index = here.git("ls-files", "--stage")
         shutil.rmtree(here.path)
-        resume(plain, made)
+        resume(inside(plain), made)
         (safety,) = safeties(plain)
         assert safety.worktree is not None
         assert safety.worktree.operation == "merge"
-        there = Checkout(Path(resume(plain, safety).path))
+        there = Checkout(Path(resume(inside(plain), safety).path))
         assert (there.git("ls-files", "--stage"), there.git("rev-parse", "MERGE_HEAD")) == (index, base)
 
     def test_commits_that_no_ref_reaches_are_kept(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
         here = resumed(plain, made)
         lost = here.commit("precious", precious="x\n")
         shutil.rmtree(here.path)
-        resume(plain, made)
+        resume(inside(plain), made)
         (safety,) = safeties(plain)
         assert safety.git_sha == lost
         main_checkout.git("reflog", "expire", "--expire=now", "--all")
         main_checkout.git("gc", "--quiet", "--prune=now")
-        there = Checkout(Path(resume(plain, safety).path))
+        there = Checkout(Path(resume(inside(plain), safety).path))
         assert (there.path / "precious").read_text() == "x\n"
 
     @pytest.mark.parametrize("holder", ["branch", "tag", "checkpoint"])
@@ -103,7 +103,7 @@ class TestDeletedByHand:
         else:
             here.git(holder, "kept")
         shutil.rmtree(here.path)
-        assert resume(plain, made).made
+        assert resume(inside(plain), made).made
         assert safeties(plain) == []
 
     def test_repositories_of_submodules_are_not_thrown_away(
@@ -121,14 +121,14 @@ class TestDeletedByHand:
         shutil.rmtree(here.path)
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
-            resume(plain, made)
+            resume(inside(plain), made)
         assert caught.value.message == f"the directory {here.path} is gone, and {git_dir} still holds repositories of its submodules"
         assert caught.value.hint == (
             f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f '{here.path}'"
         )
         assert (os.path.isdir(f"{git_dir}/modules/sub"), main_checkout.fingerprint()) == (True, before)
         main_checkout.git("worktree", "remove", "-f", "-f", str(here.path))
-        assert resume(plain, made) == Opened(str(here.path), made=True)
+        assert resume(inside(plain), made) == Opened(str(here.path), made=True)
 
 
 class TestMovedByHand:
@@ -142,7 +142,7 @@ class TestMovedByHand:
         expected = view(here.path)
         new = {"sibling": here.path.parent, "top": main_checkout.path, "next to the repository": tmp_path}[place] / "moved here"
         here.path.rename(new)
-        assert resume(plain, made) == Opened(str(new), made=False, remarks=(f"it was moved there from {here.path}",))
+        assert resume(inside(plain), made) == Opened(str(new), made=False, remarks=(f"it was moved there from {here.path}",))
         assert view(new) == expected
         assert registered(main_checkout) == [f"{new} locked gitckpt {made.run}"]
         assert safeties(plain) == []
@@ -154,7 +154,7 @@ class TestMovedByHand:
         far = tmp_path / "far" / "away"
         far.parent.mkdir()
         here.path.rename(far)
-        assert resume(plain, made).made
+        assert resume(inside(plain), made).made
         assert (far / "unsaved").read_text() == "precious\n"
         assert [safety.message for safety in safeties(plain)] == [f"what was staged in {here.path}, which is gone"]
 
@@ -169,10 +169,10 @@ class TestMovedByHand:
         main_checkout.path.rename(new)
         path = new / here.path.relative_to(main_checkout.path)
         if asked == "from the main worktree":
-            assert resume(make_store(new), made) == Opened(str(path), made=False)
+            assert resume(inside(make_store(new)), made) == Opened(str(path), made=False)
         else:
             Checkout(new).git("worktree", "repair", str(path))
-            assert resume(make_store(path), made) == Opened(str(path), made=False)
+            assert resume(inside(make_store(path)), made) == Opened(str(path), made=False)
         assert view(path) == expected
         assert registered(Checkout(new)) == [f"{path} locked gitckpt {made.run}"]
 
@@ -185,7 +185,7 @@ class TestForgotten:
         here.write("newer", "precious\n")
         shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
         said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
-        assert resume(plain, made) == Opened(str(here.path), made=False, remarks=(said,))
+        assert resume(inside(plain), made) == Opened(str(here.path), made=False, remarks=(said,))
         assert {path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"} == {
             "README": "unsaved\n",
             "newer": "precious\n",
@@ -193,25 +193,25 @@ class TestForgotten:
         assert here.git("status", "--porcelain") == " M README\n?? newer"
         assert here.git("rev-parse", "HEAD") == made.git_sha
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
-        assert ownership.owner_at(plain.repository, str(here.path)) == Owner(made.id, made.run)
-        assert resume(plain, made) == Opened(str(here.path), made=False)
+        assert ownership.owner_at(inside(plain).repository, str(here.path)) == Owner(made.id, made.run)
+        assert resume(inside(plain), made) == Opened(str(here.path), made=False)
         assert sorted(os.listdir(here.path.parent)) == [made.run]
 
     def test_all_of_them(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
         other = plain.record("b-complete", {})
         places = [resumed(plain, one) for one in (made, other)]
         shutil.rmtree(main_checkout.path / ".git/worktrees")
-        assert [resume(plain, one).made for one in (made, other)] == [False, False]
+        assert [resume(inside(plain), one).made for one in (made, other)] == [False, False]
         expected = [f"{places[0].path} locked gitckpt {made.run}", f"{places[1].path} locked gitckpt {other.id}"]
         assert sorted(registered(main_checkout)) == sorted(expected)
 
     def test_under_another_name_it_is_not_adopted(self, plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path) -> None:
         place = tmp_path / "place"
-        resume(plain, made, str(place))
+        resume(inside(plain), made, str(place))
         shutil.rmtree(main_checkout.path / ".git/worktrees")
         before = sorted(os.listdir(place))
         with pytest.raises(WorktreeError) as caught:
-            resume(plain, made, str(place))
+            resume(inside(plain), made, str(place))
         assert caught.value.message == f"{place} exists and is not the worktree of {made.run}"
         assert sorted(os.listdir(place)) == before
 
@@ -230,7 +230,7 @@ class TestTheBranchOfARun:
         return newest
 
     def test_free(self, plain: Store, moved_on: Checkpoint) -> None:
-        opened = resume(plain, moved_on)
+        opened = resume(inside(plain), moved_on)
         assert opened.remarks == ()
         assert Checkout(Path(opened.path)).git("branch", "--show-current") == "topic"
         assert Checkout(Path(opened.path)).git("status", "--porcelain") == ""
@@ -247,20 +247,20 @@ class TestTheBranchOfARun:
         else:
             main_checkout.git("branch", "-D", "topic")
         before = main_checkout.refs("refs/heads")
-        opened = resume(plain, moved_on)
+        opened = resume(inside(plain), moved_on)
         assert opened.remarks == (f"HEAD is detached: the branch topic {said}",)
         there = Checkout(Path(opened.path))
         assert (there.git("branch", "--show-current"), there.git("rev-parse", "HEAD")) == ("", moved_on.git_sha)
         assert main_checkout.refs("refs/heads") == before
 
     def test_an_older_checkpoint_is_detached(self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint) -> None:
-        there = Checkout(Path(resume(plain, plain.read(str(moved_on.parent))).path))
+        there = Checkout(Path(resume(inside(plain), plain.read(str(moved_on.parent))).path))
         assert there.git("branch", "--show-current") == ""
 
     def test_the_branch_that_the_run_was_started_on_is_the_users(self, plain: Store, main_checkout: Checkout) -> None:
         made = plain.record("a-started", {}, start="r")
         main_checkout.git("checkout", "--quiet", "--detach")
-        opened = resume(plain, made)
+        opened = resume(inside(plain), made)
         assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == ((), "")
 
 
@@ -281,15 +281,15 @@ def test_worktrees_of_others_are_never_touched(plain: Store, main_checkout: Chec
     kept = others()
     here = resumed(plain, made)
     shutil.rmtree(here.path)
-    resume(plain, made)
+    resume(inside(plain), made)
     shutil.rmtree(administration / str(made.run))
-    resume(plain, made)
+    resume(inside(plain), made)
     here.path.rename(here.path.parent / "moved")
-    assert resume(plain, made).path == str(here.path.parent / "moved")
+    assert resume(inside(plain), made).path == str(here.path.parent / "moved")
     assert others() == kept
     assert [line for line in registered(main_checkout) if "gitckpt" not in line] == before
     assert (tmp_path / "alive" / "unsaved").read_text() == "x"
     with pytest.raises(WorktreeError) as caught:
-        resume(plain, made, str(tmp_path / "locked"))
+        resume(inside(plain), made, str(tmp_path / "locked"))
     assert caught.value.message == f"{tmp_path / 'locked'} exists and is not the worktree of {made.run}"
     assert made.id == nth(1)

@@ -16,7 +16,7 @@ from gitckpt.store.leases.lease import LeaseHeld
 from gitckpt.store.retention import worktree
 from gitckpt.store.retention.worktree import is_pushed, reason_to_stay, remove_worktree
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership, resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
@@ -40,13 +40,13 @@ def test_what_a_checkpoint_holds_goes_and_comes_back(plain: Store, main_checkout
         view(work.worktree.path),
         main_checkout.refs("refs/checkpoints", "refs/keep", "refs/ckpt/trees", "refs/ckpt/runs"),
     )
-    assert reason_to_stay(plain, work.run) is None
+    assert reason_to_stay(inside(plain), work.run) is None
     assert view(work.worktree.path) == before
-    assert remove_worktree(plain, work.run) is None
+    assert remove_worktree(inside(plain), work.run) is None
     nothing_left(main_checkout)
     assert main_checkout.refs(*["refs/checkpoints", "refs/keep", "refs/ckpt/trees", "refs/ckpt/runs"]) == refs
-    assert remove_worktree(plain, work.run) is None
-    assert (resumption.resume(plain, work.newest).path, view(work.worktree.path)) == (str(work.worktree.path), before)
+    assert remove_worktree(inside(plain), work.run) is None
+    assert (resumption.resume(inside(plain), work.newest).path, view(work.worktree.path)) == (str(work.worktree.path), before)
 
 
 def test_ignored_files_and_sockets_are_nobody_s_work(
@@ -58,7 +58,7 @@ def test_ignored_files_and_sockets_are_nobody_s_work(
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
     monkeypatch.chdir(main_checkout.path)
-    assert remove_worktree(plain, work.run) is None
+    assert remove_worktree(inside(plain), work.run) is None
     nothing_left(main_checkout)
 
 
@@ -124,8 +124,8 @@ def test_what_no_checkpoint_holds_stays(plain: Store, work: Work, do: Callable[[
     before = view(work.worktree.path)
     said = held.format(commit=work.worktree.git("rev-parse", "HEAD"))
     expected = f"its worktree {work.worktree.path} holds what no checkpoint does: {said}"
-    assert reason_to_stay(plain, work.run) == expected
-    assert remove_worktree(plain, work.run) == expected
+    assert reason_to_stay(inside(plain), work.run) == expected
+    assert remove_worktree(inside(plain), work.run) == expected
     assert view(work.worktree.path) == before
 
 
@@ -133,87 +133,87 @@ def test_a_checkpoint_more_lets_it_go(plain: Store, main_checkout: Checkout, mak
     change(work)
     stage(work)
     make_store(work.worktree).save("more-complete", run=work.run)
-    assert remove_worktree(plain, work.run) is None
+    assert remove_worktree(inside(plain), work.run) is None
     nothing_left(main_checkout)
 
 
 def test_files_that_are_too_large_stay(plain: Store, work: Work) -> None:
     work.worktree.git("config", "ckpt.maxFileSize", "3 B")
     work.worktree.write("large", "1234")
-    assert reason_to_stay(plain, work.run) == f"its worktree {work.worktree.path} holds what no checkpoint does: made, large"
+    assert reason_to_stay(inside(plain), work.run) == f"its worktree {work.worktree.path} holds what no checkpoint does: made, large"
 
 
 def test_what_the_run_put_out_beside_its_worktree_counts(plain: Store, work: Work) -> None:
-    place = Path(run_files.of_run(plain.repository, work.run).path, "output", "build")
+    place = Path(run_files.of_run(inside(plain).repository, work.run).path, "output", "build")
     place.mkdir(parents=True)
     (place / "report").write_text("x")
     expected = f"its worktree {work.worktree.path} holds what no checkpoint does: run/output/build/report"
-    assert remove_worktree(plain, work.run) == expected
+    assert remove_worktree(inside(plain), work.run) == expected
 
 
 def test_whoever_stands_in_it_keeps_it(plain: Store, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     (work.worktree.path / "deep").mkdir()
     monkeypatch.chdir(work.worktree.path / "deep")
-    assert remove_worktree(plain, work.run) == f"you are in its worktree {work.worktree.path}"
+    assert remove_worktree(inside(plain), work.run) == f"you are in its worktree {work.worktree.path}"
 
 
 def test_it_is_not_removed_by_a_store_that_is_seen_from_it(work: Work, make_store: MakeStore) -> None:
-    assert remove_worktree(make_store(work.worktree), work.run) == f"you are in its worktree {work.worktree.path}"
+    assert remove_worktree(inside(make_store(work.worktree)), work.run) == f"you are in its worktree {work.worktree.path}"
 
 
 def test_a_lock_of_somebody_else_keeps_it(plain: Store, work: Work) -> None:
     work.worktree.git("worktree", "unlock", ".")
     work.worktree.git("worktree", "lock", ".")
-    assert remove_worktree(plain, work.run) == f"its worktree {work.worktree.path} is locked"
+    assert remove_worktree(inside(plain), work.run) == f"its worktree {work.worktree.path} is locked"
     work.worktree.git("worktree", "unlock", ".")
-    assert remove_worktree(plain, work.run) is None
+    assert remove_worktree(inside(plain), work.run) is None
 
 
 def test_repositories_of_submodules_keep_it(plain: Store, main_checkout: Checkout, work: Work) -> None:
     (main_checkout.path / ".git" / "worktrees" / work.run / "modules").mkdir()
-    assert remove_worktree(plain, work.run) == f"its worktree {work.worktree.path} has repositories of submodules"
+    assert remove_worktree(inside(plain), work.run) == f"its worktree {work.worktree.path} has repositories of submodules"
 
 
 class TestLeases:
     def test_a_driver_that_is_alive_keeps_it(self, plain: Store, work: Work) -> None:
         lease = driven_elsewhere(plain, work.run)
         expected = f"run {work.run} is driven by {lease.sentence()}"
-        assert (reason_to_stay(plain, work.run), remove_worktree(plain, work.run)) == (expected, expected)
+        assert (reason_to_stay(inside(plain), work.run), remove_worktree(inside(plain), work.run)) == (expected, expected)
         assert work.worktree.path.is_dir()
 
     def test_the_driver_itself_may_remove_it(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
-        hold = plain.leases.acquire(work.run, "a test")
-        assert remove_worktree(plain, work.run) is None
+        hold = inside(plain).leases.acquire(work.run, "a test")
+        assert remove_worktree(inside(plain), work.run) is None
         hold.check()
         nothing_left(main_checkout)
 
     def test_the_lease_is_ours_while_it_goes_and_given_back(self, plain: Store, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
         def take_away(*_: object) -> None:
             with pytest.raises(LeaseHeld):
-                plain.leases.acquire(work.run, "a test")
+                inside(plain).leases.acquire(work.run, "a test")
 
         monkeypatch.setattr(worktree, "_take_away", take_away)
-        assert remove_worktree(plain, work.run) is None
-        plain.leases.acquire(work.run, "a test").release()
+        assert remove_worktree(inside(plain), work.run) is None
+        inside(plain).leases.acquire(work.run, "a test").release()
 
     def test_of_no_run(self, plain: Store) -> None:
         with pytest.raises(NotFoundError, match="no run 20270115-080001-nothing"):
-            remove_worktree(plain, "20270115-080001-nothing")
+            remove_worktree(inside(plain), "20270115-080001-nothing")
 
 
 class TestDirectoriesThatAreElsewhere:
     def test_gone_with_nothing_staged(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, work: Work) -> None:
         shutil.rmtree(work.worktree.path)
         count = len(plain.list())
-        assert reason_to_stay(plain, work.run) is None
-        assert remove_worktree(plain, work.run) is None
+        assert reason_to_stay(inside(plain), work.run) is None
+        assert remove_worktree(inside(plain), work.run) is None
         assert len(plain.list()) == count
         nothing_left(main_checkout)
 
     def test_gone_with_something_staged(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
         stage(work)
         shutil.rmtree(work.worktree.path)
-        assert remove_worktree(plain, work.run) is None
+        assert remove_worktree(inside(plain), work.run) is None
         newest = plain.read(plain.list()[0].id)
         assert (newest.trigger, newest.run, newest.message) == ("safety", None, f"what was staged in {work.worktree.path}, which is gone")
         assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:files/made") == "by r"
@@ -222,18 +222,18 @@ class TestDirectoriesThatAreElsewhere:
     def test_moved(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
         moved = main_checkout.path / ".ckpt" / "worktrees" / "moved"
         work.worktree.path.rename(moved)
-        assert remove_worktree(plain, work.run) == f"its worktree was moved to {moved}: git worktree repair '{moved}'"
+        assert remove_worktree(inside(plain), work.run) == f"its worktree was moved to {moved}: git worktree repair '{moved}'"
         assert (moved / "made").exists()
 
     def test_replaced(self, plain: Store, work: Work) -> None:
         shutil.rmtree(work.worktree.path)
         work.worktree.path.mkdir()
-        assert remove_worktree(plain, work.run) == f"{work.worktree.path} is not the worktree that it was"
+        assert remove_worktree(inside(plain), work.run) == f"{work.worktree.path} is not the worktree that it was"
 
     def test_forgotten_by_git(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
         shutil.rmtree(main_checkout.path / ".git" / "worktrees" / work.run)
         expected = f"git has forgotten its worktree {work.worktree.path}: git ckpt resume {work.run} takes it back"
-        assert (reason_to_stay(plain, work.run), remove_worktree(plain, work.run)) == (expected, expected)
+        assert (reason_to_stay(inside(plain), work.run), remove_worktree(inside(plain), work.run)) == (expected, expected)
 
     def test_worktrees_of_others_stay(
         self, plain: Store, make_store: MakeStore, main_checkout: Checkout, work: Work, tmp_path: Path
@@ -241,7 +241,7 @@ class TestDirectoriesThatAreElsewhere:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "mine"))
         other = worked(plain, "other", make_store)
         before = view(tmp_path / "mine"), view(other.worktree.path)
-        assert remove_worktree(plain, work.run) is None
+        assert remove_worktree(inside(plain), work.run) is None
         assert (view(tmp_path / "mine"), view(other.worktree.path)) == before
         assert not work.worktree.path.exists()
 
@@ -286,9 +286,9 @@ class TestKills:
     def test_the_next_removal_ends_it(self, plain: Store, main_checkout: Checkout, work: Work, kill: Callable[[], None]) -> None:
         kill()
         with pytest.raises(Killed):
-            remove_worktree(plain, work.run)
+            remove_worktree(inside(plain), work.run)
         self.disarm()
-        assert remove_worktree(plain, work.run) is None
+        assert remove_worktree(inside(plain), work.run) is None
         nothing_left(main_checkout)
 
     def test_a_resume_goes_on_with_all_of_it(
@@ -297,17 +297,17 @@ class TestKills:
         before = view(work.worktree.path)
         kill()
         with pytest.raises(Killed):
-            remove_worktree(plain, work.run)
+            remove_worktree(inside(plain), work.run)
         self.disarm()
-        assert resumption.resume(plain, work.newest).path == str(work.worktree.path)
+        assert resumption.resume(inside(plain), work.newest).path == str(work.worktree.path)
         assert view(work.worktree.path) == before
         work.worktree.write("goes on", "x")
-        worktree.finish(plain.repository)
+        worktree.finish(inside(plain).repository)
         assert (work.worktree.path / "goes on").exists()
-        assert ownership.owner_at(plain.repository, str(work.worktree.path)) is not None
-        assert "holds what no checkpoint does: goes on" in str(remove_worktree(plain, work.run))
+        assert ownership.owner_at(inside(plain).repository, str(work.worktree.path)) is not None
+        assert "holds what no checkpoint does: goes on" in str(remove_worktree(inside(plain), work.run))
         make_store(work.worktree).save("more-complete", run=work.run)
-        assert remove_worktree(plain, work.run) is None
+        assert remove_worktree(inside(plain), work.run) is None
         nothing_left(main_checkout)
 
 
@@ -321,7 +321,7 @@ def test_a_directory_that_cannot_be_moved(plain: Store, main_checkout: Checkout,
 
     monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(WorktreeError, match=f"cannot remove the worktree {work.worktree.path}: Permission denied"):
-        remove_worktree(plain, work.run)
+        remove_worktree(inside(plain), work.run)
     assert view(work.worktree.path) == before
 
 
@@ -329,23 +329,23 @@ class TestPushed:
     def test_the_commit_of_the_worktree_counts(self, plain: Store, main_checkout: Checkout, work: Work, tmp_path: Path) -> None:
         main_checkout.git("init", "--quiet", "--bare", str(tmp_path / "remote.git"))
         main_checkout.git("remote", "add", "origin", str(tmp_path / "remote.git"))
-        assert not is_pushed(plain, work.run)
+        assert not is_pushed(inside(plain), work.run)
         main_checkout.git("push", "--quiet", "origin", "HEAD:refs/heads/main")
-        assert is_pushed(plain, work.run)
+        assert is_pushed(inside(plain), work.run)
         commit(work)
-        assert not is_pushed(plain, work.run)
+        assert not is_pushed(inside(plain), work.run)
         work.worktree.git("push", "--quiet", "origin", "HEAD:refs/heads/work")
         work.worktree.git("push", "--quiet", "origin", "HEAD~:refs/heads/main")
-        assert is_pushed(plain, work.run)
+        assert is_pushed(inside(plain), work.run)
 
     def test_without_a_worktree_that_of_the_newest_checkpoint(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
         run = str(plain.record("run-started", {}, start="r", trigger=PHASE).run)
         main_checkout.git("update-ref", "refs/remotes/origin/main", "HEAD")
-        assert is_pushed(plain, run)
+        assert is_pushed(inside(plain), run)
         main_checkout.commit("more")
         plain.record("a-complete", {}, run=run)
-        assert not is_pushed(plain, run)
+        assert not is_pushed(inside(plain), run)
 
     def test_an_unborn_branch(self, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
         store = make_store(make_checkout())
-        assert not is_pushed(store, str(store.record("run-started", {}, start="r", trigger=PHASE).run))
+        assert not is_pushed(inside(store), str(store.record("run-started", {}, start="r", trigger=PHASE).run))

@@ -10,8 +10,9 @@ from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.audit.verification import Report, verify
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 
 RUN = "20270115-080000-work"
@@ -19,8 +20,8 @@ RUN = "20270115-080000-work"
 
 def look(checkout: Checkout, *, repair: bool = False, adapter: str = "plumbing") -> Report:
     """Verifies the repository of a checkout, through a store that recorded nothing itself."""
-    with Store(discover(str(checkout.path)), adapter=adapter, clock=Clock()) as store:
-        return verify(store, repair=repair)
+    with Store(Checkpoints(discover(str(checkout.path)), adapter=adapter, clock=Clock())) as store:
+        return verify(inside(store), repair=repair)
 
 
 def told(report: Report) -> list[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.store.leases.lease import Lease
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 
@@ -27,7 +27,7 @@ def worked(store: Store, name: str, seen_from: Callable[[Checkout], Store], *, e
     """Returns a run that made a file in its worktree, up to the label `end`; one that is committed to a branch as well, or not."""
     first = store.record("run-started", {}, start=name, trigger=PHASE)
     run = str(first.run)
-    worktree = Checkout(Path(resumption.resume(store, first).path))
+    worktree = Checkout(Path(resumption.resume(inside(store), first).path))
     there = seen_from(worktree)
     worktree.write("made", f"by {name}")
     if in_branch:
@@ -42,8 +42,8 @@ def worked(store: Store, name: str, seen_from: Callable[[Checkout], Store], *, e
 
 def driven_elsewhere(store: Store, run: str) -> Lease:
     """Lets a run be driven on another machine, and returns its lease."""
-    leases = store.leases
+    leases = inside(store).leases
     hold = leases.acquire(run, "a program")
-    lease = replace(hold.lease, host="elsewhere", expires=times.to_text(store.clock() + 10**12))
+    lease = replace(hold.lease, host="elsewhere", expires=times.to_text(inside(store).clock() + 10**12))
     leases.swap(lease, hold.update().old)
     return lease

@@ -7,6 +7,7 @@ import sys
 from gitckpt.cli.options import command_of
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,6 +93,6 @@ def _ids() -> list[str]:
 
     try:
         with open_store() as store:
-            return ["latest", *store.index.runs(), *(entry.id for entry in store.list(Query(limit=_IDS)))]
+            return ["latest", *inside(store).index.runs(), *(entry.id for entry in store.list(Query(limit=_IDS)))]
     except CkptError:
         return []

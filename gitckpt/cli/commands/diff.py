@@ -9,7 +9,6 @@ import os
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model import statediff
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, UsageError
 
@@ -49,7 +48,7 @@ def diff(
             options = [*(["--color=always"] if terminal.has_colour() else []), *(["--stat"] if stat else [])]
             terminal.out_bytes(store.diff(old, new, paths=paths, options=options))
         if new is not None and not paths and not stat:
-            _print_states(old, new)
+            _print_states(store, old, new)
 
 
 def _find(store: Store, text: str) -> str:
@@ -61,15 +60,15 @@ def _find(store: Store, text: str) -> str:
         raise
 
 
-def _print_states(old: Checkpoint, new: Checkpoint) -> None:
-    changes = statediff.compare(dict(old.state), dict(new.state))
+def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
+    changes = store.diff_states(old, new)
     if changes:
         terminal.out(terminal.heading(f"state {old.id[:8]}..{new.id[:8]}"))
     for change in changes:
         where = terminal.harmless(change.pointer)
-        if change.old is statediff.MISSING:
+        if change.is_added:
             terminal.out(f"+ {where} = {_text(change.new)}")
-        elif change.new is statediff.MISSING:
+        elif change.is_removed:
             terminal.out(f"- {where} = {_text(change.old)}")
         elif type(change.old) is str and type(change.new) is str and max(len(change.old), len(change.new)) > _LONG:
             terminal.out(f"~ {where}:")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gitckpt import __version__
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.git.command import require_git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +22,9 @@ def doctor(
 
     Exits with 1 where something is wrong.
     """
-    from gitckpt.store.audit import doctor as diagnosis
-
-    version = require_git()
     with open_store() as store:
-        findings = diagnosis.examine(store, version)
-        facts = diagnosis.facts(store, version)
+        diagnosis = store.examine()
+    findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
         keys = ("code", "object", "sentence", "cure")
         report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}

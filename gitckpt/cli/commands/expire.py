@@ -8,6 +8,7 @@ from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,10 +37,9 @@ def expire(
     Each checkpoint and each run is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
     """
     from gitckpt.store.config import settings
-    from gitckpt.store.retention import maintenance
 
     with open_store() as store:
-        policy = settings.read(store.repository).policy
+        policy = settings.read(inside(store).repository).policy
         if all_:
             policy = dataclasses.replace(policy, everything=True)
         if older_than is not None:
@@ -47,8 +47,6 @@ def expire(
         if keep_last is not None:
             policy = dataclasses.replace(policy, keep_last=keep_last)
         found = store.expire(policy, dry_run=dry_run)
-        if not dry_run:
-            maintenance.pack(store.repository)
     rows = _rows(found, dry_run=dry_run)
     if not terminal.is_terminal():
         for row in rows:

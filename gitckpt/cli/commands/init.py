@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
+from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.git.command import require_git
-from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError
 from gitckpt.store.hooks import events
 
@@ -16,8 +13,6 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.git.repository import Repository
-
 
 def init(
     hooks: Annotated[
@@ -26,23 +21,13 @@ def init(
     ] = "auto",
 ) -> None:
     """Record a checkpoint at every commit from now on: install hooks, settings and gitckpt.toml."""
-    from gitckpt.store.config import settings
-    from gitckpt.store.hooks import installation
-
-    version = require_git()
-    repository = discover()
-    settings.read(repository)  # what is wrong in them is said before anything changes
-    done = installation.install(repository, version=version, mode=hooks)
+    with open_store() as store:
+        done = store.install(hooks)
     for sentence in done.changed:
         terminal.out(terminal.harmless(sentence))
-    changed = bool(done.changed)
-    path = _settings_file(repository)
-    if path is not None and settings.write_template(path):
-        changed = True
-        terminal.out(f"wrote {terminal.harmless(path)}: settings for everybody, to be committed")
     for line in done.advice:
         terminal.remark(terminal.harmless(line))
-    if not changed:
+    if not done.changed:
         terminal.out("already initialised; nothing changed")
     if done.mode in ("config", "files"):
         terminal.remark("every commit records a checkpoint now; see them: git ckpt list")
@@ -50,25 +35,12 @@ def init(
 
 def uninit() -> None:
     """Take out what init put in. Checkpoints, and other people's text in hooks, stay."""
-    from gitckpt.store.config import settings
-    from gitckpt.store.hooks import installation
-
-    repository = discover()
-    removed = installation.uninstall(repository)
-    path = _settings_file(repository)
-    stays = None
-    if path is not None and os.path.exists(path):
-        if _is_committed(repository, path):
-            stays = "is committed, and stays: others may use it"
-        elif not settings.is_template(path):
-            stays = "was changed since, and stays"
-        else:
-            os.unlink(path)
-            removed.append(f"removed {path}")
-    for sentence in removed or ["not initialised; nothing changed"]:
+    with open_store(any_git=True) as store:
+        done = store.uninstall()
+    for sentence in done.changed or ["not initialised; nothing changed"]:
         terminal.out(terminal.harmless(sentence))
-    if path is not None and stays:
-        terminal.remark(f"{terminal.harmless(path)} {stays}")
+    for line in done.advice:
+        terminal.remark(terminal.harmless(line))
 
 
 def hook(
@@ -91,13 +63,3 @@ def demo(
 
     if not run_demo(directory):
         raise CkptError("the demo did not prove what it should", hint="read its last lines")
-
-
-def _settings_file(repository: Repository) -> str | None:
-    from gitckpt.store.config import settings
-
-    return os.path.join(repository.worktree, settings.FILE) if repository.worktree else None
-
-
-def _is_committed(repository: Repository, path: str) -> bool:
-    return repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0

@@ -37,8 +37,6 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
-    from gitckpt.store.records import changed as changes
-    from gitckpt.store.records import finder
     from gitckpt.store.records.entry import Query
 
     if status is not None and status not in phases.STATUSES:
@@ -46,18 +44,18 @@ def list_(
     with open_store() as store:
         limit = None if all_ else _NEWEST if number is None else number
         query = Query(
-            run=finder.find_run(run, store.index) if run is not None else None,
-            ids=[entry.id for entry in store.links(store.repository.commit(commit))] if commit is not None else None,
+            run=store.find_run(run) if run is not None else None,
+            ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
             phase=phase,
             status=status,
-            since=store.clock() - times.parse_age(since) if since is not None else None,
+            since=times.now() - times.parse_age(since) if since is not None else None,
             limit=None if limit is None else limit + 1,
         )
         found = store.list(query)
         entries = found[:limit]
         problems = store.problems()
-        changed = changes.count(store.repository, store.index, entries)
-        now = store.clock()
+        changed = store.changed_files(entries)
+        now = times.now()
     if as_json:
         report = {
             "checkpoints": [_as_json(entry, changed) for entry in entries],

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.durable.pipeline.launch import Given
-
 PIPELINE = "loop"
 
 
@@ -43,8 +41,8 @@ def loop(
     Each iteration is a checkpoint. Kill it anywhere: git ckpt resume ID goes on with the iteration it was at.
     """
     from gitckpt.cli import driver
+    from gitckpt.durable.driver.pipelines import Pipelines
     from gitckpt.durable.phases.plan import slug
-    from gitckpt.durable.pipeline import launch
     from gitckpt.model import times
 
     if not plan:
@@ -55,21 +53,9 @@ def loop(
     optional["max_iterations"] = None if max_iterations is None else str(max_iterations)
     said |= {name: value for name, value in optional.items() if value is not None}
     limit = times.parse_age(timeout) if timeout is not None else None
+    said = {name: value for name, value in said.items() if value}
     with open_store() as store:
-        definition = driver.definition_of(store, PIPELINE)
-        given = launch.read_inputs(store, definition, {name: value for name, value in said.items() if value})
-        _require_sense(given)
-        first = launch.start(store, definition, given, name=slug(plan), base=base, timeout=limit)
-        return driver.begin(store, first, definition, f"git ckpt loop {terminal.harmless(plan)}")
-
-
-def _require_sense(given: Given) -> None:
-    """Raises `UsageError` where a loop that is started with this would fail at once."""
-    from gitckpt.durable.phases.loop import options, prompt
-    from gitckpt.durable.run.errors import PhaseFailed
-
-    options.read(lambda name: given.inputs.get(name, ""))
-    try:
-        prompt.require_usable(given.contents.get("prompt", b"").decode("utf-8", "replace"))
-    except PhaseFailed as error:
-        raise UsageError(error.message, hint=error.hint) from None
+        holder = f"git ckpt loop {terminal.harmless(plan)}"
+        return driver.drive(
+            lambda person: Pipelines(store, person).run(PIPELINE, said, about=slug(plan), base=base, timeout=limit, holder=holder)
+        )

@@ -46,16 +46,16 @@ def undo(
 
 def _from_top(store: Store, path: str) -> bytes:
     """Returns a path relative to the top; links that lead to the top are followed, those inside of it are paths of their own."""
-    if store.repository.worktree is None:
+    if store.worktree is None:
         return os.fsencode(path)
-    top = os.path.realpath(store.repository.worktree)
+    top = os.path.realpath(store.worktree)
     *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
     for number in range(1, len(parts) + 1):
         if os.path.realpath(os.sep.join(parts[:number]) or os.sep) == top:
             return os.fsencode(os.sep.join([*parts[number:], last]))
     if os.path.realpath(os.sep.join([*parts, last])) == top:
         return b""
-    raise UsageError(f"{path} is outside of the worktree {store.repository.worktree}", hint="name paths inside of it")
+    raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
 
 
 def _print(done: Restored, *, dry_run: bool) -> None:

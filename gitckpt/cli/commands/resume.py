@@ -6,8 +6,9 @@ import os
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model import ids
+from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     import typer
 
+    from gitckpt.durable.driver.pipelines import Resumption
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
@@ -50,18 +52,26 @@ def resume(
     A worktree that is there already is left as it stands, with all that is unsaved in it.
     To go there: cd "$(git ckpt resume --no-run ID)".
     """
+    path = os.path.abspath(into) if into else None
+    how: Resumption = {"directory": path, "phase": from_, "accept_changes": accept_changes, "trust": trust, "holder": "git ckpt resume"}
+    how["inputs"] = _inputs([*(inputs or []), *(["force=yes"] if force else [])])
+    if autonomy is not None:
+        from gitckpt.durable.pipeline import definition
+
+        how["autonomy"] = definition.autonomy(autonomy)
+    if timeout is not None:
+        how["timeout"] = times.parse_age(timeout)
     with open_store() as store:
         checkpoint = store.read(store.find(id_)) if id_ is not None else _newest(store)
         _require_sense(checkpoint, fork=fork, rewind=rewind)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
-            checkpoint = store.heads.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
+            checkpoint = inside(store).heads.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
-        path = os.path.abspath(into) if into else None
         if fork:
             from gitckpt.durable.run.rewind import fork as forked
 
-            checkpoint = forked(store, checkpoint)
+            checkpoint = forked(inside(store), checkpoint)
             terminal.remark(f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}")
         pipeline = checkpoint.pipeline
         if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
@@ -72,24 +82,22 @@ def resume(
             else:
                 _open(store, checkpoint, path)
             return 0
-        return _go_on(
-            store,
-            checkpoint,
-            path,
-            _Wishes(from_, rewind, accept_changes, trust, autonomy, timeout, [*(inputs or []), *(["force=yes"] if force else [])]),
-        )
+        from gitckpt.cli import driver
+        from gitckpt.durable.driver.pipelines import Pipelines
+
+        run = checkpoint.run
+        if rewind:
+            how["rewind"] = checkpoint
+        return driver.drive(lambda person: Pipelines(store, person).resume(run, **how))
 
 
-def go_on(store: Store, newest: Checkpoint, *, autonomy: str | None, timeout: str | None) -> int:
-    """Goes on with a run of a pipeline as the command does without further options, and returns the exit code.
+def _inputs(words: list[str]) -> dict[str, str]:
+    """Returns inputs by name."""
+    if not words:
+        return {}
+    from gitckpt.cli import driver
 
-    Args:
-        store: of the repository.
-        newest: the run's newest checkpoint.
-        autonomy: what was typed for it, if anything.
-        timeout: the same.
-    """
-    return _go_on(store, newest, None, _Wishes(None, False, False, False, autonomy, timeout, []))
+    return driver.inputs(words)
 
 
 def _newest(store: Store) -> Checkpoint:
@@ -105,32 +113,6 @@ def _newest(store: Store) -> Checkpoint:
     return store.read(store.find(finder.LATEST))
 
 
-class _Wishes:
-    """How a run shall go on, as the options say."""
-
-    def __init__(
-        self,
-        from_: str | None,
-        rewind: bool,
-        accept_changes: bool,
-        trust: bool,
-        autonomy: str | None,
-        timeout: str | None,
-        inputs: list[str],
-    ) -> None:
-        from gitckpt.cli import driver
-        from gitckpt.durable.pipeline import definition as pipeline
-        from gitckpt.model import times
-
-        self.from_ = from_
-        self.rewind = rewind
-        self.accept_changes = accept_changes
-        self.trust = trust
-        self.autonomy = pipeline.autonomy(autonomy) if autonomy is not None else None
-        self.timeout = times.parse_age(timeout) if timeout is not None else None
-        self.inputs = driver.inputs(inputs)
-
-
 def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool) -> None:
     """Raises `UsageError` where the options and the checkpoint do not go together."""
     if fork and rewind:
@@ -143,7 +125,7 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
     """Raises `UsageError` for an older checkpoint of a run."""
     if checkpoint.run is None:
         return
-    newest = store.heads.catch_up(checkpoint.run)
+    newest = inside(store).heads.catch_up(checkpoint.run)
     if newest.id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
         raise UsageError(
@@ -173,54 +155,3 @@ def _rewind(store: Store, checkpoint: Checkpoint) -> None:
         run.rewind(checkpoint)
     terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({terminal.harmless(checkpoint.phase)})")
     terminal.out_path(run.path)
-
-
-def _go_on(store: Store, checkpoint: Checkpoint, directory: str | None, wishes: _Wishes) -> int:
-    """Drives a run of a pipeline on, and returns the exit code."""
-    from dataclasses import replace
-
-    from gitckpt.cli import driver
-    from gitckpt.cli.screen import audience
-    from gitckpt.durable.driver.registry import memory_of
-    from gitckpt.durable.driver.skip import skipped
-    from gitckpt.durable.pipeline import launch
-    from gitckpt.durable.run.opener import settle
-    from gitckpt.durable.run.run import Run
-    from gitckpt.model import times
-    from gitckpt.store.runs import summary
-
-    name = checkpoint.pipeline.name if checkpoint.pipeline else None
-    definition = driver.definition_of(store, str(name))
-    phase = definition.phase(wishes.from_) if wishes.from_ is not None else None
-    if phase is None and not wishes.rewind and settle(store, str(checkpoint.run)):
-        terminal.out(str(checkpoint.run))
-        terminal.remark(f"run {checkpoint.run} is complete; its driver was killed after that")
-        driver.tidy(store, str(checkpoint.run), summary.summary(store, str(checkpoint.run)).path, definition)
-        return 0
-    if not wishes.trust:
-        launch.require_vouched(store, checkpoint, definition)
-    run = Run.resume(
-        store,
-        str(checkpoint.run),
-        accept_changes=wishes.accept_changes,
-        adapter="plumbing",
-        holder="git ckpt resume",
-        again=phase is not None or wishes.rewind,
-        directory=directory,
-    )
-    with driver.closed_on_error(run):
-        if wishes.rewind:
-            run.rewind(checkpoint)
-        driver.accept(store, run, definition, accept_changes=wishes.accept_changes)
-        if wishes.inputs:
-            run.change(launch.changed_inputs(run.pipeline, definition, wishes.inputs))
-        if wishes.autonomy is not None:
-            run.change(replace(run.pipeline, autonomy=wishes.autonomy))
-        if wishes.timeout is not None:
-            run.change(replace(run.pipeline, deadline=times.to_text(store.clock() + wishes.timeout)))
-        if phase is not None:
-            later = definition.phases[definition.phases.index(phase) :]
-            run.redo(phase.name, {key for each in later for key in memory_of(each)})
-        skips = skipped(definition, launch.given_to(run, definition))
-    audience.name(run.id)
-    return driver.drive(store, run, definition, skips)

@@ -42,22 +42,22 @@ def review(
     if refactor is not None:
         return _refactor(refactor, text)
     from gitckpt.cli import driver
-    from gitckpt.durable.phases.review import phase
-    from gitckpt.durable.pipeline import launch
+    from gitckpt.durable.driver.pipelines import Pipelines
     from gitckpt.model import ids, times
 
-    said = {"title": text, "task": name or ids.slug(text.strip().partition("\n")[0]), "filters": "\n".join(filter_ or [])}
+    about = name or ids.slug(text.strip().partition("\n")[0])
+    said = {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
     counts = {"lint_retries": lint_retries, "max_cycles": max_cycles}
     optional = {"coder": coder, "reviewer": reviewer, "lint": lint, "max_budget": max_budget, "agent_timeout": agent_timeout}
     optional |= {key: None if value is None else str(value) for key, value in counts.items()}
     said |= {key: value for key, value in optional.items() if value is not None}
     limit = times.parse_age(timeout) if timeout is not None else None
+    said = {key: value for key, value in said.items() if value.strip()}
     with open_store() as store:
-        definition = driver.definition_of(store, PIPELINE)
-        given = launch.read_inputs(store, definition, {key: value for key, value in said.items() if value.strip()})
-        phase.read(lambda key: given.inputs.get(key, ""))
-        first = launch.start(store, definition, given, name=said["task"], base=base, timeout=limit)
-        return driver.begin(store, first, definition, f"git ckpt review {terminal.harmless(said['task'])}")
+        holder = f"git ckpt review {terminal.harmless(about)}"
+        return driver.drive(
+            lambda person: Pipelines(store, person).run(PIPELINE, said, about=about, base=base, timeout=limit, holder=holder)
+        )
 
 
 def _text(task: str) -> str:
@@ -73,18 +73,11 @@ def _text(task: str) -> str:
 
 def _refactor(run: str, text: str) -> int:
     """Tells a run what its task has become."""
-    from gitckpt.durable.phases.review import phase
-    from gitckpt.model import runstate
-    from gitckpt.store.records import finder
-    from gitckpt.store.runs import run_files, summary
+    from gitckpt.durable.driver.pipelines import Pipelines
 
     if not text.strip():
         raise UsageError("there is no task", hint="say what the task has become")
     with open_store() as store:
-        found = summary.summary(store, finder.find_run(run, store.index))
-        newest = store.heads.read(found.id)
-        if found.status == runstate.COMPLETE or newest.pipeline is None or newest.pipeline.name != PIPELINE:
-            raise UsageError(f"run {found.id} is no review that goes on", hint="see which runs there are: git ckpt runs")
-        phase.refactor(run_files.of_run(store.repository, found.id).path, text)
+        Pipelines(store).refactor(store.find_run(run), text)
         terminal.remark("the coder is told of it in the next cycle")
     return 0

@@ -6,7 +6,6 @@ import os
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model.errors import RunExists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,10 +13,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.durable.pipeline.definition import PipelineDefinition
-    from gitckpt.durable.pipeline.launch import Given
-    from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.store import Store
+    from gitckpt.durable.driver.pipelines import Preview, Wishes
 
 PLAN_PIPELINE = "plan-to-pr"
 
@@ -48,54 +44,31 @@ def run(
         terminal.out_document(preset_text(pipeline).encode())
         return 0
     from gitckpt.cli import driver
-    from gitckpt.durable.driver.skip import skipped
+    from gitckpt.durable.driver.pipelines import Pipelines
     from gitckpt.durable.pipeline import definition as pipelines
-    from gitckpt.durable.pipeline import launch
     from gitckpt.model import times
 
     said = driver.inputs(inputs or [])
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
     limit = times.parse_age(timeout) if timeout is not None else None
+    name, about = pipeline, pipeline
+    if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
+        from gitckpt.durable.phases.plan import slug
+
+        name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
     with open_store() as store:
-        name, about = pipeline, pipeline
-        if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-            from gitckpt.durable.phases.plan import slug
-
-            name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
-        definition = driver.definition_of(store, name)
-        given = launch.read_inputs(store, definition, said)
-        skips = skipped(definition, given)
         if dry_run:
-            _print_plan(definition, given, skips, mode)
+            _print_plan(Pipelines(store).preview(name, said), mode)
             return 0
-        try:
-            first = launch.start(store, definition, given, name=about, base=base, autonomy=mode, timeout=limit, key=key)
-        except RunExists as error:
-            return _go_on(store, store.heads.catch_up(error.run), definition, given, autonomy, timeout)
-        return driver.begin(store, first, definition, f"git ckpt run {terminal.harmless(pipeline)}", skips)
+        how: Wishes = {"autonomy": mode, "timeout": limit, "holder": f"git ckpt run {terminal.harmless(pipeline)}"}
+        return driver.drive(lambda person: Pipelines(store, person).run(name, said, about=about, base=base, key=key, **how))
 
 
-def _go_on(
-    store: Store, newest: Checkpoint, definition: PipelineDefinition, given: Given, autonomy: str | None, timeout: str | None
-) -> int:
-    """Goes on with the run that has the key, where it is the same pipeline with the same inputs."""
-    from gitckpt.cli.commands import resume
-    from gitckpt.durable.pipeline import launch
-    from gitckpt.durable.run.opener import settle
-    from gitckpt.store.records import layout
-
-    launch.require_same_start(newest, definition, given)
-    if newest.phase == layout.RUN_COMPLETE:
-        settle(store, str(newest.run))
-        terminal.out(str(newest.run))
-        terminal.remark(f"run {newest.run} is complete already")
-        return 0
-    return resume.go_on(store, newest, autonomy=autonomy, timeout=timeout)
-
-
-def _print_plan(definition: PipelineDefinition, given: Given, skips: dict[str, str], mode: str | None) -> None:
+def _print_plan(plan: Preview, mode: str | None) -> None:
     """Prints what a run would do, phase by phase."""
     from gitckpt.model import times
+
+    definition, given, skips = plan.definition, plan.given, plan.skipped
 
     source = terminal.harmless(definition.source)
     terminal.out(f"pipeline {terminal.harmless(definition.name)}, {mode or definition.autonomy}, from {source}")

@@ -33,13 +33,11 @@ def runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List runs, the one with the newest checkpoint first. Piped, each line has tab-separated columns."""
-    from gitckpt.store.runs.summary import summaries
-
     if status is not None and status not in runstate.STATUSES:
         raise UsageError(f"{status!r} is not a status of runs", hint=f"it is one of {', '.join(runstate.STATUSES)}")
     with open_store() as store:
-        found = [each for each in summaries(store) if status is None or each.status == status][:number]
-        now = store.clock()
+        found = [each for each in store.runs() if status is None or each.status == status][:number]
+        now = times.now()
     if as_json:
         terminal.out_json({"runs": [_as_json(each) for each in found]})
         return
@@ -73,7 +71,7 @@ def status(
             _watch(store, name)
             return
         history = store.history(name)
-        now = store.clock()
+        now = times.now()
     if as_json:
         terminal.out_json(_history_as_json(history))
         return
@@ -90,7 +88,7 @@ def _watch(store: Store, run: str) -> None:
     shown = 0
     while True:
         history = store.history(run)
-        shown = terminal.replace_lines(shown, _lines(history, store.clock()))
+        shown = terminal.replace_lines(shown, _lines(history, times.now()))
         if history.summary.status != runstate.RUNNING:
             return
         time.sleep(_INTERVAL)
@@ -134,7 +132,7 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
         *(("input", f"{name} = {_brief(value)}") for name, value in pipeline.inputs.items() if value),
         ("progress", f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete" if pipeline.phases else ""),
-        *((gauge.label, f"{_bar(gauge)}{gauge.text}") for gauge in progress.read(history.newest.state, history.newest.progress)),
+        *((gauge.label, f"{_bar(gauge)}{gauge.text}") for gauge in progress.gauges(history.newest.state, history.newest.progress)),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
         ("driver" if summary.status == runstate.RUNNING else "left by", summary.lease.sentence() if summary.lease is not None else ""),
@@ -173,16 +171,11 @@ def _event_lines(history: History) -> list[str]:
 
 def _meant(store: Store, text: str | None) -> str:
     """Returns the run that a person means: by default the one whose worktree this is, or else the newest."""
-    from gitckpt.store.records import finder
-    from gitckpt.store.runs import summary as runs
-    from gitckpt.store.worktrees import ownership
-
     if text is not None:
-        return finder.find_run(text, store.index)
-    owner = ownership.owner(store.repository)
-    if owner is not None and owner.run is not None:
-        return owner.run
-    found = runs.summaries(store)
+        return store.find_run(text)
+    if store.run is not None:
+        return store.run
+    found = store.runs()
     if not found:
         raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
     return found[0].id
@@ -238,7 +231,7 @@ def _history_as_json(history: History) -> dict[str, Any]:
         "phases": [_event_as_json(event) for event in history.events],
         "gauges": [
             {"label": gauge.label, "text": gauge.text, "done": gauge.done, "total": gauge.total}
-            for gauge in progress.read(history.newest.state, history.newest.progress)
+            for gauge in progress.gauges(history.newest.state, history.newest.progress)
         ],
         "unwritten": history.unwritten,
         "next": next_command(history),

@@ -37,13 +37,8 @@ def save(
     data = _state(state) if state is not None else None
     line = " ".join(message.split()) if message is not None else None
     with open_store(to_capture=not no_worktree) as store:
-        from gitckpt.store.worktrees import ownership
-
-        owner = ownership.owner(store.repository)
-        run = owner.run if owner else None
-        guard = store.leases.bound(run) if run is not None else None
         record = store.record if no_worktree else store.save
-        checkpoint = record(label, data, guard=guard, run=run, message=line)
+        checkpoint = record(label, data, run=store.run, message=line)
         files = checkpoint.worktree
         terminal.out(checkpoint.id)
         if data == {}:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
     tree = checkpoint.tree
-    if tree is not None and store.repository.cat_file.info(f"{tree}:run") is not None:
-        names = store.repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "replace")
+    if tree is not None and inside(store).repository.cat_file.info(f"{tree}:run") is not None:
+        names = inside(store).repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "replace")
         for name in names.split("\0")[:-1]:
             shown = terminal.harmless(name)
             terminal.out(f"    beside it: {shown} (git cat-file blob refs/ckpt/trees/{checkpoint.id}:run/{shown})")
@@ -144,12 +145,14 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
         try:
-            base = tree_of_files(store.repository, None, checkpoint.git_sha)
-            here = files_of(store.repository, checkpoint)
+            base = tree_of_files(inside(store).repository, None, checkpoint.git_sha)
+            here = files_of(inside(store).repository, checkpoint)
         except WorktreeError as error:
             terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
             return
-        stat = store.repository.git.run("diff", "--stat=100", "--no-color", "--no-ext-diff", base, here).out.decode("utf-8", "replace")
+        stat = (
+            inside(store).repository.git.run("diff", "--stat=100", "--no-color", "--no-ext-diff", base, here).out.decode("utf-8", "replace")
+        )
         for line in stat.rstrip("\n").split("\n"):
             terminal.out(f"    {terminal.harmless(line)}")
     for entry in files.omitted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,15 +32,13 @@ def start(
     To go there: cd "$(git ckpt start add-login)". When the work is done: git ckpt finish.
     """
     from gitckpt.durable.run.opener import find_or_begin, require_open
-    from gitckpt.store.leases.leases import Leases
-    from gitckpt.store.worktrees import resumption
 
     with open_store() as store:
-        newest, has_begun = find_or_begin(store, name, key=key, base=base, state={})
+        newest, has_begun = find_or_begin(inside(store), name, key=key, base=base, state={})
         if not has_begun:
             require_open(newest)
-            Leases(store.objects, store.refs, store.repository.object_format, store.clock).require_free(str(newest.run))
-        opened = resumption.resume(store, newest)
+            inside(store).leases.require_free(str(newest.run))
+        opened = store.resume(newest)
         for remark in opened.remarks:
             terminal.warn(terminal.harmless(remark))
         terminal.out_path(opened.path)
@@ -72,7 +71,7 @@ def cancel(
 
     with open_store() as store:
         name = _run(store, run)
-        lease = store.leases.cancel(name)
+        lease = inside(store).leases.cancel(name)
         if lease is None:
             raise CkptError(f"run {name} is not running", hint=f"see what became of it: git ckpt status {name}")
         here = host.here()
@@ -83,7 +82,7 @@ def cancel(
                 pass  # it has just ended by itself
             except PermissionError:
                 terminal.remark("it belongs to somebody else, and will notice by itself")
-        _await_end(store.leases, name, lease.token)
+        _await_end(inside(store).leases, name, lease.token)
         terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
 
 
@@ -105,12 +104,9 @@ def _await_end(leases: Leases, run: str, token: int) -> None:
 
 def _run(store: Store, text: str | None) -> str:
     """Returns the run that a person means, by default the one whose worktree this is."""
-    from gitckpt.store.records import finder
-    from gitckpt.store.worktrees import ownership
-
     if text is not None:
-        return finder.find_run(text, store.index)
-    owner = ownership.owner(store.repository)
-    if owner is None or owner.run is None:
+        return store.find_run(text)
+    run = store.run
+    if run is None:
         raise UsageError("this is no run's worktree", hint="name the run: git ckpt runs lists them")
-    return owner.run
+    return run

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.journal import Reported
     from gitckpt.durable.steps.machine import Position
     from gitckpt.durable.steps.report import StepReport
+    from gitckpt.durable.steps.steps import Steps
     from gitckpt.model.checkpoint import Checkpoint, Progress
-    from gitckpt.store.store import Store
 
 _REPORTS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
 _SHOW, _NEXT = "show", "next"
@@ -98,38 +98,36 @@ def step(
     if run is not None and track is not None:
         raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
     with open_store(to_capture=files) as store:
-        from gitckpt.durable.steps import journal
+        from gitckpt.durable.steps.steps import Steps
 
-        where = journal.place(store, run=run, track=track)
+        steps = Steps(store, run=run, track=track)
         if action == _SHOW:
-            _show(store, journal.read(store, where), history=history, as_json=as_json)
+            _show(steps, history=history, as_json=as_json)
             return
         if action == _NEXT:
-            _next(store, journal.read(store, where), plan, resume_from, as_json=as_json)
+            _next(steps, plan, resume_from, as_json=as_json)
             return
         from gitckpt.durable.steps.report import StepReport
 
-        oid, subject = _commit(store, commit) if commit is not None else (None, "")
         said = StepReport(
             action=action,
             step=str(name),
             agent=agent,
             notes=notes,
             task=task,
-            task_status=task_status.strip().upper().replace("-", "_") if task_status is not None else None,
+            task_status=task_status,
             worker=worker,
             tasks_completed=tasks_completed,
             tasks_total=tasks_total,
             current_phase=current_phase,
             total_phases=total_phases,
-            outputs=tuple(_from_top(store, file) for file in output or ()),
-            verdict=verdict.strip().upper() if verdict is not None else None,
-            commit=oid,
-            subject=subject,
+            outputs=tuple(output or ()),
+            verdict=verdict,
+            commit=commit,
             values=_values(set_ or []),
             force=force,
         )
-        _tell(journal.report(store, where, said, graph=graph, files=files, checkpoint_id=id_), said, as_json=as_json)
+        _tell(steps.report(said, graph=graph, files=files, checkpoint_id=id_), said, as_json=as_json)
 
 
 def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
@@ -205,18 +203,14 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
         terminal.warn(f"no files were captured: {files.degraded}")
 
 
-def _next(store: Store, newest: Checkpoint, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
-    from gitckpt.durable.steps import journal
-    from gitckpt.durable.steps import next as next_step
+def _next(steps: Steps, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
-    graph = journal.graph_of(store, newest.state)
-    top = journal.home(store, str(newest.run))
-    found = next_step.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
+    found = steps.next(plan=plan, resume_from=resume_from)
     if as_json:
         _print_json(
             {
-                "run": newest.run,
+                "run": steps.run,
                 "step": found.step,
                 "status": found.status,
                 "task": found.task,
@@ -234,18 +228,16 @@ def _next(store: Store, newest: Checkpoint, plan: str | None, resume_from: str |
         terminal.remark(terminal.harmless(f"{found.step} is {found.status}{title}"))
 
 
-def _show(store: Store, newest: Checkpoint, *, history: bool, as_json: bool) -> None:
-    from gitckpt.durable.steps import history as trail
-    from gitckpt.durable.steps import journal, machine, view
+def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
+    from gitckpt.durable.steps import machine, view
 
-    graph = journal.graph_of(store, newest.state)
-    here = machine.position(graph, newest.state)
-    events = trail.read(store, str(newest.run)) if history else []
     if as_json:
-        _print_json(view.document(graph, newest, events if history else None))
+        _print_json(steps.show(with_history=history))
     elif history:
-        _print_history(events)
+        _print_history(steps.history())
     else:
+        newest, graph = steps.newest(), steps.graph()
+        here = machine.position(graph, newest.state)
         for label, value in _facts(graph, here, newest):
             terminal.out(f"{label:10} {terminal.harmless(value)}")
         terminal.out()
@@ -324,25 +316,6 @@ def _print_json(document: dict[str, Any]) -> None:
     from gitckpt.model import jsonable
 
     terminal.out_json(jsonable.plain(document))
-
-
-def _commit(store: Store, rev: str) -> tuple[str, str]:
-    """Returns oid and subject of the commit that a rev names."""
-    oid = store.repository.commit(rev)
-    subject = store.repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
-    return oid, subject.decode("utf-8", "replace").removesuffix("\n")
-
-
-def _from_top(store: Store, file: str) -> str:
-    """Returns a path as seen from the top of the worktree, where it lies in it."""
-    import os
-
-    top = store.repository.worktree
-    if top is None:
-        return file
-    directory, name = os.path.split(os.path.abspath(file))
-    relative = os.path.relpath(os.path.join(os.path.realpath(directory), name), os.path.realpath(top))
-    return file if relative.startswith("..") else relative
 
 
 def _values(words: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gitckpt.cli.screen import terminal
-from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE
+from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE, Observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,20 +28,30 @@ def _heard(stream: int = _STDERR) -> Iterator[None]:
         os.close(null)
 
 
-def name(run: str) -> None:
-    """Prints the id of a run, the result of the command, at once: whoever started it may want to know it while it goes on."""
-    with _heard(_STDOUT):
-        terminal.out_bytes(f"{run}\n".encode())
+class Terminal(Observer):
+    """The person at the terminal, who may have left.
 
-
-class Terminal:
-    """The person at the terminal, who may have left."""
+    Attributes:
+        run: the run that is driven; None until it is known.
+    """
 
     def __init__(self) -> None:
+        self.run: str | None = None
         self._phase = ""
         self._at_line_start = True
         self._printed = False
         self._shows_progress = False
+
+    def started(self, run: str) -> None:
+        """Prints the id of the run, the result of the command, at once: whoever started it may want to know it while it goes on."""
+        self.run = run
+        with _heard(_STDOUT):
+            terminal.out_bytes(f"{run}\n".encode())
+
+    def warn(self, sentence: str) -> None:
+        """Something went wrong that does not end the run."""
+        with _heard():
+            terminal.warn(terminal.harmless(sentence))
 
     def remark(self, line: str) -> None:
         """Something is to be told."""

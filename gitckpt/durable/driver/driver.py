@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.driver.registry import STEPS, memory_of
@@ -12,9 +12,9 @@ from gitckpt.durable.phases.command import CommandPhase
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Conduct, Ended
-from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Attempt
 
 if TYPE_CHECKING:
@@ -24,8 +24,14 @@ CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 """What may be answered where a run pauses."""
 
 
-class Observer(Protocol):
-    """Whoever is told what a driver does, and may be asked."""
+class Observer:
+    """Whoever is told what a driver does, and may be asked. This one keeps silent, and lets a run that pauses be left."""
+
+    def started(self, run: str) -> None:
+        """A run is driven from now on; this is its id."""
+
+    def warn(self, sentence: str) -> None:
+        """Something went wrong that does not end the run."""
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
         """A phase begins; it is number `number` of `total`."""
@@ -34,13 +40,14 @@ class Observer(Protocol):
         """A command printed something."""
 
     def tick(self, seconds: float) -> None:
-        """A command has been running for so long."""
+        """A command has been running for so long; about once a second."""
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
         """A phase ended, or was skipped."""
 
-    def ask(self, phase: str) -> tuple[str, str]:
-        """A run pauses after a phase: returns what to do, and what is to be revised."""
+    def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
+        """A run pauses after a phase: returns "continue", "revise", "restart" or "exit", and what is to be revised."""
+        return EXIT, ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ class Driver:
 
     def __init__(
         self,
-        run: Run,
+        run: ActiveRun,
         definition: PipelineDefinition,
         observer: Observer,
         skipped: Mapping[str, str] | None = None,

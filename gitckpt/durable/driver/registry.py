@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gitckpt.durable.phases.plan import generate_branch, read_plan
-from gitckpt.durable.pipeline.context import Context
-from gitckpt.durable.pipeline.definition import PhaseDefinition
+from gitckpt.durable.pipeline.context import Context, filled
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
+from gitckpt.durable.pipeline.launch import Given
+from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.durable.run.retry import Ended
+from gitckpt.model.errors import UsageError
 
 
 def run_loop(context: Context) -> Ended:
@@ -25,6 +28,22 @@ def run_review(context: Context) -> Ended:
     return carry_out(context)
 
 
+def _require_loop(given: Given, said: Callable[[str], str]) -> None:
+    from gitckpt.durable.phases.loop import options, prompt
+
+    options.read(said)
+    try:
+        prompt.require_usable(given.contents.get("prompt", b"").decode("utf-8", "replace"))
+    except PhaseFailed as error:
+        raise UsageError(error.message, hint=error.hint) from None
+
+
+def _require_review(_: Given, said: Callable[[str], str]) -> None:
+    from gitckpt.durable.phases.review.phase import read
+
+    read(said)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """Something that gitckpt does itself.
@@ -33,11 +52,13 @@ class Step:
         action: what it does.
         options: what `with` may say of it.
         memory: keys of the state that say how far it has come.
+        require: raises `UsageError` where it would fail at once, given the inputs, and what is said of an option by its name.
     """
 
     action: Callable[[Context], Ended]
     options: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
+    require: Callable[[Given, Callable[[str], str]], None] | None = None
 
 
 LOOP_OPTIONS = (
@@ -53,8 +74,8 @@ REVIEW_OPTIONS = (
 STEPS = {
     "read plan": Step(read_plan),
     "generate branch": Step(generate_branch),
-    "loop": Step(run_loop, LOOP_OPTIONS, ("loop",)),
-    "review": Step(run_review, REVIEW_OPTIONS, ("review",)),
+    "loop": Step(run_loop, LOOP_OPTIONS, ("loop",), _require_loop),
+    "review": Step(run_review, REVIEW_OPTIONS, ("review",), _require_review),
 }
 """Name → what it does."""
 
@@ -65,3 +86,24 @@ OPTIONS = {name: step.options for name, step in STEPS.items()}
 def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
     """Returns the keys of the state that say how far a phase has come, which is done again from its beginning without them."""
     return STEPS[phase.use].memory if phase.use in STEPS else ()
+
+
+def require_sense(definition: PipelineDefinition, given: Given) -> None:
+    """Looks, before a run starts, whether what its steps are carried out with can be understood.
+
+    Args:
+        definition: the pipeline.
+        given: what it is started with.
+
+    Raises:
+        UsageError: something cannot.
+    """
+    for phase in definition.phases:
+        require = STEPS[phase.use].require if phase.use in STEPS else None
+        if require is None:
+            continue
+        try:
+            said = {name: filled(text, given.inputs) for name, text in phase.options.items()}
+        except KeyError:
+            continue  # what the state says is known when the phase begins
+        require(given, lambda name, said=said: said.get(name, ""))  # type: ignore[misc]

@@ -10,9 +10,9 @@ from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Outcome, Patience
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import PhaseDefinition
+from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Ended
-from gitckpt.durable.run.run import Run
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.runs import run_files
@@ -88,7 +88,7 @@ class CommandPhase:
 class _Exchange:
     """The files through which a command and its run tell each other things."""
 
-    def __init__(self, run: Run, phase: PhaseDefinition) -> None:
+    def __init__(self, run: ActiveRun, phase: PhaseDefinition) -> None:
         self._run = run
         self._phase = phase
         self.state_path = os.path.join(run.files.path, "state.json")

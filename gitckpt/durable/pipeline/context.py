@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run.errors import PhaseFailed
-from gitckpt.durable.run.run import Run
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.store.leases import leases
@@ -19,6 +18,7 @@ from gitckpt.store.runs import run_files
 
 if TYPE_CHECKING:
     from gitckpt.durable.agent.client import Client
+    from gitckpt.durable.run.active_run import ActiveRun
 
 _LONGEST = 4096
 _LONGEST_INPUT = 30_000  # systems allow 128 KiB for a variable
@@ -40,7 +40,7 @@ class Context:
         agents: the agents that are configured, by name.
     """
 
-    run: Run
+    run: ActiveRun
     definition: PipelineDefinition
     phase: PhaseDefinition
     attempt: Attempt
@@ -68,15 +68,11 @@ class Context:
             PhaseFailed: it names something that there is not.
         """
         known = {**plain(self.run.state), **self.definition.inputs, **self.run.pipeline.inputs}
-
-        def value(found: re.Match[str]) -> str:
-            if found[1] is None:
-                return found[0][0]
-            if found[1] not in known:
-                raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {found[0]}, and there is no such input or state")
-            return known[found[1]]
-
-        return _PLACE.sub(value, self.phase.options.get(name, "")).strip()
+        try:
+            return filled(self.phase.options.get(name, ""), known)
+        except KeyError as error:
+            place = f"{{{error.args[0]}}}"
+            raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state") from None
 
     def environment(self) -> dict[str, str]:
         """Returns what a command of the phase finds in its environment."""
@@ -110,3 +106,16 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
         if text and key.isascii() and key.replace("_", "a").isalnum() and len(text) <= _LONGEST and "\0" not in text:
             found[key] = text
     return found
+
+
+def filled(text: str, known: Mapping[str, str]) -> str:
+    """Returns an option with values in its places: `{name}`, and `{{` and `}}` for braces.
+
+    Args:
+        text: of the option.
+        known: name → value.
+
+    Raises:
+        KeyError: it names something else.
+    """
+    return _PLACE.sub(lambda found: found[0][0] if found[1] is None else known[found[1]], text).strip()

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import Changed
 from gitckpt.durable.run.opener import begin
-from gitckpt.durable.run.run import Run
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.runs import run_files, trust
-from gitckpt.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Given:
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
 
 
-def read_inputs(store: Store, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
+def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
     """Returns what a pipeline is started with.
 
     Args:
@@ -62,7 +62,7 @@ def read_inputs(store: Store, definition: PipelineDefinition, said: Mapping[str,
     return Given(inputs, contents)
 
 
-def given_to(run: Run, definition: PipelineDefinition) -> Given:
+def given_to(run: ActiveRun, definition: PipelineDefinition) -> Given:
     """Returns what a run of a pipeline is driven with, from its own copies.
 
     Args:
@@ -78,7 +78,7 @@ def given_to(run: Run, definition: PipelineDefinition) -> Given:
 
 
 def start(
-    store: Store,
+    store: Checkpoints,
     definition: PipelineDefinition,
     given: Given,
     *,
@@ -138,7 +138,9 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
         raise Changed(str(newest.run), changed, hint=hint)
 
 
-def require_same(store: Store, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool) -> tuple[Pipeline, dict[str, bytes]]:
+def require_same(
+    store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
+) -> tuple[Pipeline, dict[str, bytes]]:
     """Compares a pipeline and its inputs with what a run was started with.
 
     Args:
@@ -178,7 +180,7 @@ def require_same(store: Store, newest: Checkpoint, definition: PipelineDefinitio
     return now, contents
 
 
-def require_vouched(store: Store, newest: Checkpoint, definition: PipelineDefinition) -> None:
+def require_vouched(store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition) -> None:
     """Raises an error for a run that was not started here, and brings inputs of its own: one may be a command.
 
     Args:
@@ -232,7 +234,7 @@ def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mappi
     return replace(newest, inputs={**newest.inputs, **said})
 
 
-def take_in(run: Run, contents: Mapping[str, bytes]) -> None:
+def take_in(run: ActiveRun, contents: Mapping[str, bytes]) -> None:
     """Replaces the run's copies of inputs that are files.
 
     Raises:
@@ -249,7 +251,7 @@ def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> 
             raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}")
 
 
-def _deadline(store: Store, timeout: int | None) -> str | None:
+def _deadline(store: Checkpoints, timeout: int | None) -> str | None:
     return None if timeout is None else times.to_text(store.clock() + timeout)
 
 

@@ -12,12 +12,12 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import CkptError
 from gitckpt.store import log
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.store import Store
 
 if TYPE_CHECKING:
     from gitckpt.store.records.recorder import Guard
@@ -98,7 +98,7 @@ class Autosaver:
         failures: what went wrong, a sentence each.
     """
 
-    def __init__(self, store: Store, phase: str, run: str, saved: Held, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
+    def __init__(self, store: Checkpoints, phase: str, run: str, saved: Held, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
         self._driver = store
         self._repository = store.repository
         self._phase = phase
@@ -107,7 +107,7 @@ class Autosaver:
         self._guard = guard
         self._beside = beside
         self._limits = limits
-        self._store: Store | None = None
+        self._store: Checkpoints | None = None
         self._saving = threading.Lock()
         self.failures: list[str] = []
 
@@ -149,14 +149,14 @@ class Autosaver:
         if self._store is not None:
             self._store.close()
 
-    def _own_store(self) -> Store:
+    def _own_store(self) -> Checkpoints:
         """Returns a store for the thread that saves; the driver's belongs to another one."""
         if self._store is None:
             here = self._repository
             self._store = self._driver.seen_from(Repository(here.git_dir, here.worktree, here.object_format), "plumbing")
         return self._store
 
-    def _save(self, store: Store) -> None:
+    def _save(self, store: Checkpoints) -> None:
         commit = store.objects.head()[0]
         newest = store.heads.read(self._run)
         if newest.git_sha == commit != self._saved[0]:  # the hook has recorded the commit, with the files

@@ -12,13 +12,13 @@ from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import FENCE_VARIABLE, LENGTH, RUN_VARIABLE, Hold
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
-from gitckpt.store.store import Store
 from gitckpt.store.worktrees import opener, resumption
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Opening:
 
     run: str
     path: str
-    store: Store
+    store: Checkpoints
     files: RunFiles
     hold: Hold
     newest: Checkpoint
@@ -81,7 +81,7 @@ class Opening:
     made: bool
     remarks: tuple[str, ...]
     accepts_changes: bool
-    leases: Store
+    leases: Checkpoints
 
     def close(self) -> None:
         """Lets go of processes and files."""
@@ -90,7 +90,7 @@ class Opening:
 
 
 def begin(
-    store: Store,
+    store: Checkpoints,
     name: str,
     *,
     base: str = "HEAD",
@@ -126,7 +126,7 @@ def begin(
     return store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
 
 
-def find_or_begin(store: Store, name: str, *, key: str | None, base: str, state: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
+def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
     """Begins a run that nothing but a program or people drive, unless there is one with its key.
 
     Args:
@@ -149,7 +149,7 @@ def find_or_begin(store: Store, name: str, *, key: str | None, base: str, state:
         return store.heads.catch_up(error.run), False
 
 
-def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
+def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     """Takes the lease of a run, and opens its worktree, which is made again if it is gone.
 
     Args:
@@ -209,7 +209,7 @@ def reopen(store: Store, run: str, **how: Unpack[How]) -> Opening:
     )
 
 
-def settle(store: Store, run: str) -> bool:
+def settle(store: Checkpoints, run: str) -> bool:
     """Does what is left to do of a run that is complete, where its driver was killed in the last moment: its links, and its lease.
 
     Args:

@@ -12,12 +12,12 @@ from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer
 from gitckpt.store.runs import run_files
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.store import Store
 from gitckpt.store.worktrees import opener
 
 _BRANCH = "refs/heads/"
@@ -26,7 +26,7 @@ PATIENCE = 0.5
 """How long a lock file in the way of a run is looked at before it counts as left, in seconds."""
 
 
-def go_back(store: Store, checkpoint: Checkpoint) -> list[str]:
+def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     """Brings commit, files, index and operation in progress of a checkpoint back into a run's worktree.
 
     Returns the ids of the safety checkpoints that hold what was there before.
@@ -50,7 +50,7 @@ def go_back(store: Store, checkpoint: Checkpoint) -> list[str]:
     return [*safe, *([restored.safety] if restored.safety else [])]
 
 
-def take_output_back(store: Store, files: RunFiles, checkpoint: Checkpoint) -> None:
+def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
     """Lets what the phases of a run put out be what it was at a checkpoint.
 
     Args:
@@ -70,7 +70,7 @@ def take_output_back(store: Store, files: RunFiles, checkpoint: Checkpoint) -> N
     files.take_back(store.repository, store.objects, now.tree, then)
 
 
-def is_held(store: Store, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint) -> bool:
+def is_held(store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint) -> bool:
     """Tells whether two other checkpoints hold all that a safety checkpoint does.
 
     Args:
@@ -86,7 +86,7 @@ def is_held(store: Store, safety: Checkpoint, recorded: Checkpoint, wanted: Chec
     return same and (plain or safety.worktree == recorded.worktree) and safety.git_sha in (recorded.git_sha, wanted.git_sha)
 
 
-def _contents(store: Store, checkpoint: Checkpoint) -> manifest.Contents:
+def _contents(store: Checkpoints, checkpoint: Checkpoint) -> manifest.Contents:
     tree = checkpoint.tree
     return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
 
@@ -125,7 +125,7 @@ def _mark(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def fork(store: Store, checkpoint: Checkpoint, name: str | None = None) -> Checkpoint:
+def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None) -> Checkpoint:
     """Starts a run that goes on from a checkpoint, and returns its first checkpoint; the old run stays as it is.
 
     Args:
@@ -147,7 +147,7 @@ def fork(store: Store, checkpoint: Checkpoint, name: str | None = None) -> Check
     )
 
 
-def _move_head(store: Store, checkpoint: Checkpoint, commit: str) -> None:
+def _move_head(store: Checkpoints, checkpoint: Checkpoint, commit: str) -> None:
     """Lets HEAD point to the commit of a checkpoint; on its branch, where that was not moved by somebody else."""
     git = store.repository.git
     wanted = f"{_BRANCH}{checkpoint.branch}" if checkpoint.branch is not None else ""

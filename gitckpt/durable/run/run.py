@@ -1,4 +1,4 @@
-"""A run that this process drives: phases that are done once, whatever happens in between.
+"""A run as programs have it: phases that are done once, whatever happens in between.
 
     with Run.start(store, "add-login") as run:
         notes = run.phase("research", research, inputs={"question": "…"})
@@ -10,72 +10,31 @@ is complete is not done again; its recorded result is returned.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from gitckpt.durable.run import next_attempt
-from gitckpt.durable.run.background import Attendant, heartbeat
-from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
-from gitckpt.durable.run.performer import Performer
-from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
-from gitckpt.durable.run.session import Session
-from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
-from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.store.leases.lease import LeaseLost
-from gitckpt.store.leases.leases import RENEWAL
-from gitckpt.store.records import layout
-from gitckpt.store.runs import trust
-from gitckpt.store.store import Store
+from gitckpt.durable.run import rewind
+from gitckpt.durable.run.active_run import ActiveRun
+from gitckpt.durable.run.retry import USUAL, Conduct
+from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
+from gitckpt.store.store import Store, inside
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from gitckpt.durable.run.opener import How
 
-REWINDING = "rewind-started"
-"""The phase label of what is recorded before a run is taken back."""
-
-_PUBLIC = (
-    *("start", "resume", "close", "pause", "finish", "phase", "milestone", "skip", "redo", "restart", "rewind", "check", "wait"),
-    *("id", "path", "store", "state", "last_attempt", "completed", "newest", "unwritten"),
-)
-
 
 class Run:
-    """A run that this process drives, from `start` or `resume` to `close`. A context manager: leaving it normally completes the run.
+    """A run that this process drives, until `close`. A context manager: leaving it normally completes the run.
 
-    Args:
-        opening: the run, its worktree and its lease.
-        sleep: waits for a time in seconds.
-
-    Attributes:
-        id: its id.
-        path: the top of its worktree.
-        store: the store as seen from there.
+    It belongs to one thread; its `store` may be shared.
     """
 
-    def __init__(self, opening: Opening, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.id = opening.run
-        self.path = opening.path
-        self.store = opening.store
-        self.files = opening.files
-        self.remarks = opening.remarks
-        self.hold = opening.hold
-        self._opening = opening
-        self._session = Session(opening, sleep)
-        self._writer = self._session.writer
-        self._performer = Performer(self._session, accepts_changes=opening.accepts_changes)
-        self._heartbeat: Attendant = heartbeat(opening.hold, opening.store.repository, RENEWAL)
-        self._heartbeat.__enter__()
-        self._pauses = False
-        if opening.newest.phase == REWINDING:  # it was killed while files were brought back
-            self._writer.go_back(opening.newest)
-
-    def __dir__(self) -> list[str]:
-        return sorted(_PUBLIC)
+    def __init__(self, active: ActiveRun) -> None:
+        self._active = active
+        self._store = Store(active.store)
 
     @classmethod
     def start(
@@ -97,15 +56,14 @@ class Run:
                 there is one run. Where there is one, `name`, `base` and `state` are what they were when it began.
             base: the rev that its worktree begins with.
             state: what its checkpoints carry.
-            adapter: as for `Store`.
+            adapter: as for `Store.open`.
 
         Raises:
             NotFoundError: there is no such rev.
             WorktreeError: the worktree cannot be made.
             LeaseHeld, UsageError: the run with that key is driven by somebody, or complete.
         """
-        newest, _ = find_or_begin(store, name, key=key, base=base, state=state or {})
-        return cls.resume(store, str(newest.run), adapter=adapter)
+        return cls(ActiveRun.start(inside(store), name, key=key, base=base, state=state, adapter=adapter))
 
     @classmethod
     def resume(cls, store: Store, run: str, **how: Unpack[How]) -> Self:
@@ -116,7 +74,7 @@ class Run:
             run: its id.
             how: `accept_changes=True` goes on though the inputs of phases are other ones than they were; `again=True` goes on with a run
                 that is complete; `directory` is where its worktree is made; `holder` says to others who drives it; `lease` is how long it
-                is theirs without a sign of life, in microseconds; `adapter` is as for `Store`.
+                is theirs without a sign of life, in microseconds; `adapter` is as for `Store.open`.
 
         Raises:
             NotFoundError: there is no such run.
@@ -124,78 +82,92 @@ class Run:
             LeaseHeld: somebody who is alive drives it.
             WorktreeError: its worktree cannot be opened.
         """
-        return cls(reopen(store, run, **how))
+        return cls(ActiveRun.resume(inside(store), run, **how))
+
+    @classmethod
+    def fork(cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, **how: Unpack[How]) -> Self:
+        """Starts a run that goes on from a checkpoint, and drives it; the run that the checkpoint is of stays as it is.
+
+        Args:
+            store: of the repository.
+            checkpoint: the one to go on from, or its full id; of a run, or of none.
+            name: what the new run is about; by default what the old one was.
+            how: as for `resume`.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `Store.read`.
+            WorktreeError: the worktree cannot be made.
+        """
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = store.read(checkpoint)
+        return cls.resume(store, str(rewind.fork(inside(store), checkpoint, name).run), **how)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if kind is None and not self._pauses:
-                self.finish()
-        finally:
-            self.close()
-        if kind is None and self.unwritten:
-            raise CkptError(
-                f"not every checkpoint of run {self.id} could be written: {self.unwritten[-1]}",
-                hint=f"remove what is in the way, then: git ckpt resume {self.id}",
-            )
+        self._active.__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Gives the lease back. What is not complete can be resumed."""
-        self._heartbeat.close()
-        try:
-            self._writer.flush()
-            self.store.close()  # writes the links that were put off, while the lease still says that somebody is at it
-            self.hold.release()
-        except LeaseLost:
-            return  # it is somebody else's by now
-        except CkptError as error:
-            self._writer.notice([f"its lease was not given back: {error.message}"])  # it ends with this process
-        finally:
-            self._opening.close()
+        self._active.close()
 
     def pause(self) -> None:
         """Lets the run be left without completing it."""
-        self._pauses = True
+        self._active.pause()
 
     def finish(self) -> None:
         """Completes the run."""
-        self._writer.write(layout.RUN_COMPLETE, self.state, trigger=PHASE)
+        self._active.finish()
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._active.id
+
+    @property
+    def path(self) -> str:
+        """The top of its worktree."""
+        return self._active.path
+
+    @property
+    def store(self) -> Store:
+        """The store as seen from there; `close` closes it."""
+        return self._store
 
     @property
     def state(self) -> dict[str, Any]:
         """What its checkpoints carry; a phase may change it."""
-        return self._session.state
+        return self._active.state
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._session.state = state
+        self._active.state = state
 
     @property
     def last_attempt(self) -> Attempt | None:
         """The last attempt at a phase."""
-        return self._session.last_attempt
+        return self._active.last_attempt
 
     @property
     def completed(self) -> Mapping[str, str]:
         """Phase → the checkpoint that completed it, in order of completion."""
-        return self._writer.completed
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """What drives the run."""
-        return self._writer.pipeline
+        return self._active.completed
 
     @property
     def newest(self) -> Checkpoint:
         """Its newest checkpoint that this process knows of."""
-        return self._writer.newest
+        return self._active.newest
 
     @property
     def unwritten(self) -> list[str]:
         """The checkpoints that could not be written until now, and why, a sentence each."""
-        return self._writer.unwritten
+        return self._active.unwritten
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What is to be told about how its worktree was opened, a sentence each."""
+        return self._active.remarks
 
     def phase(
         self,
@@ -219,16 +191,7 @@ class Run:
             LeaseLost: somebody else drives the run by now.
             Exception: what `work` raised, after it was recorded.
         """
-        given = require_call(work, inputs, conduct)
-
-        def perform(_: Attempt) -> Ended:
-            return Ended(work(**given))
-
-        return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct)
-
-    def perform(self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct) -> Any:
-        """As `phase`, for an action that knows of its attempt, and digests of its inputs."""
-        return self._performer.perform(name, action, inputs=inputs, conduct=conduct)
+        return self._active.phase(name, work, inputs=inputs, conduct=conduct)
 
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
@@ -247,7 +210,7 @@ class Run:
             UsageError: no phase is under way.
             Cancelled, DeadlineReached, LeaseLost: the run shall stop, as with `check`.
         """
-        self._performer.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
+        self._active.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Records that a phase need not be done.
@@ -257,33 +220,15 @@ class Run:
             result: what it returns.
             message: why, one line.
         """
-        next_attempt.require_name(name)
-        attempt = Attempt(name, self._writer.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
-        self._session.last_attempt = attempt
-        self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message)
+        self._active.skip(name, result, message=message)
 
-    def redo(self, name: str, forget: Iterable[str] = ()) -> None:
+    def redo(self, name: str) -> None:
         """Lets a phase be done again, complete or not, with all that were completed after it.
 
         Args:
             name: of the phase.
-            forget: keys of the state that say how far it has come.
         """
-        for key in forget:
-            self.state.pop(key, None)
-        self._writer.reopen(name)
-        last = self.last_attempt
-        if last is not None and last.phase == name:
-            # Whoever asks for it has settled what blocked it.
-            ended = next_attempt.FAILED if last.ended in (None, next_attempt.BLOCKED) else last.ended
-            self._session.last_attempt = replace(last, ended=ended, retry_at=None)
-
-    def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:
-        """Lets a phase be done again, with what shall be revised as `revisions` in the state; `forget` as for `redo`."""
-        revisions = dict(self.state.get("revisions", {}))
-        revisions[name] = "\n\n".join(filter(None, [revisions.get(name, ""), revision]))
-        self.state["revisions"] = revisions
-        self.redo(name, forget)
+        self._active.redo(name)
 
     def restart(self, name: str) -> None:
         """Lets a phase be done again, with files and state as they were when it began.
@@ -291,11 +236,7 @@ class Run:
         Raises:
             WorktreeError: the files cannot be brought back.
         """
-        began = self._writer.began_first(name)
-        if began is not None:
-            self._writer.go_back(began)
-            self.state = dict(began.state)
-        self.redo(name)
+        self._active.restart(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Takes the run back to an earlier checkpoint: its files, its state, and which phases are complete. What is newer is saved first.
@@ -308,27 +249,7 @@ class Run:
             UsageError: it is of another run, or of none; nothing was changed.
             WorktreeError: the files cannot be brought back.
         """
-        if not isinstance(checkpoint, Checkpoint):
-            checkpoint = self.store.read(checkpoint)
-        if checkpoint.run != self.id:
-            whose = "of no run" if checkpoint.run is None else f"of run {checkpoint.run}"
-            hint = f"see which are of this one: git ckpt list --run {self.id}"
-            raise UsageError(f"checkpoint {checkpoint.id} is {whose}, not of {self.id}", hint=hint)
-        self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=f"before going back to {checkpoint.id}")
-        self._writer.go_back(checkpoint)
-        self.state = dict(checkpoint.state)
-        pipeline = replace(self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {})
-        last = self._session.last_attempt = checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
-        attempt = last or Attempt("rewind", ended=next_attempt.COMPLETE)
-        self._writer.write(
-            "rewind-complete", self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id
-        )
-
-    def change(self, pipeline: Pipeline) -> None:
-        """Lets the next checkpoints say that something else drives the run from now on."""
-        if pipeline.inputs:
-            trust.vouch(self.store.repository, pipeline)
-        self._writer.pipeline = pipeline
+        self._active.rewind(checkpoint)
 
     def check(self) -> None:
         """Looks whether the run shall stop; for work that takes long.
@@ -338,16 +259,8 @@ class Run:
             DeadlineReached: the run took as long as it may.
             LeaseLost: somebody else drives it by now.
         """
-        self._session.check()
+        self._active.check()
 
     def wait(self, seconds: float) -> None:
         """Waits, as long as the run need not stop. Errors: as `check`."""
-        self._session.wait(seconds)
-
-    def seconds_left(self) -> float | None:
-        """Returns how long the run may still take; None for as long as it likes."""
-        return self._session.seconds_left()
-
-    def has_changed_files(self, attempt: Attempt) -> bool:
-        """Tells whether files of the worktree differ from what they were when the phase of an attempt began."""
-        return self._writer.differs_from(attempt.began or self._writer.newest.id)
+        self._active.wait(seconds)

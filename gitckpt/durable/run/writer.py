@@ -14,6 +14,7 @@ from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progr
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.phase import split
 from gitckpt.store import log
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
@@ -21,7 +22,6 @@ from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import unwritten
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.store import Store
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -56,7 +56,7 @@ class Writer:
         unwritten: what could not be written, and why, a sentence each; empty again once it was.
     """
 
-    def __init__(self, store: Store, run: str, hold: Hold, files: RunFiles, newest: Checkpoint, *, made_at: float | None) -> None:
+    def __init__(self, store: Checkpoints, run: str, hold: Hold, files: RunFiles, newest: Checkpoint, *, made_at: float | None) -> None:
         self._store = store
         self._run = run
         self._hold = hold

@@ -12,7 +12,7 @@ from gitckpt.store.records.entry import Query
 
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Progress
-    from gitckpt.store.store import Store
+    from gitckpt.store.checkpoints import Checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class StepEvent:
     progress: Progress | None
 
 
-def read(store: Store, run: str) -> list[StepEvent]:
+def read(store: Checkpoints, run: str) -> list[StepEvent]:
     """Returns what was reported in a run, oldest first.
 
     Raises:

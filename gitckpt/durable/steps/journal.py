@@ -25,7 +25,7 @@ from gitckpt.store.worktrees import ownership
 
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint, Progress
-    from gitckpt.store.store import Store
+    from gitckpt.store.checkpoints import Checkpoints
 
 TRACK = "track_id"
 """Key of the state: the track that a run is about."""
@@ -65,7 +65,7 @@ class Reported:
     is_new: bool
 
 
-def place(store: Store, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> Place:
+def place(store: Checkpoints, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> Place:
     """Returns the run that is meant: the one that is named, that of `CKPT_RUN`, the one whose worktree this is, or that of a track.
 
     Args:
@@ -95,7 +95,7 @@ def place(store: Store, *, run: str | None = None, track: str | None = None, env
     )
 
 
-def read(store: Store, where: Place) -> Checkpoint:
+def read(store: Checkpoints, where: Place) -> Checkpoint:
     """Returns the newest checkpoint of the run that is meant, with its state.
 
     Raises:
@@ -106,7 +106,7 @@ def read(store: Store, where: Place) -> Checkpoint:
     return store.heads.catch_up(where.run)
 
 
-def graph_of(store: Store, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
+def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
     """Returns the steps of a run.
 
     Args:
@@ -125,13 +125,13 @@ def graph_of(store: Store, state: Mapping[str, Any], wanted: str | None = None) 
     return graph_file.read(os.path.join(top, settings.FILE), own or wanted or graph_file.SUPERPOWERS)
 
 
-def home(store: Store, run: str) -> str | None:
+def home(store: Checkpoints, run: str) -> str | None:
     """Returns the top of the worktree that a run is worked on in: its own, or else the one one is in; None where there is none."""
     return summary.worktrees_of_runs(store).get(run, store.repository.worktree)
 
 
 def report(
-    store: Store, where: Place, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None
+    store: Checkpoints, where: Place, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None
 ) -> Reported:
     """Records what is reported of a step; when this returns, it is on the disk.
 
@@ -170,7 +170,7 @@ def report(
     return Reported(made, steps, is_new=True)
 
 
-def _recorded(store: Store, where: Place, said: StepReport, checkpoint_id: str) -> Reported | None:
+def _recorded(store: Checkpoints, where: Place, said: StepReport, checkpoint_id: str) -> Reported | None:
     """Returns what was reported under an id; None where nothing was."""
     if not ids.is_id(checkpoint_id):
         raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
@@ -184,7 +184,7 @@ def _recorded(store: Store, where: Place, said: StepReport, checkpoint_id: str) 
     return Reported(found, steps, is_new=False)
 
 
-def _extend(store: Store, run: str, track: str | None, said: StepReport, graph: str | None, *, files: bool) -> Reported:
+def _extend(store: Checkpoints, run: str, track: str | None, said: StepReport, graph: str | None, *, files: bool) -> Reported:
     newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
     path = summary.worktrees_of_runs(store).get(run)
@@ -210,7 +210,7 @@ class _Writer:
         track: the track that the run is about, where that was said.
     """
 
-    def __init__(self, store: Store, graph: Graph, said: StepReport, track: str | None) -> None:
+    def __init__(self, store: Checkpoints, graph: Graph, said: StepReport, track: str | None) -> None:
         self._store = store
         self._graph = graph
         self._said = said
@@ -251,7 +251,7 @@ class _Writer:
         return record.progress_of(machine.record_of(self._graph, state, self._step))
 
 
-def _begins_anew(store: Store, where: Place, said: StepReport) -> bool:
+def _begins_anew(store: Checkpoints, where: Place, said: StepReport) -> bool:
     """Tells whether a report needs a new run of its track: there is none, or all are over, and it starts a step."""
     return where.run is None or (where.by_track and said.action == START and _is_over(store, where.run))
 
@@ -263,12 +263,12 @@ def _graph_name(state: Mapping[str, Any]) -> str | None:
     return said if isinstance(said, str) else graph_file.SUPERPOWERS if loop else None
 
 
-def _is_over(store: Store, run: str) -> bool:
+def _is_over(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
     return newest.phase == layout.RUN_COMPLETE or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
 
 
-def _run_of(store: Store, track: str) -> str | None:
+def _run_of(store: Checkpoints, track: str) -> str | None:
     """Returns the newest run that is about a track, the newest open one first; None where there is none."""
     slug = ids.slug(track)
     found: list[str] = []

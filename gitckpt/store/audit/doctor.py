@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from gitckpt.git.command import require_git
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
@@ -18,6 +21,29 @@ from gitckpt.store.records.entry import Problem, Query
 
 STALE_AFTER = 600
 """A lock file older than this, in seconds, was left by a crash rather than held by somebody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a look at the installation has found.
+
+    Attributes:
+        facts: what to know about the repository, by name.
+        findings: everything that is not as it should be.
+    """
+
+    facts: Mapping[str, str | int]
+    findings: Sequence[Finding]
+
+
+def diagnose(store: Checkpoints) -> Diagnosis:
+    """Returns what there is to know, and what is wrong; changes nothing.
+
+    Raises:
+        RepositoryError: git is too old.
+    """
+    version = require_git()
+    return Diagnosis(facts(store, version), examine(store, version))
 
 
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int]:

@@ -59,6 +59,13 @@ if TYPE_CHECKING:
 _OPTIONAL_TEXTS = ("run", "message", "agent", "forked_from", "rewound_to")
 
 
+def require_known(details: Details) -> None:
+    """Raises `UsageError` for a key that no caller may set."""
+    unknown = sorted(set(details) - _KNOWN)
+    if unknown:
+        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}")
+
+
 def require_call(phase: str, details: Details, /, **others: object) -> None:
     """Looks at what `Checkpoints.record` or `Checkpoints.save` was called with, before anything is done with it.
 
@@ -77,9 +84,7 @@ def require_call(phase: str, details: Details, /, **others: object) -> None:
     require_text("trigger", details.get("trigger", MANUAL))
     for name, kind in (("progress", Progress), ("pipeline", Pipeline), ("attempt", Attempt)):
         require(name, details.get(name), (kind, NoneType), f"a{'n' if kind is Attempt else ''} {kind.__name__}")
-    unknown = sorted(set(details) - _KNOWN)
-    if unknown:
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}")
+    require_known(details)
     for name in ("start", "key", "base"):
         require_text(name, others.get(name), may_be_none=True)
     for name in ("change", "progress_of"):

@@ -14,17 +14,18 @@ import pytest
 from gitckpt.durable.agent.claude import Claude
 from gitckpt.durable.agent.client import STDIN, Client
 from gitckpt.durable.driver import registry
-from gitckpt.durable.driver.driver import CONTINUE, Driver
+from gitckpt.durable.driver.driver import CONTINUE, Driver, Observer
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.pipeline.parser import parse
+from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import LOOP, Checkpoint
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, Sleeper, attempt_of, crash, go_on
 
@@ -60,7 +61,7 @@ esac
 """A `bd` whose issues are files in the worktree."""
 
 
-class Listener:
+class Listener(Observer):
     """Whoever is told what a driver does. It can pull the plug.
 
     Attributes:
@@ -143,8 +144,8 @@ class Bench:
             "max_iterations": "9",
         } | inputs
         said = {name: value for name, value in said.items() if name in self.definition.inputs}
-        given = launch.read_inputs(self.store, self.definition, said)
-        self.run = str(launch.start(self.store, self.definition, given, name="plan").run)
+        given = launch.read_inputs(inside(self.store), self.definition, said)
+        self.run = str(launch.start(inside(self.store), self.definition, given, name="plan").run)
         return self.run
 
     def drive(self, *, again: str | None = None, forget: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -154,7 +155,7 @@ class Bench:
             again: a phase that is to be done again.
             forget: what of the state the phase does not need any more.
         """
-        opened = Run(reopen(self.store, self.run, adapter="plumbing", again=True), sleep=self.sleeper)
+        opened = ActiveRun(reopen(inside(self.store), self.run, adapter="plumbing", again=True), sleep=self.sleeper)
         try:
             if again is not None:
                 opened.redo(again, forget)
@@ -171,7 +172,7 @@ class Bench:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Attempting, "_fail", lambda *_: None)
             with pytest.raises(Killed):
-                self._driver(opened).drive()
+                self._driver(opened._active).drive()
         crash(opened)
         self.listener.kill_at = None
         return opened
@@ -199,7 +200,7 @@ class Bench:
 
     @property
     def newest(self) -> Checkpoint:
-        return self.store.heads.read(self.run)
+        return inside(self.store).heads.read(self.run)
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -222,7 +223,7 @@ class Bench:
         """Returns the lines that the loop itself showed."""
         return [line[7:] for line in self.listener.shown.decode().splitlines() if line.startswith("[loop] ")]
 
-    def _driver(self, run: Run) -> Driver:
+    def _driver(self, run: ActiveRun) -> Driver:
         return Driver(run, self.definition, self.listener, agents={"fake": self.client})
 
     def _calls(self, kind: str) -> list[Path]:

@@ -17,6 +17,7 @@ from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.model.phase import split
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
@@ -70,7 +71,7 @@ class LoopProject(Project):
 
     def iterations(self, run: str) -> int:
         """Returns how many iterations the newest checkpoint knows of."""
-        with Store(discover(str(self.checkout.path)), adapter="plumbing") as store:
+        with Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing")) as store:
             state = store.read(store.list(Query(run=run))[0].id).state
         return int(state["loop"]["iterations"]) if "loop" in state else 0
 

@@ -17,6 +17,7 @@ from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model.checkpoint import Progress
 from gitckpt.store.runs import timeline
+from gitckpt.store.store import inside
 from tests.conftest import Clock
 from tests.durable.conftest import attempt_of, go_on, labels
 from tests.durable.loop.bench import PHASE, PLAN, Bench
@@ -377,7 +378,7 @@ class TestExhaustion:
         bench.start(tests="echo no; false", max_iterations="1")
         failed = fails(bench)
         assert failed.hint == f"see what is missing: git ckpt status {bench.run}; to go on: git ckpt resume {bench.run}"
-        history = timeline.read(bench.store, bench.run)
+        history = timeline.read(inside(bench.store), bench.run)
         (event,) = history.events
         assert (history.summary.status, event.status, event.attempts) == ("failed", "failed", 1)
         assert event.errors == ("Final tests failed: no\n", "reached max iterations (1)")
@@ -529,7 +530,7 @@ class TestTemplate:
     def test_what_shall_be_revised_is_told(self, bench: Bench) -> None:
         bench.start()
         opened = go_on(bench.store, bench.run)
-        opened.revise(PHASE, "Use tabs.")
+        opened._active.revise(PHASE, "Use tabs.")
         opened.skip("nothing")  # which records the state
         opened.pause()
         opened.close()
@@ -573,7 +574,7 @@ class TestStopping:
     def test_a_cancelled_run_stops_in_its_pause(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         def cancel(seconds: float) -> None:
             store = bench.store
-            store.leases.cancel(bench.run)
+            inside(store).leases.cancel(bench.run)
 
         monkeypatch.setattr(bench, "sleeper", cancel)
         bench.start(tests="false")

@@ -7,17 +7,18 @@ import sys
 from gitckpt.durable.steps import journal
 from gitckpt.durable.steps.report import PROGRESS, StepReport
 from gitckpt.git.repository import discover
-from gitckpt.store.store import Store
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import Store, inside
 
 
 def main() -> None:
     path, run, worker, count = sys.argv[1:]
-    with Store(discover(path)) as store:
+    with Store(Checkpoints(discover(path))) as store:
         for number in range(int(count)):
             said = StepReport(
                 PROGRESS, "EXECUTE", task=f"1.{worker}", worker=worker, notes=f"{worker}/{number}", outputs=(f"{worker}/{number}",)
             )
-            done = journal.report(store, journal.Place(run), said)
+            done = journal.report(inside(store), journal.Place(run), said)
             sys.stdout.write(f"{done.checkpoint.id}\n")
             sys.stdout.flush()
 

@@ -9,7 +9,7 @@ from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.machine import Position
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 
 
 class Loop:
@@ -59,5 +59,5 @@ def at(number: int) -> str:
 def report(store: Store, run: str | None, action: str, step: str, *, track: str | None = None, **said: Any) -> Checkpoint:
     """Records a report of a run, or of the open run of a track."""
     options = {name: said.pop(name) for name in ("graph", "files") if name in said}
-    where = journal.place(store, run=run, track=track, environ={})
-    return journal.report(store, where, StepReport(action, step, **said), **options).checkpoint
+    where = journal.place(inside(store), run=run, track=track, environ={})
+    return journal.report(inside(store), where, StepReport(action, step, **said), **options).checkpoint

@@ -20,7 +20,7 @@ from gitckpt.model.checkpoint import Pipeline, Progress
 from gitckpt.model.errors import AmbiguousError, NotFoundError, StateError, UsageError
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.durable.conftest import crash, labels
@@ -47,7 +47,7 @@ def require_all(store: Store, run: str, reported: list[str]) -> None:
     assert [each.parent for each in chain] == [None, *(each.id for each in chain[:-1])]
     made = [each for each in chain if each.phase == "EXECUTE-progress"]
     assert set(reported) <= {each.id for each in made}
-    record = store.heads.read(run).state["loop_state"]["checkpoints"]["EXECUTE"]
+    record = inside(store).heads.read(run).state["loop_state"]["checkpoints"]["EXECUTE"]
     assert record["output_files"] == [each.message for each in made]
     newest = {str(each.message).partition("/")[0]: each.message for each in made}
     assert {name: task["notes"] for name, task in record["tasks"].items()} == {f"1.{worker}": notes for worker, notes in newest.items()}
@@ -86,7 +86,7 @@ class TestMany:
     def test_two_that_begin_a_track_at_once_report_to_one_run(self, main_checkout: Checkout, plain: Store) -> None:
         script = (
             "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import StepReport;"
-            "from gitckpt.store.store import Store; store = Store.open('.', adapter='plumbing');"
+            "from gitckpt.store.checkpoints import Checkpoints; store = Checkpoints.open('.', adapter='plumbing');"
             "where = journal.place(store, track='t'); sys.stdin.read();"
             "print(journal.report(store, where, StepReport('progress', 'PLAN', notes=sys.argv[1])).is_new)"
         )
@@ -102,7 +102,7 @@ class TestMany:
             for number in range(4)
         ]
         assert sorted(racer.communicate()[0] for racer in racers) == ["False\n"] * 3 + ["True\n"]
-        (run,) = plain.index.runs()
+        (run,) = inside(plain).index.runs()
         assert sorted(str(entry.message) for entry in plain.list(Query(run=run))) == ["0", "1", "2", "3"]
 
 
@@ -119,11 +119,11 @@ class TestChange:
         def change(state: dict[str, Any]) -> dict[str, Any]:
             seen.append(state)
             if len(seen) == 1:
-                other._recorder._lock = lambda: __import__("contextlib").nullcontext()  # type: ignore[method-assign]
+                inside(other)._recorder._lock = lambda: __import__("contextlib").nullcontext()  # type: ignore[method-assign]
                 other.record("b-complete", {"n": 5}, run=run)
             return {"n": state["n"] + 1}
 
-        made = one.record("c-complete", change=change, progress_of=lambda state: Progress(tasks_completed=state["n"]), run=run)
+        made = inside(one).record("c-complete", change=change, progress_of=lambda state: Progress(tasks_completed=state["n"]), run=run)
         assert seen == [{"n": 1}, {"n": 5}]
         assert (made.state, made.progress, made.sequence) == ({"n": 6}, Progress(tasks_completed=6), 3)
         assert one.read(made.id) == made
@@ -132,7 +132,7 @@ class TestChange:
         def change(state: dict[str, Any]) -> dict[str, Any]:
             return {**state, "n": 1}
 
-        for made in (plain.record("a-complete", change=change, start="r"), plain.record("a-complete", change=change)):
+        for made in (inside(plain).record("a-complete", change=change, start="r"), inside(plain).record("a-complete", change=change)):
             assert plain.read(made.id) == made
             assert made.state == {"n": 1}
 
@@ -144,11 +144,11 @@ class TestChange:
             raise UsageError("no")
 
         with pytest.raises(UsageError, match="no"):
-            plain.record("b-complete", change=refuse, run=run)
+            inside(plain).record("b-complete", change=refuse, run=run)
         with pytest.raises(UsageError, match="tasks_total: must be 0 or more"):
-            plain.record("b-complete", change=dict, progress_of=lambda _: Progress(tasks_total=-1), run=run)
+            inside(plain).record("b-complete", change=dict, progress_of=lambda _: Progress(tasks_total=-1), run=run)
         with pytest.raises(StateError, match="/x"):
-            plain.record("b-complete", change=lambda _: {"x": {1}}, run=run)
+            inside(plain).record("b-complete", change=lambda _: {"x": {1}}, run=run)
         assert main_checkout.fingerprint() == before
 
     def test_a_writer_with_a_state_of_its_own_keeps_what_others_have_reported(
@@ -156,55 +156,55 @@ class TestChange:
     ) -> None:
         driver, other = make_store(main_checkout), make_store(main_checkout)
         run = driver.record("a-started", {"mine": 1, "loop": 1}, start="r").run
-        assert driver.record("a-progress", {"mine": 2, "loop": 2}, run=run, keeps=["loop"]).state == {"mine": 2, "loop": 2}
-        other.record("S-started", change=lambda state: {**state, "mine": 0, "loop": 3}, run=run)
-        made = driver.record("a-complete", {"mine": 4}, run=run, keeps=["loop", "none"])
+        assert inside(driver).record("a-progress", {"mine": 2, "loop": 2}, run=run, keeps=["loop"]).state == {"mine": 2, "loop": 2}
+        inside(other).record("S-started", change=lambda state: {**state, "mine": 0, "loop": 3}, run=run)
+        made = inside(driver).record("a-complete", {"mine": 4}, run=run, keeps=["loop", "none"])
         assert made.state == {"mine": 4, "loop": 3}
         assert driver.read(made.id) == made
-        other.record("S-complete", change=lambda state: {**state, "loop": 5}, run=run)
+        inside(other).record("S-complete", change=lambda state: {**state, "loop": 5}, run=run)
         assert driver.record("b-complete", {"mine": 6, "loop": 6}, run=run).state == {"mine": 6, "loop": 6}
-        other.record("S-complete", change=lambda state: {**state, "loop": 7}, run=run)
-        back = driver.record("rewind-complete", {"loop": 1}, run=run, keeps=["loop"], rewound_to=made.id)
+        inside(other).record("S-complete", change=lambda state: {**state, "loop": 7}, run=run)
+        back = inside(driver).record("rewind-complete", {"loop": 1}, run=run, keeps=["loop"], rewound_to=made.id)
         assert back.state == {"loop": 1}
 
     def test_with_files(self, main_checkout: Checkout, plain: Store) -> None:
         main_checkout.write("README", "changed\n")
-        made = plain.save("a-complete", change=lambda state: {**state, "n": 1}, start="r")
+        made = inside(plain).save("a-complete", change=lambda state: {**state, "n": 1}, start="r")
         assert plain.read(made.id) == made
         assert made.worktree is not None
         assert (made.state, made.worktree.dirty, made.sequence) == ({"n": 1}, True, 1)
 
     def test_the_tables_of_its_document_have_their_usual_order(self, plain: Store) -> None:
-        run = begin(plain, "r", state={}, pipeline=Pipeline(name="ci")).run
-        made = plain.record("a-complete", change=dict, progress_of=lambda _: Progress(tasks_total=1), run=run)
+        run = begin(inside(plain), "r", state={}, pipeline=Pipeline(name="ci")).run
+        made = inside(plain).record("a-complete", change=dict, progress_of=lambda _: Progress(tasks_total=1), run=run)
         headings = [line for line in plain.raw(made.id).decode().splitlines() if line.startswith("[")]
         assert headings == ["[progress]", "[pipeline]", "[pipeline.completed]", "[state]"]
 
 
 class TestWhichRun:
     def test_the_one_that_is_named_goes_before_the_environment_the_worktree_and_the_track(self, store: Store) -> None:
-        runs = [str(begin(store, name, state={}, pipeline=Pipeline()).run) for name in ("a", "b", "c")]
-        opened = resumption.resume(store, store.heads.read(runs[2]))
-        with Store.open(opened.path, adapter="plumbing") as inside:
+        runs = [str(begin(inside(store), name, state={}, pipeline=Pipeline()).run) for name in ("a", "b", "c")]
+        opened = resumption.resume(inside(store), inside(store).heads.read(runs[2]))
+        with Store.open(opened.path, adapter="plumbing") as within:
             env = {"CKPT_RUN": runs[1]}
             place = journal.place
-            assert place(inside, run=runs[0], track="t", environ=env).run == runs[0]
-            assert place(inside, track="t", environ=env).run == runs[1]
-            assert place(inside, track="t", environ={}).run == runs[2]
-            assert place(store, track="t", environ={}) == journal.Place(None, "t", by_track=True)
+            assert place(inside(within), run=runs[0], track="t", environ=env).run == runs[0]
+            assert place(inside(within), track="t", environ=env).run == runs[1]
+            assert place(inside(within), track="t", environ={}).run == runs[2]
+            assert place(inside(store), track="t", environ={}) == journal.Place(None, "t", by_track=True)
 
     def test_a_prefix_will_do_where_it_is_one_of_one_run(self, plain: Store) -> None:
-        run = str(begin(plain, "a", state={}, pipeline=Pipeline()).run)
-        assert journal.place(plain, run=run[:-1], environ={}).run == run
-        begin(plain, "ab", state={}, pipeline=Pipeline())
+        run = str(begin(inside(plain), "a", state={}, pipeline=Pipeline()).run)
+        assert journal.place(inside(plain), run=run[:-1], environ={}).run == run
+        begin(inside(plain), "ab", state={}, pipeline=Pipeline())
         with pytest.raises(AmbiguousError):
-            journal.place(plain, run=run[:8], environ={})
+            journal.place(inside(plain), run=run[:8], environ={})
         with pytest.raises(NotFoundError):
-            journal.place(plain, run="2026", environ={})
+            journal.place(inside(plain), run="2026", environ={})
 
     def test_none_said(self, plain: Store) -> None:
         with pytest.raises(UsageError, match="it is not said which run"):
-            journal.place(plain, environ={})
+            journal.place(inside(plain), environ={})
 
     def test_tracks_with_one_slug_are_two_runs(self, plain: Store) -> None:
         one = report(plain, None, "start", "PLAN", track="add login")
@@ -212,7 +212,7 @@ class TestWhichRun:
         assert one.run != other.run
         assert report(plain, None, "pass", "PLAN", track="add login").run == one.run
         assert report(plain, None, "pass", "PLAN", track="add-login").run == other.run
-        assert plain.heads.read(str(one.run)).state["track_id"] == "add login"
+        assert inside(plain).heads.read(str(one.run)).state["track_id"] == "add login"
 
     def test_a_track_that_is_complete_begins_again_with_a_start_and_not_otherwise(self, plain: Store) -> None:
         first = report(plain, None, "start", "PLAN", track="t")
@@ -226,7 +226,7 @@ class TestWhichRun:
     @pytest.mark.parametrize("track", ["", " ", "a\nb", "\x1b[31m"])
     def test_a_track_is_one_line(self, plain: Store, track: str) -> None:
         with pytest.raises(UsageError, match="is no name of a track"):
-            journal.place(plain, track=track, environ={})
+            journal.place(inside(plain), track=track, environ={})
 
 
 class TestFromWhere:
@@ -239,11 +239,11 @@ class TestFromWhere:
         assert second.trigger == "step"
 
     def test_a_run_with_a_worktree_is_seen_from_there(self, main_checkout: Checkout, plain: Store) -> None:
-        run = str(begin(plain, "r", state={}, pipeline=Pipeline()).run)
-        inside = Checkout(Path(resumption.resume(plain, plain.heads.read(run)).path))
-        commit = inside.commit("within")
+        run = str(begin(inside(plain), "r", state={}, pipeline=Pipeline()).run)
+        within = Checkout(Path(resumption.resume(inside(plain), inside(plain).heads.read(run)).path))
+        commit = within.commit("within")
         main_checkout.commit("elsewhere")
-        inside.write("new", "not committed\n")
+        within.write("new", "not committed\n")
         made = report(plain, run, "start", "PLAN", files=True)
         assert made.git_sha == commit
         assert made.worktree is not None
@@ -251,8 +251,8 @@ class TestFromWhere:
         assert main_checkout.git("ls-tree", "-r", "--name-only", f"{tree}:files").splitlines()[-1] == "new"
 
     def test_a_worktree_that_is_gone_will_be_what_it_was(self, main_checkout: Checkout, plain: Store) -> None:
-        run = str(begin(plain, "r", state={}, pipeline=Pipeline()).run)
-        commit = plain.heads.read(run).git_sha
+        run = str(begin(inside(plain), "r", state={}, pipeline=Pipeline()).run)
+        commit = inside(plain).heads.read(run).git_sha
         main_checkout.commit("elsewhere")
         made = report(plain, run, "start", "PLAN")
         assert (made.git_sha, made.branch) == (commit, None)
@@ -267,7 +267,7 @@ class TestFromWhere:
 class TestDrivenRuns:
     def test_steps_are_no_phases_of_the_pipeline(self, plain: Store) -> None:
         pipeline = Pipeline(name="ci", phases=("PLAN", "b"))
-        run = str(begin(plain, "r", state={}, pipeline=pipeline).run)
+        run = str(begin(inside(plain), "r", state={}, pipeline=pipeline).run)
         made = report(plain, run, "pass", "PLAN")
         assert made.pipeline is not None
         assert made.pipeline.completed == {}
@@ -288,7 +288,7 @@ class TestDrivenRuns:
             monkeypatch.delenv("CKPT_LEASE")
             report(plain, run, "pass", "EVALUATE_PLAN")
             second.pause()
-        assert [event.step for event in history.read(plain, run)] == ["PLAN", "PLAN", "EVALUATE_PLAN"]
+        assert [event.step for event in history.read(inside(plain), run)] == ["PLAN", "PLAN", "EVALUATE_PLAN"]
 
 
 class TestStates:
@@ -333,7 +333,7 @@ class TestStates:
         first = report(plain, None, "start", "a", track="t", graph="two")
         assert next(iter(first.state["loop_state"].items())) == ("graph", "two")
         report(plain, None, "pass", "A", track="t")
-        assert machine.position(journal.graph_of(plain, plain.heads.read(str(first.run)).state), first.state).step == "a"
+        assert machine.position(journal.graph_of(inside(plain), inside(plain).heads.read(str(first.run)).state), first.state).step == "a"
         with pytest.raises(UsageError, match="the run has the steps of two, not those of superpowers"):
             report(plain, None, "pass", "b", track="t", graph="superpowers")
         assert report(plain, None, "pass", "b", track="t", graph="two").state["loop_state"]["current_step"] == "COMPLETE"

@@ -15,7 +15,8 @@ import pytest
 
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.git.repository import discover
-from gitckpt.store.store import Store
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import Store, inside
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
 from tests.durable.killing import PLACE, Nest, Project
@@ -78,7 +79,7 @@ class Reviewed:
         if run is None:
             return 1.0
         with self._store() as store:
-            cycle = store.heads.read(run).state.get("review", {}).get("cycle", 0)
+            cycle = inside(store).heads.read(run).state.get("review", {}).get("cycle", 0)
         return float(1 - cycle / (CYCLES + 1))
 
     def outcome(self) -> Outcome:
@@ -108,7 +109,7 @@ class Reviewed:
         assert self.project.is_released(run)
 
     def _store(self) -> Store:
-        return Store(discover(str(self.checkout.path)), adapter="plumbing")
+        return Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing"))
 
 
 @pytest.fixture

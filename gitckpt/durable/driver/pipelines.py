@@ -1,0 +1,373 @@
+"""Pipelines as programs have them: started, gone on with, and driven to their end or as far as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from gitckpt.durable.agent.client import read_clients
+from gitckpt.durable.driver.driver import Driver, Observer, Result
+from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
+from gitckpt.durable.driver.skip import skipped
+from gitckpt.durable.phases.review import phase as review
+from gitckpt.durable.pipeline import definition as pipelines
+from gitckpt.durable.pipeline import file, launch
+from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
+from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run.active_run import ActiveRun
+from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
+from gitckpt.durable.run.opener import settle
+from gitckpt.git.worktree.administration import main_worktree
+from gitckpt.model import runstate, times
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import CkptError, RunExists, UsageError
+from gitckpt.store.config import settings
+from gitckpt.store.records import layout
+from gitckpt.store.runs import run_files, summary, unwritten
+from gitckpt.store.store import Store, inside
+
+if TYPE_CHECKING:
+    pass
+
+COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
+
+
+class Wishes(TypedDict, total=False):
+    """How a run of a pipeline shall be driven."""
+
+    autonomy: str | None
+    """When it pauses, from now on: "checkpoint", "batch" or "fully_autonomous"; by default as before, or as the pipeline says."""
+
+    timeout: int | None
+    """How long the whole run may take from now on, in microseconds; by default as before, or as the pipeline says."""
+
+    holder: str
+    """What its lease is taken for, for people."""
+
+
+class Resumption(Wishes, total=False):
+    """How a run of a pipeline is gone on with."""
+
+    directory: str | None
+    """Where its worktree is made; by default where it was, or where the settings say."""
+
+    phase: str | None
+    """A phase that is done again, with all after it."""
+
+    rewind: Checkpoint | None
+    """An earlier checkpoint of the run to go back to first; what is newer is saved."""
+
+    accept_changes: bool
+    """Whether it goes on though the pipeline, or what it was started with, has changed."""
+
+    trust: bool
+    """Whether a run that was not started here may go on with the inputs that it brings."""
+
+    inputs: Mapping[str, str]
+    """Inputs that are other ones from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a run of a pipeline would do.
+
+    Attributes:
+        definition: the pipeline: its `phases`, `autonomy`, and `source`, the file that it comes from.
+        given: its `inputs` by name, and the `contents` of those that are files.
+        skipped: phases that need not be done, with the reason.
+    """
+
+    definition: PipelineDefinition
+    given: launch.Given
+    skipped: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How far a run of a pipeline came.
+
+    Attributes:
+        run: its id.
+        status: "complete", "paused", or "deferred" where a phase asks to be tried again later.
+        path: the top of its worktree; None where it was removed, or is gone.
+        after: the phase after which it is paused, or that is deferred.
+        removed: whether its worktree was removed, as the pipeline wants it, and all of it was pushed.
+        stays: why its worktree stays, where the pipeline wants it to be removed.
+        was_complete: whether there was nothing left to do.
+    """
+
+    run: str
+    status: str
+    path: str | None
+    after: str | None = None
+    removed: bool = False
+    stays: str | None = None
+    was_complete: bool = False
+
+
+class Pipelines:
+    """The pipelines of a repository: those of `gitckpt.toml` in the store's worktree, or else in the main one, and the presets.
+
+    Args:
+        store: of the repository.
+        observer: who is told what their runs do, and asked where they pause; by default nobody.
+    """
+
+    def __init__(self, store: Store, observer: Observer | None = None) -> None:
+        self._store = inside(store)
+        self._observer = observer or Observer()
+
+    def names(self) -> list[str]:
+        """Returns their names, those of the presets last.
+
+        Raises:
+            ConfigError, UsageError: the file is not TOML, or cannot be read.
+        """
+        own = file.names(self._file())
+        return [*own, *(name for name in file.PRESETS if name not in own)]
+
+    def preview(self, name: str, inputs: Mapping[str, str] | None = None) -> Preview:
+        """Returns what a run would do; nothing is changed.
+
+        Args:
+            name: of the pipeline.
+            inputs: by name; those that are files by their paths, as seen from the current directory.
+
+        Raises:
+            NotFoundError: there is no such pipeline; those there are are named.
+            ConfigError: the file has mistakes.
+            UsageError: there is no such input, a file cannot be read, or a value cannot be understood.
+        """
+        definition = self._definition(name)
+        given = launch.read_inputs(self._store, definition, inputs or {})
+        require_sense(definition, given)
+        return Preview(definition, given, skipped(definition, given))
+
+    def run(
+        self,
+        name: str,
+        inputs: Mapping[str, str] | None = None,
+        *,
+        about: str | None = None,
+        base: str = "HEAD",
+        key: str | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Outcome:
+        """Runs a pipeline in a worktree of the run's own; or, where a run has the key, goes on with that.
+
+        Args:
+            name: of the pipeline; "loop" lets an agent work at the input `plan`, "review" a coder and a reviewer at `title`.
+            inputs: as for `preview`.
+            about: what the run is about; becomes part of its id. By default the pipeline's name.
+            base: the rev that its worktree begins with.
+            key: the caller's own name for it: however often it is started, there is one run.
+            wishes: `autonomy`, `timeout` (in microseconds) and `holder`, as `Wishes` tells.
+
+        Raises:
+            NotFoundError, ConfigError, UsageError: as `preview`; or there is no such rev.
+            Changed: the run with that key was started with something else.
+            LeaseHeld: somebody who is alive drives the run with that key.
+            PhaseFailed: a phase failed or is blocked, or the run has to stop; `hint` says how to go on.
+            LeaseLost: somebody else drives the run by now.
+            CkptError: its checkpoints could not be written.
+        """
+        mode = _autonomy(wishes)
+        plan = self.preview(name, inputs)
+        try:
+            first = launch.start(
+                self._store,
+                plan.definition,
+                plan.given,
+                name=about or name,
+                base=base,
+                autonomy=mode,
+                timeout=wishes.get("timeout"),
+                key=key,
+            )
+        except RunExists as error:
+            newest = self._store.heads.catch_up(error.run)
+            launch.require_same_start(newest, plan.definition, plan.given)
+            if newest.phase == layout.RUN_COMPLETE:
+                settle(self._store, error.run)
+                return self._was_complete(error.run, plan.definition)
+            return self.resume(error.run, **wishes)
+        run = ActiveRun.resume(self._store, str(first.run), adapter="plumbing", holder=wishes.get("holder", "a program"))
+        return self._drive(run, plan.definition, plan.skipped)
+
+    def resume(self, run: str, **how: Unpack[Resumption]) -> Outcome:
+        """Goes on with a run of a pipeline at its first phase that is not complete.
+
+        Args:
+            run: its id.
+            how: `directory`, `phase`, `rewind`, `accept_changes`, `trust`, `inputs`, and those of `run`, as `Resumption` tells.
+
+        Raises:
+            NotFoundError: there is no such run, pipeline or phase.
+            UsageError: the run is complete, or no pipeline drives it; or an input is not there, or a file.
+            Untrusted: it was not started here, and brings inputs of its own.
+            Changed: the pipeline, or what it was started with, has changed.
+            Exception: as `run`.
+        """
+        mode = _autonomy(how)
+        newest = self._store.heads.catch_up(run)
+        if newest.pipeline is None or newest.pipeline.name is None:
+            raise UsageError(f"no pipeline drives run {run}", hint=f"open its worktree: git ckpt resume --no-run {run}")
+        definition = self._definition(newest.pipeline.name)
+        phase = how.get("phase")
+        again = definition.phase(phase) if phase is not None else None
+        back = how.get("rewind")
+        if again is None and back is None and settle(self._store, run):
+            return self._was_complete(run, definition)
+        if not how.get("trust", False):
+            launch.require_vouched(self._store, newest, definition)
+        opened = ActiveRun.resume(
+            self._store,
+            run,
+            accept_changes=how.get("accept_changes", False),
+            adapter="plumbing",
+            holder=how.get("holder", "a program"),
+            again=again is not None or back is not None,
+            directory=how.get("directory"),
+        )
+        with _closed_on_error(opened):
+            if back is not None:
+                opened.rewind(back)
+            self._take_over(opened, definition, how, mode)
+            if again is not None:
+                later = definition.phases[definition.phases.index(again) :]
+                opened.redo(again.name, {key for each in later for key in memory_of(each)})
+            skips = skipped(definition, launch.given_to(opened, definition))
+        return self._drive(opened, definition, skips)
+
+    def refactor(self, run: str, task: str) -> None:
+        """Says what the task of a run of "review" has become: the coder is told of it in the next cycle.
+
+        Args:
+            run: its id.
+            task: the task, as it is now.
+
+        Raises:
+            NotFoundError: there is no such run.
+            UsageError: it is no review that goes on, or there is no task.
+            WorktreeError: it cannot be written.
+        """
+        if not task.strip():
+            raise UsageError("there is no task", hint="say what the task has become")
+        status = summary.summary(self._store, run).status
+        newest = self._store.heads.read(run)
+        if status == runstate.COMPLETE or newest.pipeline is None or newest.pipeline.name != "review":
+            raise UsageError(f"run {run} is no review that goes on", hint="see which runs there are: git ckpt runs")
+        review.refactor(run_files.of_run(self._store.repository, run).path, task)
+
+    def _file(self) -> str:
+        repository = self._store.repository
+        return os.path.join(repository.worktree or main_worktree(repository) or "", settings.FILE)
+
+    def _definition(self, name: str) -> PipelineDefinition:
+        return file.read(self._file(), name, OPTIONS)
+
+    def _take_over(self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None) -> None:
+        """Lets a run be driven from now on by what is there now, and as the caller wishes."""
+        pipeline, contents = launch.require_same(self._store, run.newest, definition, accept=how.get("accept_changes", False))
+        launch.take_in(run, contents)
+        if how.get("inputs"):
+            pipeline = launch.changed_inputs(pipeline, definition, how["inputs"])
+        if mode is not None:
+            pipeline = replace(pipeline, autonomy=mode)
+        timeout = how.get("timeout")
+        if timeout is not None:
+            pipeline = replace(pipeline, deadline=times.to_text(self._store.clock() + timeout))
+        run.change(pipeline)
+
+    def _drive(self, run: ActiveRun, definition: PipelineDefinition, skips: Mapping[str, str]) -> Outcome:
+        """Drives a run as far as it comes, and closes it."""
+        try:
+            self._observer.started(run.id)
+            for remark in run.remarks:
+                self._observer.warn(remark)
+            agents = read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
+            result = Driver(run, definition, self._observer, skips, agents).drive()
+            if result.is_complete:
+                run.finish()
+        except PhaseFailed as error:
+            if error.hint is None:
+                raise error.but(hint=_advice(error, run)) from None
+            raise
+        finally:
+            self._close(run)
+            self._expire(definition)
+        return self._outcome(run, definition, result)
+
+    def _outcome(self, run: ActiveRun, definition: PipelineDefinition, result: Result) -> Outcome:
+        if run.unwritten:
+            hint = f"git ckpt resume {run.id}"
+            raise CkptError(f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}", hint=hint)
+        if result.is_complete:
+            return self._retired(run.id, definition, run.path)
+        is_deferred = run.last_attempt is not None and run.last_attempt.ended == next_attempt.PARTIAL
+        return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, result.after)
+
+    def _was_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
+        return replace(self._retired(run, definition, summary.summary(self._store, run).path), was_complete=True)
+
+    def _retired(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
+        """Removes what the pipeline says is no longer needed after success."""
+        from gitckpt.store.retention import worktree
+
+        files = self._store.heads.read(run).worktree
+        is_clean = files is not None and not files.dirty  # what was not committed was not pushed either
+        if path is None or definition.worktree != REMOVE_WHEN_PUSHED or not is_clean or not worktree.is_pushed(self._store, run):
+            return Outcome(run, COMPLETE, path)
+        stays = worktree.remove_worktree(self._store, run)
+        return Outcome(run, COMPLETE, path if stays else None, removed=not stays, stays=stays)
+
+    def _expire(self, definition: PipelineDefinition) -> None:
+        """Lets complete runs go that are as old as the pipeline says; what cannot go is no failure of the run that just ended."""
+        if definition.retention is None:
+            return
+        from gitckpt.store.retention import cleanup
+
+        try:
+            cleanup.cleanup_runs(self._store, pipeline=definition.name, older_than=definition.retention)
+        except CkptError as error:
+            self._observer.warn(f"old runs were not removed: {error.message}")
+
+    def _close(self, run: ActiveRun) -> None:
+        """Gives the lease back, and tells what could not be written: what ended the run is more important than a disk that is full."""
+        try:
+            run.close()
+        except CkptError as error:
+            self._observer.warn(f"the lease of run {run.id} could not be given back: {error.message}")
+        for sentence in run.unwritten:
+            self._observer.warn(sentence)
+        if not run.unwritten:
+            unwritten.note(run.store.repository, run.id, [])  # what an earlier driver could not write is made good by what came after
+
+
+def _autonomy(wishes: Wishes) -> str | None:
+    said = wishes.get("autonomy")
+    return pipelines.autonomy(said) if said is not None else None
+
+
+def _advice(error: PhaseFailed, run: ActiveRun) -> str:
+    """Returns what to do next, for an error that does not say it."""
+    if isinstance(error, DeadlineReached):
+        return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
+    if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
+        return f"when what blocks it is out of the way: git ckpt resume {run.id} --from '{run.last_attempt.phase}'"
+    if isinstance(error, Cancelled):
+        return f"to go on with it: git ckpt resume {run.id}"
+    return f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"
+
+
+@contextlib.contextmanager
+def _closed_on_error(run: ActiveRun) -> Iterator[None]:
+    """Gives the lease of a run back if something is raised before it is driven."""
+    try:
+        yield
+    except BaseException:
+        run.close()
+        raise

@@ -1,0 +1,252 @@
+"""A run while this process drives it, as pipelines, phases and the command line work with it; programs take `Run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run.background import Attendant, heartbeat
+from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
+from gitckpt.durable.run.performer import Performer
+from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
+from gitckpt.durable.run.session import Session
+from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
+from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import RENEWAL
+from gitckpt.store.records import layout
+from gitckpt.store.runs import trust
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from gitckpt.durable.run.opener import How
+
+REWINDING = "rewind-started"
+"""The phase label of what is recorded before a run is taken back."""
+
+
+class ActiveRun:
+    """A run that this process drives, as `Run` tells.
+
+    Args:
+        opening: the run, its worktree and its lease.
+        sleep: waits for a time in seconds.
+
+    Attributes:
+        files: its files that lie beside the worktree.
+        remarks: what is to be told about how its worktree was opened.
+        hold: its lease.
+    """
+
+    def __init__(self, opening: Opening, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.id = opening.run
+        self.path = opening.path
+        self.store = opening.store
+        self.files = opening.files
+        self.remarks = opening.remarks
+        self.hold = opening.hold
+        self._opening = opening
+        self._session = Session(opening, sleep)
+        self._writer = self._session.writer
+        self._performer = Performer(self._session, accepts_changes=opening.accepts_changes)
+        self._heartbeat: Attendant = heartbeat(opening.hold, opening.store.repository, RENEWAL)
+        self._heartbeat.__enter__()
+        self._pauses = False
+        if opening.newest.phase == REWINDING:  # it was killed while files were brought back
+            self._writer.go_back(opening.newest)
+
+    @classmethod
+    def start(
+        cls,
+        store: Checkpoints,
+        name: str,
+        *,
+        key: str | None = None,
+        base: str = "HEAD",
+        state: Mapping[str, Any] | None = None,
+        adapter: str = "auto",
+    ) -> Self:
+        """As `Run.start`."""
+        newest, _ = find_or_begin(store, name, key=key, base=base, state=state or {})
+        return cls.resume(store, str(newest.run), adapter=adapter)
+
+    @classmethod
+    def resume(cls, store: Checkpoints, run: str, **how: Unpack[How]) -> Self:
+        """As `Run.resume`."""
+        return cls(reopen(store, run, **how))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None and not self._pauses:
+                self.finish()
+        finally:
+            self.close()
+        if kind is None and self.unwritten:
+            raise CkptError(
+                f"not every checkpoint of run {self.id} could be written: {self.unwritten[-1]}",
+                hint=f"remove what is in the way, then: git ckpt resume {self.id}",
+            )
+
+    def close(self) -> None:
+        """As `Run.close`."""
+        self._heartbeat.close()
+        try:
+            self._writer.flush()
+            self.store.close()  # writes the links that were put off, while the lease still says that somebody is at it
+            self.hold.release()
+        except LeaseLost:
+            return  # it is somebody else's by now
+        except CkptError as error:
+            self._writer.notice([f"its lease was not given back: {error.message}"])  # it ends with this process
+        finally:
+            self._opening.close()
+
+    def pause(self) -> None:
+        """As `Run.pause`."""
+        self._pauses = True
+
+    def finish(self) -> None:
+        """As `Run.finish`."""
+        self._writer.write(layout.RUN_COMPLETE, self.state, trigger=PHASE)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """As `Run.state`."""
+        return self._session.state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._session.state = state
+
+    @property
+    def last_attempt(self) -> Attempt | None:
+        """As `Run.last_attempt`."""
+        return self._session.last_attempt
+
+    @property
+    def completed(self) -> Mapping[str, str]:
+        """As `Run.completed`."""
+        return self._writer.completed
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What drives the run."""
+        return self._writer.pipeline
+
+    @property
+    def newest(self) -> Checkpoint:
+        """As `Run.newest`."""
+        return self._writer.newest
+
+    @property
+    def unwritten(self) -> list[str]:
+        """As `Run.unwritten`."""
+        return self._writer.unwritten
+
+    def phase(
+        self,
+        name: str,
+        work: Callable[..., Any],
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        conduct: Conduct = USUAL,
+    ) -> Any:
+        """As `Run.phase`."""
+        given = require_call(work, inputs, conduct)
+
+        def perform(_: Attempt) -> Ended:
+            return Ended(work(**given))
+
+        return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct)
+
+    def perform(self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct) -> Any:
+        """As `phase`, for an action that knows of its attempt, and digests of its inputs."""
+        return self._performer.perform(name, action, inputs=inputs, conduct=conduct)
+
+    def milestone(
+        self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
+    ) -> None:
+        """As `Run.milestone`."""
+        self._performer.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
+
+    def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
+        """As `Run.skip`."""
+        next_attempt.require_name(name)
+        attempt = Attempt(name, self._writer.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
+        self._session.last_attempt = attempt
+        self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message)
+
+    def redo(self, name: str, forget: Iterable[str] = ()) -> None:
+        """As `Run.redo`."""
+        for key in forget:
+            self.state.pop(key, None)
+        self._writer.reopen(name)
+        last = self.last_attempt
+        if last is not None and last.phase == name:
+            # Whoever asks for it has settled what blocked it.
+            ended = next_attempt.FAILED if last.ended in (None, next_attempt.BLOCKED) else last.ended
+            self._session.last_attempt = replace(last, ended=ended, retry_at=None)
+
+    def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:
+        """Lets a phase be done again, with what shall be revised as `revisions` in the state; `forget` as for `redo`."""
+        revisions = dict(self.state.get("revisions", {}))
+        revisions[name] = "\n\n".join(filter(None, [revisions.get(name, ""), revision]))
+        self.state["revisions"] = revisions
+        self.redo(name, forget)
+
+    def restart(self, name: str) -> None:
+        """As `Run.restart`."""
+        began = self._writer.began_first(name)
+        if began is not None:
+            self._writer.go_back(began)
+            self.state = dict(began.state)
+        self.redo(name)
+
+    def rewind(self, checkpoint: Checkpoint | str) -> None:
+        """As `Run.rewind`."""
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = self.store.read(checkpoint)
+        if checkpoint.run != self.id:
+            whose = "of no run" if checkpoint.run is None else f"of run {checkpoint.run}"
+            hint = f"see which are of this one: git ckpt list --run {self.id}"
+            raise UsageError(f"checkpoint {checkpoint.id} is {whose}, not of {self.id}", hint=hint)
+        self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=f"before going back to {checkpoint.id}")
+        self._writer.go_back(checkpoint)
+        self.state = dict(checkpoint.state)
+        pipeline = replace(self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {})
+        last = self._session.last_attempt = checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
+        attempt = last or Attempt("rewind", ended=next_attempt.COMPLETE)
+        self._writer.write(
+            "rewind-complete", self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id
+        )
+
+    def change(self, pipeline: Pipeline) -> None:
+        """Lets the next checkpoints say that something else drives the run from now on."""
+        if pipeline.inputs:
+            trust.vouch(self.store.repository, pipeline)
+        self._writer.pipeline = pipeline
+
+    def check(self) -> None:
+        """As `Run.check`."""
+        self._session.check()
+
+    def wait(self, seconds: float) -> None:
+        """As `Run.wait`."""
+        self._session.wait(seconds)
+
+    def seconds_left(self) -> float | None:
+        """Returns how long the run may still take; None for as long as it likes."""
+        return self._session.seconds_left()
+
+    def has_changed_files(self, attempt: Attempt) -> bool:
+        """Tells whether files of the worktree differ from what they were when the phase of an attempt began."""
+        return self._writer.differs_from(attempt.began or self._writer.newest.id)
