@@ -363,11 +363,13 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk
     monkeypatch.setenv("CKPT_RUN", run)
     monkeypatch.setenv("CKPT_LEASE", str(hold.lease.token))
     assert inside(plain).leases.bound(ANOTHER_RUN) is None
-    inside(plain).record("manual-complete", run=run, guard=inside(plain).leases.bound(run))
+    assert plain.record("manual-complete", run=run).sequence == 2
     hold.release()
     desk.acquire(run, "two")
-    with pytest.raises(LeaseLost, match="taken over by two"):
-        inside(plain).record("manual-complete", run=run, guard=inside(plain).leases.bound(run))
+    for write in (plain.record, plain.save):
+        with pytest.raises(LeaseLost, match="taken over by two"):
+            write("manual-complete", run=run)
+    assert plain.record("manual-complete").run is None
 
 
 @pytest.mark.parametrize(
