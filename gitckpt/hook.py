@@ -150,7 +150,7 @@ def _record(repository: Repository, event: str) -> str:
     from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
 
-    objects, refs = Plumbing(repository), Refs(repository)
+    objects, refs = Plumbing(repository), Refs(repository, lambda path: _clear(repository, event, path))
     for process in (repository.cat_file, objects, refs):
         process.warm_up()  # they start side by side, while we go on
     from gitckpt.model import document, ids, times
@@ -183,6 +183,13 @@ def _record(repository: Repository, event: str) -> str:
     return str(fields["id"])
 
 
+def _clear(repository: Repository, event: str, path: str) -> bool:
+    """Removes locks that were left on refs of ours, and says so; tells whether the one that was in the way is gone."""
+    from gitckpt.store.records import locks
+
+    return locks.clear(repository, lambda sentence: _report(repository, event, sentence), path)
+
+
 def _sort_lines(repository: Repository) -> None:
     """Sorts the lines of history after a rebase, which may go on with one and leave another.
 
@@ -199,7 +206,8 @@ def _sort_lines(repository: Repository) -> None:
     except FileNotFoundError:
         pass
     head = repository.cat_file.info("HEAD")
-    keep.sort(repository, Plumbing(repository), Refs(repository).update, head[0] if head else "", rewritten)
+    refs = Refs(repository, lambda path: _clear(repository, "post-rewrite", path))
+    keep.sort(repository, Plumbing(repository), refs.update, head[0] if head else "", rewritten)
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gitckpt.cli.screen import terminal
 from gitckpt.git.repository import discover, open_repository
-from gitckpt.store.checkpoints import Checkpoints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
         ahead = PrivateIndex(repository)
         ahead.open()
         ahead.look_ahead()
+    from gitckpt.store import log
+    from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.store import Store
 
+    log.listeners[:] = [_tell]
     return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead))
+
+
+def _tell(sentence: str) -> None:
+    terminal.warn(terminal.harmless(sentence))

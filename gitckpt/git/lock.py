@@ -8,12 +8,16 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from _thread import get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
 _PAUSE = 0.002
+
+_held: dict[str, int] = {}
+"""Path → the thread of this process that holds the lock. Of a second descriptor, the kernel would say that somebody else does."""
 
 
 class Lock:
@@ -50,12 +54,14 @@ class Lock:
                 return False
             if os.fstat(fd).st_nlink:
                 self._fd = fd
+                _held[self._path] = get_ident()
                 return True
             os.close(fd)  # somebody deleted the file meanwhile; a lock on it excludes nobody
 
     def release(self) -> None:
         """Gives the lock back; does nothing where it is not held."""
         if self._fd >= 0:
+            _held.pop(self._path, None)  # somebody may have deleted the file, and another lock of ours be on a new one
             fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing alone would leave it to a process forked meanwhile
             os.close(self._fd)
             self._fd = -1
@@ -65,3 +71,8 @@ class Lock:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
+
+
+def is_ours(path: str) -> bool:
+    """Tells whether this very thread holds the lock on a file."""
+    return _held.get(path) == get_ident()

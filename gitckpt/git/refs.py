@@ -13,7 +13,7 @@ from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gitckpt.git.repository import Repository
 
@@ -79,10 +79,12 @@ class Refs:
 
     Args:
         repository: where.
+        heal: is given the lock file that is in the way of an update, and tells whether it is gone, so that the update is tried once more.
     """
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
+        self._heal = heal
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
     def update(self, updates: Iterable[Update]) -> None:
@@ -96,6 +98,14 @@ class Refs:
             GitError: git refused for another reason; none was changed.
         """
         transaction = _transaction(updates)
+        try:
+            self._apply(transaction)
+        except LockHeld as error:
+            if self._heal is None or not self._heal(error.path):
+                raise
+            self._apply(transaction)
+
+    def _apply(self, transaction: bytes) -> None:
         writer = self._standby.take()
         try:
             writer.write(transaction)

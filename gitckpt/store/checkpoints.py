@@ -22,7 +22,7 @@ from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.store import log
-from gitckpt.store.records import draft, layout
+from gitckpt.store.records import draft, layout, locks
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import FilesPruned, Proposal, Recorder
 
@@ -65,7 +65,7 @@ class Checkpoints:
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository)
+        self.refs = Refs(repository, partial(locks.clear, repository, partial(log.announce, repository)))
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._opening = threading.Lock()

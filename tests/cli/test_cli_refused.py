@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,6 +47,43 @@ def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
     assert ckpt(*args, at=checkout).code == 0
 
 
+def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
+    ckpt: Ckpt, checkout: Checkout, save: Save, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_text(checkout, REF, document())
+    save(checkout)
+    monkeypatch.setattr(refs, "LOCK_TIMEOUT_MS", 20)
+    lock = checkout.main / ".git" / f"{REF}.lock"
+    lock.write_text("")
+    os.utime(lock, (1_000_000_000, 1_000_000_000))
+    word = f"warning: removed {lock}, which a git had left that was killed\n"
+    assert ckpt("remove", NAME, at=checkout) == Outcome(0, f"{NAME}\n", word)
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("refs/notes/checkpoints", "; whoever needs it next removes it"),
+        ("packed-refs", ""),
+        ("HEAD", ""),
+        ("index", ""),
+        ("refs/heads/main", ""),
+        ("objects/info/commit-graph", ""),
+    ],
+)
+def test_a_lock_that_nobody_can_hold_is_reported_at_once(ckpt: Ckpt, main_checkout: Checkout, save: Save, name: str, what: str) -> None:
+    save(main_checkout)
+    lock = main_checkout.path / ".git" / f"{name}.lock"
+    lock.parent.mkdir(exist_ok=True, parents=True)
+    lock.write_text("")
+    assert "stale-lock" not in ckpt("doctor", at=main_checkout).out
+    os.utime(lock, (time.time() - 60, time.time() - 60))
+    *_, finding, cure = ckpt("doctor", at=main_checkout).out.splitlines()
+    assert finding == f"stale-lock: {lock}: is 1m old, and no git that runs here can have made it{what}"
+    assert cure == f"    cure: make sure that no git runs here, then: rm {lock}"
+
+
 def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     save(main_checkout)
     lock = main_checkout.path / ".git/refs/ckpt/it's.lock"
@@ -57,7 +95,8 @@ def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout
     *_, finding, cure = done.out.splitlines()
     start = f"stale-lock: {lock}: is "
     assert finding.startswith(start)
-    assert finding.removeprefix(start).partition(" ")[2] == "old: most likely a crash left it behind"
+    said = "old, and no git that runs here can have made it; whoever needs it next removes it"
+    assert finding.removeprefix(start).partition(" ")[2] == said
     quoted = "'" + str(lock).replace("'", "'\"'\"'") + "'"
     assert cure == f"    cure: make sure that no git runs here, then: rm {quoted}"
     assert lock.exists()

@@ -464,6 +464,20 @@ class TestARemoval:
         assert plain.read(first).git_sha == base
         assert lost(main_checkout) == set()
 
+    def test_drops_the_others_where_one_is_locked(self, plain: Store, main_checkout: Checkout) -> None:
+        commits = [main_checkout.commit() for _ in range(4)]
+        for commit in commits[:3]:
+            main_checkout.git("update-ref", layout.KEEP + commit, commit)
+        age(main_checkout)
+        lock = main_checkout.path / ".git" / f"{layout.KEEP}{commits[1]}.lock"
+        lock.touch()
+        plain.settle()
+        assert list(kept(main_checkout)) == [commits[1]]
+        assert lock.exists()
+        lock.unlink()
+        plain.settle()
+        assert kept(main_checkout) == {}
+
     def test_restores_what_a_checkpoint_needs_that_came_meanwhile(
         self, plain: Store, main_checkout: Checkout, make_store: MakeStore
     ) -> None:

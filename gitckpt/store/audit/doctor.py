@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gitckpt.git import leftovers
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
 from gitckpt.git.command import require_git
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
@@ -16,11 +19,11 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import layout
+from gitckpt.store.records import layout, locks
 from gitckpt.store.records.entry import Problem, Query
 
 STALE_AFTER = 600
-"""A lock file older than this, in seconds, was left by a crash rather than held by somebody."""
+"""A lock file older than this, in seconds, was most likely left by a crash, also where the system does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +99,32 @@ def _settings(store: Checkpoints) -> list[Finding]:
 
 
 def _locks(store: Checkpoints) -> list[Finding]:
-    common = store.repository.common_dir
-    places = [os.path.join(common, "packed-refs.lock"), os.path.join(common, f"{layout.NOTES}.lock")]
-    for space in (*layout.OWN, "reftable"):
-        for parent, _, names in os.walk(os.path.join(common, space)):
-            refs = [os.path.relpath(os.path.join(parent, name), common) for name in names if name.endswith(".lock")]
-            places += [os.path.join(common, ref) for ref in refs if not layout.is_foreign(ref.removesuffix(".lock"))]
+    repository = store.repository
+    places = [*locks.there(repository), *_locks_of_others(repository)]
+    left = leftovers.left_locks(repository, places)
     now = store.clock() // times.MICRO
     findings = []
     for path in places:
-        try:
-            age = now - int(os.stat(path).st_mtime)
-        except FileNotFoundError:
+        found = leftovers.mark(path)
+        age = now - int(found.changed) if found is not None else 0
+        if path not in left and age <= STALE_AFTER:
             continue
-        if age > STALE_AFTER:
-            sentence = f"is {times.age_text(age * times.MICRO)} old: most likely a crash left it behind"
-            findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shlex.quote(path)}"))
+        said = "and no git that runs here can have made it" if path in left else "most likely a crash left it behind"
+        after = "; whoever needs it next removes it" if path in left and locks.is_ours(repository, path) else ""
+        sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {said}{after}"
+        findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shlex.quote(path)}"))
     return findings
+
+
+def _locks_of_others(repository: Repository) -> list[str]:
+    """Returns the paths of the locks that are not ours: of refs, of HEAD and index of each worktree, and of what lies beside objects."""
+    common = repository.common_dir
+    places = [common, *(git_dir for git_dir, _ in administration.registered(repository))]
+    places += [os.path.join(common, name) for name in ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")]
+    places += [parent for parent, _, _ in os.walk(os.path.join(common, "refs"))]
+    found = [os.path.join(place, name) for place in places if os.path.isdir(place) for name in sorted(os.listdir(place))]
+    return [path for path in found if path.endswith(".lock") and not locks.is_ours(repository, path) and not _is_foreign(repository, path)]
+
+
+def _is_foreign(repository: Repository, path: str) -> bool:
+    return layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))

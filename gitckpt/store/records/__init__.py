@@ -12,4 +12,5 @@ Doors:
     changed: how many paths a snapshot changed.
     keep: the refs that keep linked commits alive.
     keys: callers' own names for runs.
+    locks: what a killed git leaves in the way of refs of ours.
 """

@@ -160,7 +160,7 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
 
     on = kept.get(newest, "")
     alone = reachability.outside(repository.git, left, [newest]) if on else set(left)
-    gone = [Update(KEEP + oid, "", oid) for oid in left if oid not in alone]
+    gone = [Update(KEEP + oid, "", oid) for oid in left if oid not in alone and not _is_locked(repository, KEEP + oid)]
     if gone:
         apply([Update(KEEP + newest, on, on), *gone])
     _write(repository, objects, apply, {oid: kept[oid] for oid in sorted(alone)[:_AT_ONCE]}, ())
@@ -195,6 +195,7 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
         return
     values = _write(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips)
     gone = [oid for oid in kept if oid not in newest and (oid not in wanted or repository.cat_file.info(oid) is not None)]
+    gone = [oid for oid in gone if not _is_locked(repository, KEEP + oid)]
     if not gone:
         return
     apply([*(Update(KEEP + oid, value, value) for oid, value in values.items()), *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
@@ -202,6 +203,11 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
     came = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
     lost = reachability.outside(repository.git, came, newest)
     _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips)
+
+
+def _is_locked(repository: Repository, ref: str) -> bool:
+    """Tells whether somebody has the lock of a ref, or a kill left it: the transaction that wants it would delete none of the others."""
+    return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
 def is_right(repository: Repository, oid: str, value: str) -> bool:

@@ -1,0 +1,172 @@
+"""What a killed git leaves, told from what a living one is at."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git import leftovers
+from gitckpt.git.process import git_executable
+from gitckpt.git.refs import Refs, Update
+from gitckpt.git.repository import Repository, discover
+from tests.conftest import Checkout
+
+REF = "refs/ckpt/runs/r"
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do")
+
+
+@pytest.fixture
+def repository(main_checkout: Checkout) -> Iterator[Repository]:
+    opened = discover(str(main_checkout.path))
+    yield opened
+    opened.close()
+
+
+Prepare = Callable[..., tuple["subprocess.Popen[bytes]", Path]]
+
+
+@pytest.fixture
+def prepare(main_checkout: Checkout) -> Iterator[Prepare]:
+    """Starts a git that holds the lock of `REF`, and returns it with the lock: `prepare(cwd=…)`."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> tuple[subprocess.Popen[bytes], Path]:
+        words = [git_executable(), *options, "update-ref", "--stdin"]
+        place = cwd or main_checkout.path
+        started.append(
+            subprocess.Popen(words, cwd=place, env=os.environ | (env or {}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        )
+        pipe, out = started[-1].stdin, started[-1].stdout
+        assert pipe is not None
+        assert out is not None
+        pipe.write(f"start\ncreate {REF} {main_checkout.git('rev-parse', 'HEAD')}\nprepare\n".encode())
+        assert (out.readline(), out.readline()) == (b"start: ok\n", b"prepare: ok\n")
+        return started[-1], main_checkout.path / ".git" / f"{REF}.lock"
+
+    yield start
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def age(path: Path, seconds: float = 60) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def left(repository: Repository, *paths: Path) -> list[str]:
+    return sorted(leftovers.left_locks(repository, map(str, paths)))
+
+
+class TestLocks:
+    @pytest.mark.parametrize("how", ["inside", "by an option", "by a variable"])
+    def test_that_a_living_git_holds_is_not_left(self, main_checkout: Checkout, repository: Repository, prepare: Prepare, how: str) -> None:
+        git_dir, elsewhere = str(main_checkout.path / ".git"), Path.cwd()
+        options, place, env = {
+            "inside": ((), None, None),
+            "by an option": ((f"--git-dir={git_dir}",), elsewhere, None),
+            "by a variable": ((), elsewhere, {"GIT_DIR": git_dir}),
+        }[how]
+        holder, lock = prepare(*options, cwd=place, env=env)
+        os.utime(lock, (time.time() + 60, time.time() + 60))  # as if it had been made after that git began, however long it has held it
+        assert left(repository, lock) == []
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert left(repository, lock) == [str(lock)]
+
+    def test_that_is_older_than_every_git_at_work_is_left(self, main_checkout: Checkout, repository: Repository, prepare: Prepare) -> None:
+        _, own = prepare()
+        older = main_checkout.path / ".git/refs/ckpt/runs/older.lock"
+        older.touch()
+        age(older)
+        assert left(repository, older, own) == [str(older)]
+
+    def test_of_another_repository_says_nothing(
+        self, main_checkout: Checkout, make_checkout: Callable[..., Checkout], prepare: Prepare
+    ) -> None:
+        other = make_checkout("other")
+        prepare()
+        lock = other.path / ".git/refs/x.lock"
+        lock.touch()
+        os.utime(lock, (time.time() + 60, time.time() + 60))
+        assert left(discover(str(other.path)), lock) == [str(lock)]
+
+    def test_that_is_young_is_not_left(self, main_checkout: Checkout, repository: Repository) -> None:
+        lock = main_checkout.path / ".git/x.lock"
+        lock.touch()
+        assert left(repository, lock) == []
+        age(lock, leftovers.QUIET + 1)
+        assert left(repository, lock) == [str(lock)]
+
+    def test_that_somebody_has_open_is_not_left(self, main_checkout: Checkout, repository: Repository) -> None:
+        lock = main_checkout.path / ".git/x.lock"
+        with lock.open("w"):
+            age(lock)
+            assert left(repository, lock) == []
+        assert left(repository, lock) == [str(lock)]
+
+    def test_a_gitckpt_that_has_nothing_to_write_holds_none(self, main_checkout: Checkout, repository: Repository) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        refs = Refs(repository)
+        refs.update([Update(REF, head, "")])
+        lock = main_checkout.path / ".git" / f"{REF}.lock"
+        lock.touch()
+        os.utime(lock, (time.time() + 60, time.time() + 60))
+        try:
+            assert left(repository, lock) == [str(lock)]
+        finally:
+            refs.close()
+
+    def test_one_that_was_made_anew_is_not_discarded(self, main_checkout: Checkout, repository: Repository) -> None:
+        lock = main_checkout.path / ".git/x.lock"
+        lock.touch()
+        age(lock)
+        known = leftovers.left_locks(repository, [str(lock)])[str(lock)]
+        age(lock, 5)
+        assert not leftovers.discard(str(lock), known)
+        assert lock.exists()
+        known = leftovers.left_locks(repository, [str(lock)])[str(lock)]
+        assert leftovers.discard(str(lock), known)
+        assert not lock.exists()
+        assert not leftovers.discard(str(lock), known)
+
+
+class TestObjects:
+    def test_half_written_are_left_when_nobody_can_have_made_them(
+        self, main_checkout: Checkout, repository: Repository, prepare: Prepare
+    ) -> None:
+        objects = main_checkout.path / ".git/objects"
+        (objects / "tmp_objdir-bulk-fsync-x" / "ab").mkdir(parents=True)
+        inside = objects / "tmp_objdir-bulk-fsync-x/ab/tmp_obj_1"
+        (objects / "pack").mkdir(exist_ok=True)
+        (objects / "cd").mkdir(exist_ok=True)
+        files = [inside, objects / "pack/tmp_pack_x", objects / "cd/tmp_obj_y", objects / "pack/pack-1.keep"]
+        for file in files:
+            file.write_bytes(b"x" * 10000)
+        assert leftovers.left_objects(repository) == {}
+        for path in (*files, inside.parent, inside.parent.parent):
+            age(path)
+        expected = [str(objects / name) for name in ("cd/tmp_obj_y", "pack/tmp_pack_x", "tmp_objdir-bulk-fsync-x")]
+        assert sorted(leftovers.left_objects(repository)) == expected
+        assert leftovers.size_of(expected[2]) >= 10000
+        with inside.open("rb"):
+            assert sorted(leftovers.left_objects(repository)) == expected[:2]
+        age(inside, 1)
+        assert sorted(leftovers.left_objects(repository)) == expected[:2]
+
+    def test_half_written_by_a_git_that_is_at_work_stay(self, main_checkout: Checkout, repository: Repository) -> None:
+        file = main_checkout.path / ".git/objects/tmp_obj_y"
+        words = [git_executable(), "hash-object", "-w", "--stdin"]
+        with subprocess.Popen(words, cwd=main_checkout.path, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as writer:
+            file.write_bytes(b"x")
+            os.utime(file, (time.time() + 60, time.time() + 60))
+            assert leftovers.left_objects(repository) == {}
+            writer.communicate()
+        assert list(leftovers.left_objects(repository)) == [str(file)]
