@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 MAINTAIN, PACK = "maintain", "pack"
-STAMP = "maintained"
-"""A file in the private directory: its time is when expiry last started."""
-
 DAY = 86400
 _PHASE = "commit-complete"
 _DEFERRING = ("rebase", "am", "bisect")
@@ -49,36 +46,39 @@ def main(argv: Sequence[str]) -> int:
         return 0
     event = argv[0] if argv else ""
     repository = None
+    failed = _FAILURES.get(event, "no checkpoint was recorded")
     try:
         if event not in (*_ENDS, _GC, MAINTAIN, PACK):
             from gitckpt.store.hooks.events import EVENTS
 
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
         repository = _here()
-        _dispatch(repository, event, argv[1:])
+        if event in (MAINTAIN, PACK):
+            _work_alone(repository, event)
+        elif event == _GC:
+            _start_maintenance(repository)
+        elif _is_due(repository, event, argv[1:]):
+            checkpoint_id = _record(repository, event)
+            failed = "the checkpoint is recorded; what follows it was not done"
+            _follow_up(repository, event, checkpoint_id)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
-        _report(repository, event, f"no checkpoint was recorded: {error.message}{advice}")
+        _report(repository, event, f"{failed}: {error.message}{advice}")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
         import traceback
 
-        _report(repository, event, f"no checkpoint was recorded: {type(error).__name__}: {error}", traceback.format_exc())
+        _report(repository, event, f"{failed}: {type(error).__name__}: {error}", traceback.format_exc())
     return 0
 
 
-def _dispatch(repository: Repository, event: str, args: Sequence[str]) -> None:
-    if event in (MAINTAIN, PACK):
-        _work_alone(repository, event)
-    elif event == _GC:
+def _follow_up(repository: Repository, event: str, checkpoint_id: str) -> None:
+    """Does what is due after a checkpoint was recorded."""
+    if event == "post-rewrite":
+        _sort_lines(repository)
+    if _a_day_has_passed(repository):
         _start_maintenance(repository)
-    elif _is_due(repository, event, args):
-        checkpoint_id = _record(repository, event)
-        if event == "post-rewrite":
-            _sort_lines(repository)
-        if _a_day_has_passed(repository):
-            _start_maintenance(repository)
-        elif checkpoint_id.startswith("00"):  # one in 256: looking each time would take time, too
-            _detach(repository, PACK)
+    elif checkpoint_id.startswith("00"):  # one in 256: looking each time would take time, too
+        _detach(repository, PACK)
 
 
 def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
@@ -111,6 +111,7 @@ def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> boo
 _ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
 """Event at which a checkpoint is recorded → tells whether it ends something, by what is under way and what git passed to the hook."""
 _GC = "pre-auto-gc"
+_FAILURES = {MAINTAIN: "maintenance failed", PACK: "refs were not packed", _GC: "maintenance was not started"}
 
 
 def _here() -> Repository:
@@ -268,18 +269,25 @@ def _subject(commit: bytes) -> str:
 
 
 def _a_day_has_passed(repository: Repository) -> bool:
-    from gitckpt.model import times
+    """Tells whether maintenance is due; after a start in the future, too: a clock was wrong then, or is now."""
+    import time
+
+    from gitckpt.store.records import layout
 
     try:
-        return times.now() // times.MICRO - os.stat(os.path.join(repository.private_dir, STAMP)).st_mtime > DAY
+        return not 0 <= time.time() - os.stat(os.path.join(repository.private_dir, layout.MAINTAINED)).st_mtime <= DAY
     except FileNotFoundError:
         return True
 
 
 def _start_maintenance(repository: Repository) -> None:
     """Starts expiry, and what else is due once a day."""
-    with open(os.path.join(repository.make_private_dir(), STAMP), "wb"):
+    from gitckpt.store.records import layout
+
+    path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
+    with open(path, "wb"):
         pass
+    os.utime(path)  # an empty file that is made empty keeps its time on some file systems
     _detach(repository, MAINTAIN)
 
 
@@ -294,11 +302,14 @@ def _work_alone(repository: Repository, task: str) -> None:
     """Does a task of the background, unless another process is at one."""
     from gitckpt.git.lock import Lock
     from gitckpt.git.repository import discover
+    from gitckpt.store.records import layout
     from gitckpt.store.retention import maintenance
 
-    with Lock(os.path.join(repository.make_private_dir(), "maintenance.lock"), 0) as alone:
-        if alone:
-            (maintenance.maintain if task == MAINTAIN else maintenance.pack)(discover())
+    with Lock(os.path.join(repository.make_private_dir(), layout.MAINTENANCE_LOCK), 0) as alone:
+        if alone and task == PACK:
+            maintenance.pack(discover())
+        elif alone:
+            maintenance.maintain(discover())
 
 
 def _report(repository: Repository | None, event: str, sentence: str, details: str = "") -> None:

@@ -35,7 +35,7 @@ def hooked(checkout: Checkout) -> Checkout:
 def _install(checkout: Checkout) -> None:
     repository = discover(str(checkout.path))
     installation.install(repository, version=require_git())
-    (Path(repository.make_private_dir()) / hook.STAMP).touch()
+    (Path(repository.make_private_dir()) / layout.MAINTAINED).touch()
 
 
 def _recorded(checkout: Checkout) -> list[Entry]:
@@ -258,7 +258,7 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("nobody\nforesaw \033[31mthis")
 
-    monkeypatch.setattr(hook, "_dispatch", broken)
+    monkeypatch.setattr(hook, "_record", broken)
     monkeypatch.chdir(main_checkout.path)
     assert hook.main(["post-commit"]) == 0
     out, err = capfd.readouterr()
@@ -267,6 +267,35 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
         "gitckpt: post-commit: no checkpoint was recorded: ZeroDivisionError: nobody\\x0aforesaw \\x1b[31mthis\n",
     )
     assert "Traceback (most recent call last)" in _log(main_checkout)
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        ("_record", "no checkpoint was recorded: RuntimeError: here"),
+        ("_follow_up", "the checkpoint is recorded; what follows it was not done: RuntimeError: here"),
+    ],
+)
+def test_what_failed_is_said(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], broken: str, sentence: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("here")
+
+    monkeypatch.setattr(hook, broken, fail)
+    monkeypatch.chdir(main_checkout.path)
+    assert hook.main(["post-commit"]) == 0
+    assert capfd.readouterr().err == f"gitckpt: post-commit: {sentence}\n"
+    assert len(_recorded(main_checkout)) == (broken != "_record")
+
+
+def test_maintenance_that_fails_is_logged_as_such(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    (main_checkout.path / "gitckpt.toml").write_text("[nonsense]\n")
+    monkeypatch.chdir(main_checkout.path)
+    for task in (hook.MAINTAIN, hook.PACK):
+        assert hook.main([task]) == 0
+    (entry,) = (line for line in _log(main_checkout).splitlines() if line)
+    assert entry.split(" ", 1)[1].startswith("maintain: maintenance failed: gitckpt.toml:1: ")
 
 
 def test_a_missing_private_directory_cannot_fail_a_commit(hooked: Checkout) -> None:
@@ -316,7 +345,7 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
     main_checkout.git("config", "ckpt.keepLast", "3")
     _install(main_checkout)
     _old_checkpoints(main_checkout, 6)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / hook.STAMP
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / layout.MAINTAINED
     if event == "post-commit":
         os.utime(stamp, (0, 0))
         main_checkout.commit("a day later")
@@ -331,12 +360,23 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
 
 def test_expiry_starts_once_a_day(main_checkout: Checkout) -> None:
     _install(main_checkout)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / hook.STAMP
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / layout.MAINTAINED
     an_hour_ago = time.time() - 3600
     os.utime(stamp, (an_hour_ago, an_hour_ago))
     main_checkout.commit("soon after")
     recorded = _recorded(main_checkout)
     assert stamp.stat().st_mtime == pytest.approx(an_hour_ago) or recorded[0].id.startswith("00")
+
+
+@pytest.mark.parametrize("ahead", [10, 20 * 365 * 86400])
+def test_a_start_in_the_future_is_no_reason_to_wait_for_it(main_checkout: Checkout, ahead: int) -> None:
+    _install(main_checkout)
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / layout.MAINTAINED
+    os.utime(stamp, (time.time() + ahead, time.time() + ahead))
+    main_checkout.commit("after the clock was set right")
+    _wait_until(lambda: stamp.read_text() != "")
+    assert time.time() - 60 < stamp.stat().st_mtime <= time.time()
+    assert stamp.read_text().endswith("Z done\n")
 
 
 def test_nothing_heavy_is_imported(main_checkout: Checkout) -> None:
@@ -384,7 +424,7 @@ def test_expiry_works_with_long_oids(make_checkout: object) -> None:
     checkout.git("config", "ckpt.keepLast", "1")
     _install(checkout)
     _old_checkpoints(checkout, 3)
-    os.utime(Path(discover(str(checkout.path)).private_dir) / hook.STAMP, (0, 0))
+    os.utime(Path(discover(str(checkout.path)).private_dir) / layout.MAINTAINED, (0, 0))
     checkout.commit("a day later")
     _wait_until(lambda: len(checkout.refs("refs/checkpoints")) == 1)
     checkout.git("fsck", "--strict")

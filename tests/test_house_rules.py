@@ -49,8 +49,8 @@ from tests.house_rules import cycles, import_graph, violations, widths
         ("gitckpt/store/x.py", "", "stands in no room"),
         (
             "gitckpt/store/audit/x.py",
-            "from gitckpt.store.retention import sweep",
-            "retention.sweep, which is no door",
+            "from gitckpt.store.retention import runs",
+            "retention.runs, which is no door",
         ),
         (
             "gitckpt/hook.py",

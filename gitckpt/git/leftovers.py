@@ -81,19 +81,32 @@ def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, Mark]:
 
 
 def discard(path: str, known: Mark) -> bool:
-    """Deletes a file that was left, if it still is what it was; tells whether it did.
+    """Deletes what was left, if it still is what it was; tells whether it did: it may not be allowed to.
 
-    While it is there, nobody can make another one: whoever does so first finds this one.
-
-    Raises:
-        OSError: it cannot be deleted.
+    While a lock is there, nobody can make another one; names of what is half written are drawn by lot.
     """
-    if not known.is_same(mark(path)):
+    if not known.is_same(_newest(path)):
         return False
     try:
-        os.unlink(path)
-    except FileNotFoundError:
+        if os.path.isdir(path) and not os.path.islink(path):
+            import shutil  # what is seldom needed is imported where it is: the hook comes by here
+
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except OSError:
         return False
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Tells whether there is a process with this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
     return True
 
 
@@ -107,6 +120,12 @@ def left_objects(repository: Repository) -> dict[str, Mark]:
             os.path.join(inside, each) for each in _names(inside) if each.startswith(("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_"))
         ]
     return _left(repository, found, OBJECTS_QUIET, _NO_OBJECTS)
+
+
+def discard_objects(repository: Repository) -> None:
+    """Deletes what `left_objects` returns, as far as that is allowed."""
+    for path, known in left_objects(repository).items():
+        discard(path, known)
 
 
 def size_of(path: str) -> int:

@@ -15,7 +15,7 @@ from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     _Path = str | bytes | os.PathLike[str]
 
@@ -341,7 +341,7 @@ class Store:
         """
         return self._checkpoints.remove(checkpoint_ids)
 
-    def expire(self, policy: Policy | None = None, *, dry_run: bool = False) -> Expired:
+    def expire(self, policy: Policy | None = None, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
         """Removes the checkpoints and runs that a policy lets go.
 
         A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays.
@@ -349,6 +349,7 @@ class Store:
         Args:
             policy: the rules; by default those of the settings.
             dry_run: whether to decide only.
+            progress: is told how far it has come, in a few words, now and then.
 
         Raises:
             BusyError: somebody was faster, or holds a lock; what was removed until then stays removed, the rest is whole.
@@ -360,7 +361,7 @@ class Store:
 
         require("policy", policy, (Policy, NoneType), "a Policy")
         inside = self._checkpoints
-        found = expiry.expire(inside, policy or settings.read(inside.repository).policy, dry_run=dry_run)
+        found = expiry.expire(inside, policy or settings.read(inside.repository).policy, dry_run=dry_run, progress=progress)
         if not dry_run:
             maintenance.pack(inside.repository)
         return found

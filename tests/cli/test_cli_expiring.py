@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
+import pytest
+
+from gitckpt.git.refs import Refs, Update
+from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE
+from gitckpt.store.records import layout
+from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
-from tests.cli.conftest import Ckpt, Outcome
+from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.conftest import Checkout
 
 
@@ -55,3 +63,45 @@ def test_everything(ckpt: Ckpt, main_checkout: Checkout) -> None:
     assert (done.code, done.err) == (0, "2 of 2 checkpoints expired; 1 of 1 run\n")
     assert done.out.startswith(f"expired\t{run}\trun-started\tunfinished: open, ")
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+
+def test_an_interrupt_says_that_the_rest_goes_with_the_next(ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = ("expire", "--all", "--older-than", "0s", "--keep-last", "0")
+    main_checkout.write("new", "work\n")
+    with Store.open(main_checkout.path) as store:
+        made = [store.save("a-complete", {}).id, store.save("b-complete", {}).id]
+
+    update = Refs.update
+
+    def interrupt(self: Refs, updates: list[Update]) -> None:
+        if all(each.ref.startswith(layout.TREES) for each in updates):
+            raise KeyboardInterrupt
+        update(self, updates)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Refs, "update", interrupt)
+        done = ckpt("remove", made[0], at=main_checkout)
+        said = "interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not"
+        assert done == Outcome(130, "", f"warning: {said}\n\n")
+        assert ckpt(*everything, at=main_checkout) == Outcome(
+            130, "", "warning: interrupted; the rest goes with the next: git ckpt expire\n\n"
+        )
+    assert len(main_checkout.refs("refs/checkpoints")) == 1
+    assert len(main_checkout.refs("refs/ckpt")) == 2
+    done = ckpt(*everything, at=main_checkout)
+    assert (done.code, done.err) == (0, "1 of 1 checkpoint expired\n")
+    assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+
+def test_a_doctor_says_what_was_left_and_when_maintenance_ran(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    repository = discover(str(main_checkout.path))
+    maintenance.maintain(repository)
+    left = main_checkout.path / ".git/objects/tmp_obj_x"
+    left.write_bytes(b"x" * 2_000_000)
+    os.utime(left, (1_000_000_000, 1_000_000_000))
+    facts = dict(line.split(":", 1) for line in ckpt("doctor", at=main_checkout).out.splitlines())
+    assert facts["leftovers"] == "     1 file of a process that was killed, 2.0 MB, which git ckpt expire deletes"
+    assert re.fullmatch(r"   TIME, done at TIME", normal(facts["maintenance"]))
+    assert ckpt("expire", at=main_checkout).code == 0
+    assert not left.exists()
+    assert "leftovers" not in ckpt("doctor", at=main_checkout).out

@@ -471,11 +471,11 @@ class TestARemoval:
         age(main_checkout)
         lock = main_checkout.path / ".git" / f"{layout.KEEP}{commits[1]}.lock"
         lock.touch()
-        plain.settle()
+        inside(plain).settle()
         assert list(kept(main_checkout)) == [commits[1]]
         assert lock.exists()
         lock.unlink()
-        plain.settle()
+        inside(plain).settle()
         assert kept(main_checkout) == {}
 
     def test_restores_what_a_checkpoint_needs_that_came_meanwhile(

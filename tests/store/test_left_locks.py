@@ -15,6 +15,7 @@ from gitckpt.git.refs import LockHeld
 from gitckpt.store import log
 from gitckpt.store.records import layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, nth, require_whole
 
@@ -83,9 +84,9 @@ def test_while_somebody_writes_they_stay(main_checkout: Checkout, make_store: Ma
     monkeypatch.setattr(locks, "_PATIENCE", 0.05)
     store = make_store(main_checkout)
     store.record("a-started", {"x": 1}, start="r")
-    hold = store.leases.acquire("r", "a test")
+    hold = inside(store).leases.acquire("r", "a test")
     (lock,) = left(main_checkout, "refs/ckpt/leases/r")
-    writer = Lock(os.path.join(store.repository.private_dir, LOCK_FILE), 0)
+    writer = Lock(os.path.join(inside(store).repository.private_dir, LOCK_FILE), 0)
     with ThreadPoolExecutor(1) as another:
         assert another.submit(writer.acquire).result()
         with pytest.raises(LockHeld):
@@ -110,7 +111,7 @@ class TestWhoMeetsOne:
         store = make_store(main_checkout)
         store.record("a-started", {"x": 1}, start="r")
         (lock,) = left(main_checkout, "refs/ckpt/leases/r")
-        store.leases.acquire("r", "a test").release()
+        inside(store).leases.acquire("r", "a test").release()
         assert not lock.exists()
 
     def test_a_repair(self, main_checkout: Checkout, make_store: MakeStore) -> None:
@@ -129,7 +130,7 @@ def test_the_hook_says_so(main_checkout: Checkout, monkeypatch: pytest.MonkeyPat
     head = main_checkout.commit("by hand")
     there = left(main_checkout, layout.NOTES, f"refs/keep/ckpt/{head}")
     (main_checkout.path / ".git/ckpt").mkdir()
-    (main_checkout.path / ".git/ckpt" / hook.STAMP).touch()
+    (main_checkout.path / ".git/ckpt" / layout.MAINTAINED).touch()
     monkeypatch.chdir(main_checkout.path)
     assert hook.main(["post-commit"]) == 0
     sentence = f"post-commit: removed {there[1]} and 1 more, which a git had left that was killed"

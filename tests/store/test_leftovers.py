@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from gitckpt.git import leftovers
+from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
+from gitckpt.model.policy import Policy
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
-from gitckpt.store.retention import sweep
+from gitckpt.store.retention import expiry, sweep
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
+from tests.store.conftest import require_whole
 
 
 def _store(checkout: Checkout) -> Store:
@@ -85,10 +91,86 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
         store.list()
         place = Path(inside(store).repository.private_dir)
         kept = sorted(path.name for path in place.iterdir())
-        for name in ("index.123.ab", "index.123.ab.lock"):
+        for name in ("index.123.ab", "index.123.ab.lock", "index.124.cd"):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)
-        assert sweep.sweep_scratch(inside(store).repository) == []
+        (place / "pack.123.cd").mkdir()
+        (place / "pack.123.cd/objects").symlink_to(main_checkout.path / ".git/objects")
+        os.link(place / "index.124.cd", main_checkout.path / ".git/index.lock")
+        assert sweep.sweep_files(inside(store).repository) == []
         monkeypatch.setattr(keep, "GRACE", -1)
-        assert sweep.sweep_scratch(inside(store).repository) == ["index.123.ab", "index.123.ab.lock", "rules.123.cd"]
-        assert sorted(path.name for path in place.iterdir()) == kept
+        gone = [os.path.basename(path) for path in sweep.sweep_files(inside(store).repository)]
+        assert gone == ["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd"]
+        assert sorted(path.name for path in place.iterdir()) == sorted([*kept, "index.124.cd"])
+    assert require_whole(main_checkout)
+
+
+def test_what_a_killed_process_had_half_written_is_swept(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    with _store(checkout) as store:
+        beside = [
+            Path(inside(store).repository.git_dir, f"{kind}.{pid}.ab") for kind in ("ckpt-seen", "ckpt-undo") for pid in (dead, os.getpid())
+        ]
+        half = [Path(inside(store).repository.common_dir, "objects", name) for name in ("tmp_objdir-bulk-fsync-x", "tmp_obj_y")]
+        for path in (*beside, half[1]):
+            path.write_bytes(b"x")
+        half[0].mkdir()
+        assert sweep.sweep_files(inside(store).repository) == []
+        monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
+        gone = [str(path) for path in (beside[0], beside[2], *half)]
+        assert sorted(sweep.left_files(inside(store).repository)) == sorted(gone)
+        assert sweep.sweep_files(inside(store).repository) == sorted(gone)
+        assert beside[1].exists()
+        assert beside[3].exists()
+
+
+class TestInterruptedRemovals:
+    @pytest.fixture
+    def interrupted(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Two checkpoints whose own refs are gone, where their removal was interrupted, and one that is there; returns the refs left."""
+        main_checkout.write("new", "work\n")
+        with _store(main_checkout) as store:
+            gone = [store.save("a-complete").id, store.save("b-complete").id]
+            stays = store.save("c-complete").id
+            update, calls = inside(store).refs.update, []
+
+            def interrupt(updates: list[Update]) -> None:
+                calls.append(updates)
+                if len(calls) > 1:
+                    raise KeyboardInterrupt
+                update(updates)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(inside(store).refs, "update", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    store.remove(gone)
+        assert list(main_checkout.refs("refs/checkpoints")) == [layout.CHECKPOINTS + stays]
+        assert sorted(main_checkout.refs("refs/ckpt/trees")) == sorted(layout.TREES + each for each in [*gone, stays])
+        return [layout.TREES + stays]
+
+    def test_the_next_expiry_finishes_them(self, main_checkout: Checkout, interrupted: list[str]) -> None:
+        with _store(main_checkout) as store:
+            assert store.expire(dry_run=True).checkpoints
+            assert len(main_checkout.refs("refs/ckpt/trees")) == 3
+            said: list[str] = []
+            expiry.expire(inside(store), Policy(), progress=said.append)
+        assert said == ["clearing away what was interrupted", "letting go of commits that no checkpoint needs"]
+        assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
+        assert require_whole(main_checkout)
+
+    def test_the_next_removal_finishes_them(self, main_checkout: Checkout, interrupted: list[str]) -> None:
+        with _store(main_checkout) as store:
+            more = store.record("d-complete").id
+            store.remove([more])
+        assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
+
+    def test_one_that_had_not_begun_is_not_finished(self, main_checkout: Checkout, interrupted: list[str]) -> None:
+        with _store(main_checkout) as store:
+            with open(os.path.join(inside(store).repository.private_dir, "removing"), "a") as file:
+                file.write(f"{interrupted[0].rpartition('/')[2]}\n../../heads/main\n")
+            inside(store).settle()
+        assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
+        assert require_whole(main_checkout)
+        assert main_checkout.refs("refs/heads")

@@ -8,6 +8,7 @@ from gitckpt.cli.screen import terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Annotated
 
     import typer
@@ -30,10 +31,7 @@ def doctor(
         report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
         terminal.out_json(report)
     else:
-        foreign = facts.pop("foreign_refs")
-        if foreign:
-            whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
-            facts["foreign_refs"] = f"{foreign} {whose} to another tool"
+        facts = _for_people(facts)
         for name, value in {"gitckpt": __version__, **facts}.items():
             label = f"{name.replace('_', ' ')}:"
             terminal.out(f"{label:<{_LABEL}} {terminal.harmless(str(value))}")
@@ -44,3 +42,21 @@ def doctor(
         if not findings:
             terminal.out("nothing is wrong")
     return 1 if findings else 0
+
+
+def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
+    """Returns the facts with those in words that take several keys, and without those that say nothing."""
+    said = dict(facts)
+    foreign, files, size, started, ended = (
+        said.pop(name) for name in ("foreign_refs", "leftover_files", "leftover_bytes", "maintenance_started", "maintenance_ended")
+    )
+    outcome = said.pop("maintenance_outcome")
+    if started is not None:
+        said["maintenance"] = f"{started}, {outcome}" + (f" at {ended}" if ended is not None else "")
+    if foreign:
+        whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
+        said["foreign_refs"] = f"{foreign} {whose} to another tool"
+    if files:
+        whose = "file of a process that was killed" if files == 1 else "files of processes that were killed"
+        said["leftovers"] = f"{files} {whose}, {int(size or 0) / 1e6:.1f} MB, which git ckpt expire deletes"
+    return said

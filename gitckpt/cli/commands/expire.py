@@ -46,7 +46,15 @@ def expire(
             policy = dataclasses.replace(policy, older_than=times.parse_age(older_than))
         if keep_last is not None:
             policy = dataclasses.replace(policy, keep_last=keep_last)
-        found = store.expire(policy, dry_run=dry_run)
+        try:
+            found = store.expire(policy, dry_run=dry_run, progress=lambda words: terminal.progress(terminal.harmless(words)))
+        except KeyboardInterrupt:
+            terminal.progress("")
+            terminal.warn("interrupted; the rest goes with the next: git ckpt expire")
+            raise
+        finally:
+            if not dry_run:
+                terminal.progress("")
     rows = _rows(found, dry_run=dry_run)
     if not terminal.is_terminal():
         for row in rows:

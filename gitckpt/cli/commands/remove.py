@@ -18,6 +18,10 @@ def remove(
     """Remove checkpoints by name, in the middle of a run too. Their objects are git's to collect."""
     with open_store() as store:
         found = list(dict.fromkeys(store.find(text) for text in ids))
-        store.remove(found)
+        try:
+            store.remove(found)
+        except KeyboardInterrupt:
+            terminal.warn("interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not")
+            raise
         for checkpoint_id in found:
             terminal.out(checkpoint_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.leftovers import is_alive
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld
@@ -240,18 +241,8 @@ def _is_left_over(lock: str, directory: str) -> bool:
     for name in os.listdir(directory) if found.st_nlink > 1 else ():
         path = os.path.join(directory, name)
         if name.startswith("index.") and os.path.samestat(os.stat(path), found):
-            return not _is_alive(int(name.split(".")[1]))
+            return not is_alive(int(name.split(".")[1]))
     return False
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def is_corrupt(error: GitError) -> bool:

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gitckpt.git import leftovers
+from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.git.command import require_git
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
+from gitckpt.store import log
 from gitckpt.store.audit import inventory
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
@@ -21,6 +22,7 @@ from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
 from gitckpt.store.records import layout, locks
 from gitckpt.store.records.entry import Problem, Query
+from gitckpt.store.retention import maintenance, sweep
 
 STALE_AFTER = 600
 """A lock file older than this, in seconds, was most likely left by a crash, also where the system does not tell."""
@@ -35,7 +37,7 @@ class Diagnosis:
         findings: everything that is not as it should be.
     """
 
-    facts: Mapping[str, str | int]
+    facts: Mapping[str, str | int | None]
     findings: Sequence[Finding]
 
 
@@ -49,12 +51,14 @@ def diagnose(store: Checkpoints) -> Diagnosis:
     return Diagnosis(facts(store, version), examine(store, version))
 
 
-def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int]:
+def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     """Returns what to know about the repository, by name."""
     repository = store.repository
     refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
     foreign = sum(map(layout.is_foreign, refs))
     loose = sum(not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in refs)
+    left = sweep.left_files(repository)
+    ran = maintenance.last(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
@@ -63,6 +67,11 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int]:
         "checkpoints": len(store.list(Query())),
         "loose_refs": loose,
         "foreign_refs": foreign,
+        "leftover_files": len(left),
+        "leftover_bytes": sum(map(leftovers.size_of, left)),
+        "maintenance_started": None if ran.started is None else times.to_text(ran.started),
+        "maintenance_ended": None if ran.ended is None else times.to_text(ran.ended),
+        "maintenance_outcome": ran.outcome,
     }
 
 
@@ -77,6 +86,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *installation.inspect(store.repository, version=version),
         *_settings(store),
         *_locks(store),
+        *_maintenance(store.repository),
         *(_invalid(problem) for problem in store.problems()),
         *(flaw.finding for flaw in inventory.broken(store.repository, inventory.list_refs(store.repository)[1])),
     ]
@@ -96,6 +106,14 @@ def _settings(store: Checkpoints) -> list[Finding]:
     except UsageError as error:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
     return []
+
+
+def _maintenance(repository: Repository) -> list[Finding]:
+    ran = maintenance.last(repository)
+    if not maintenance.has_failed(ran):
+        return []
+    path = os.path.join(repository.private_dir, log.FILE)
+    return [Finding("maintenance-failed", path, f"the last maintenance {ran.outcome}", "git ckpt expire")]
 
 
 def _locks(store: Checkpoints) -> list[Finding]:

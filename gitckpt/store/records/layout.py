@@ -42,6 +42,13 @@ RUN_FILE = "ckpt-run"
 """In a worktree's administrative directory: names the run that the worktree belongs to, and the checkpoint it was made from."""
 
 
+MAINTAINED = "maintained"
+"""In the private directory: its time is when maintenance last started; its line says when it ended, and how."""
+
+MAINTENANCE_LOCK = "maintenance.lock"
+"""In the private directory: held while tasks of the background are at work."""
+
+
 def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
     """Returns the note line that links a checkpoint to its commit: `<uuid> <phase> <timestamp>`."""
     return f"{checkpoint_id} {' '.join(phase.split())} {timestamp}"

@@ -32,9 +32,6 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 
     Returns:
         Whether that one is gone.
-
-    Raises:
-        OSError: one cannot be deleted.
     """
     gone: list[str] = []
     if is_ours(repository, in_the_way):

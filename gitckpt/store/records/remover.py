@@ -15,6 +15,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
+from gitckpt.model.ids import is_id
 from gitckpt.store.records import keep, keys, layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import Index
@@ -28,6 +29,11 @@ PATIENCE = 30.0
 
 _LIST_ALL_FROM = 20
 _LOCK_PATIENCE = 10.0
+
+_BEGUN = "removing"
+"""A file in the private directory: the checkpoints whose removal has begun, one id a line, until what they kept is let go, too.
+
+Without it, that would stay for the hour in which it may belong to a checkpoint that is being written."""
 
 
 class Remover:
@@ -44,6 +50,7 @@ class Remover:
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, notes: Notes, index: Index) -> None:
         self._repository = repository
         self._lock = os.path.join(repository.make_private_dir(), LOCK_FILE)
+        self._journal = os.path.join(repository.private_dir, _BEGUN)
         self._objects = objects
         self._refs = refs
         self._notes = notes
@@ -85,12 +92,12 @@ class Remover:
                     heads = self._new_heads(checkpoints, runs)
                     deletions = [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
                     over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
+                    if any(there[space] for space in layout.HOLDERS):
+                        self._begin(wanted)
                     if links or heads or deletions:
                         self._refs.update([*links, *heads, *deletions, *keys.of_runs(self._refs, self._objects, over)])
                 gone += len(deletions)
-                held = [Update(space + name, "", oid) for space in reversed(layout.HOLDERS) for name, oid in there[space].items()]
-                if held:
-                    self._refs.update(held)
+                self.finish({name for space in layout.HOLDERS for name in there[space]})
                 if wanted:
                     with contextlib.suppress(LockHeld):  # of a ref that a kill left locked: maintenance tries again
                         self.settle()
@@ -101,15 +108,54 @@ class Remover:
                 continue
             return gone
 
+    def finish(self, ids: Collection[str] = ()) -> None:
+        """Lets go what checkpoints kept whose removal has begun, be it that somebody else was killed at it.
+
+        Args:
+            ids: further ones that were removed.
+
+        Raises:
+            RefMoved: somebody else was faster.
+            LockHeld, GitError: git refused.
+        """
+        with Lock(self._lock, _LOCK_PATIENCE):
+            begun = self._begun()
+            if not ids and not begun:
+                return
+            there = self._existing({*ids, *begun})
+            held = [
+                Update(space + name, "", oid)
+                for space in reversed(layout.HOLDERS)
+                for name, oid in there[space].items()
+                if name not in there[layout.CHECKPOINTS]  # of these, it had not begun
+            ]
+            if held:
+                self._refs.update(held)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._journal)
+
     def settle(self) -> None:
-        """Moves the refs that keep commits down to those that checkpoints still need, and drops those that others reach.
+        """Finishes removals, moves the refs that keep commits down to those that checkpoints still need, and drops those that others reach.
 
         Raises:
             RefMoved: somebody else was faster.
             LockHeld, GitError: git refused; each commit that is needed is kept.
         """
+        self.finish()
         with Lock(self._lock, _LOCK_PATIENCE):
             keep.settle(self._repository, self._objects, self._refs.update, self._index.commits)
+
+    def _begin(self, ids: Collection[str]) -> None:
+        """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
+        with contextlib.suppress(OSError), open(self._journal, "a", encoding="ascii", errors="replace") as file:
+            file.write("".join(f"{name}\n" for name in ids))
+
+    def _begun(self) -> set[str]:
+        try:
+            with open(self._journal, encoding="ascii", errors="replace") as file:
+                return {line for line in file.read().splitlines() if is_id(line)}
+        except FileNotFoundError:
+            return set()
 
     def _existing(self, wanted: set[str]) -> dict[str, dict[str, str]]:
         """Returns oid by name for each of the refs that wanted checkpoints have."""

@@ -4,5 +4,6 @@ Doors:
     expiry: by policy.
     cleanup: runs by age.
     worktree: the worktree of a run.
-    maintenance: all of it, now and then.
+    maintenance: all of it, now and then; when it last ran.
+    sweep: what killed processes have left.
 """

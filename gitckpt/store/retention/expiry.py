@@ -12,10 +12,11 @@ from gitckpt.model.policy import Candidate, Decision, Policy
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.retention import runs as run_expiry
+from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.retention.runs import Fate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gitckpt.store.checkpoints import Checkpoints
 
@@ -35,8 +36,8 @@ class Expired:
     squashed: Collection[str]
 
 
-def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False) -> Expired:
-    """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete.
+def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
+    """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete; finishes what was interrupted.
 
     A run goes as a whole, with its worktree, its lease and its files, if a checkpoint holds all that is in the worktree; if not, it stays.
 
@@ -44,22 +45,30 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False) -> Expir
         store: of the repository.
         rules: the policy.
         dry_run: whether to decide only.
+        progress: is told what is being done, a few words at a time.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; what was removed until then stays removed, the rest is whole.
+        WorktreeError: what an interrupted removal has left of a worktree cannot be deleted.
     """
-    alone = expire_alone(store, rules, dry_run=dry_run)
+    if not dry_run:
+        progress("clearing away what was interrupted")
+        _finish(store)
+    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress)
     entries = [entry for entry, _ in alone]
     runs = run_expiry.decide(store, entries, rules)
-    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs)
+    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs, progress)
     squashed = run_expiry.squashed(store, entries, {fate.run for fate in runs if fate.expires})
     if not dry_run:
         if squashed:
+            progress(f"removing {len(squashed)} checkpoints of phases that are complete")
             store.remove(squashed.keys())
+        progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
         with contextlib.suppress(BusyError):  # the next one does it
             store.settle()
+        worktree.finish(store.repository)  # last: what cannot be deleted is an error, and no reason to keep anything else
     whole = {fate.run: fate for fate in runs}
     decided = []
     for entry, decision in alone:
@@ -74,13 +83,24 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False) -> Expir
     return Expired(decided, runs, squashed.keys())
 
 
-def expire_alone(store: Checkpoints, rules: Policy, *, dry_run: bool = False) -> list[tuple[Entry, Decision]]:
+def _finish(store: Checkpoints) -> None:
+    """Ends what removals have begun that were interrupted, and clears away what other processes have left that were killed."""
+    with contextlib.suppress(BusyError):  # the next one does it
+        sweep.sweep(store.repository, store.refs)  # first: what is left over may stand in the way of a ref that is needed
+        store.settle()
+    sweep.sweep_files(store.repository)
+
+
+def expire_alone(
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> list[tuple[Entry, Decision]]:
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
     Args:
         store: of the repository.
         rules: the policy.
         dry_run: whether to decide only.
+        progress: as for `expire`.
 
     Returns:
         Every checkpoint with what became of it and why, newest first.
@@ -95,6 +115,7 @@ def expire_alone(store: Checkpoints, rules: Policy, *, dry_run: bool = False) ->
     decisions = policy.apply(candidates, rules, now=store.clock())
     gone = [decision.id for decision in decisions if decision.expires]
     if gone and not dry_run:
+        progress(f"removing {len(gone)} of {len(entries)} checkpoints")
         store.remove(gone, noted=noted, runs=())
     return list(zip(entries, decisions, strict=True))
 

@@ -5,17 +5,40 @@ Uses no package but Python's own, as the hook starts it without any.
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
+from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
+from gitckpt.model import times
+from gitckpt.model.errors import CkptError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.retention import expiry, sweep, worktree
+from gitckpt.store.retention import expiry
+
+_DONE, _FAILED, _AT_WORK = "done", "failed: ", "is at work"
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """When maintenance last ran, and how it ended.
+
+    Attributes:
+        started: when, in microseconds since the epoch; None where it never did.
+        ended: when; None where it did not, or is at work.
+        outcome: how, in a few words.
+    """
+
+    started: int | None = None
+    ended: int | None = None
+    outcome: str = "never ran"
 
 
 def maintain(repository: Repository) -> None:
-    """Expires checkpoints and runs, sweeps leftovers, and packs refs where many are loose.
+    """Expires checkpoints and runs, sweeps leftovers, and packs refs where many are loose; notes how it ended, for `last`.
 
     Args:
         repository: seen from any of its worktrees.
@@ -23,13 +46,52 @@ def maintain(repository: Repository) -> None:
     Raises:
         CkptError: what went wrong; each checkpoint is whole or gone.
     """
-    require_git()
-    with Checkpoints(repository, adapter="plumbing") as store:
-        worktree.finish(repository)
-        sweep.sweep(repository, store.refs)  # first: what is left over may stand in the way of a ref that is needed
-        expiry.expire(store, settings.read(repository).policy)
-    sweep.sweep_scratch(repository)
-    pack(repository)
+    try:
+        require_git()
+        with Checkpoints(repository, adapter="plumbing") as store:
+            expiry.expire(store, settings.read(repository).policy)
+        pack(repository)
+    except Exception as error:
+        _note(repository, f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}")
+        raise
+    _note(repository, _DONE)
+
+
+def last(repository: Repository) -> Maintained:
+    """Returns when maintenance last ran, and how it ended."""
+    try:
+        with open(os.path.join(repository.private_dir, layout.MAINTAINED), encoding="utf-8", errors="replace") as file:
+            started = os.fstat(file.fileno()).st_mtime_ns // 1000
+            ended, _, outcome = file.read().removesuffix("\n").partition(" ")
+    except FileNotFoundError:
+        return Maintained()
+    try:
+        return Maintained(started, times.from_text(ended), outcome)
+    except ValueError:
+        return Maintained(started, None, _AT_WORK if _is_at_work(repository) else "was cut off")
+
+
+def has_failed(found: Maintained) -> bool:
+    """Tells whether maintenance last failed."""
+    return found.outcome.startswith(_FAILED)
+
+
+def _is_at_work(repository: Repository) -> bool:
+    path = os.path.join(repository.private_dir, layout.MAINTENANCE_LOCK)
+    if not os.path.exists(path):
+        return False
+    with Lock(path, 0) as alone:
+        return not alone
+
+
+def _note(repository: Repository, outcome: str) -> None:
+    """Notes how maintenance ended; when it started stays the time of the file."""
+    path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
+    with open(path, "a+", encoding="utf-8", errors="backslashreplace") as file:
+        status = os.fstat(file.fileno())
+        file.truncate(0)
+        file.write(f"{times.to_text(times.now())} {' '.join(outcome.split())}\n")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def pack(repository: Repository) -> None:

@@ -9,7 +9,7 @@ last, so that a kill leaves a run that the next call removes.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -116,13 +116,16 @@ def squashed(store: Checkpoints, entries: Sequence[Entry], but: Collection[str])
     return found
 
 
-def remove(store: Checkpoints, entries: Sequence[Entry], fates: Sequence[Fate]) -> list[Fate]:
+def remove(
+    store: Checkpoints, entries: Sequence[Entry], fates: Sequence[Fate], progress: Callable[[str], None] = lambda _: None
+) -> list[Fate]:
     """Removes the runs that expire; returns what became of each run.
 
     Args:
         store: of the repository.
         entries: all checkpoints, as they were when it was decided.
         fates: what was decided.
+        progress: is told what is being done, a few words at a time.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.
@@ -131,7 +134,10 @@ def remove(store: Checkpoints, entries: Sequence[Entry], fates: Sequence[Fate]) 
     held: dict[str, Hold] = {}
     done = []
     try:
+        due = sum(fate.expires for fate in fates)
         for fate in fates:
+            if fate.expires:
+                progress(f"removing run {fate.run}, {len(held) + 1} of {due}")
             reason = _take_apart(store, fate.run, chains[fate.run][-1].id, held) if fate.expires else None
             done.append(fate if reason is None else replace(fate, expires=False, reason=reason))
         gone = [chains[fate.run] for fate in done if fate.expires]
@@ -140,6 +146,7 @@ def remove(store: Checkpoints, entries: Sequence[Entry], fates: Sequence[Fate]) 
         first = [entry.id for chain in gone for entry in chain if entry.id not in last | kept]
         for some in (first, last):
             if some:
+                progress(f"removing {len(some)} checkpoints of runs")
                 store.remove(some)
         _forget(store, {fate.run: held.pop(fate.run) for fate in done if fate.expires and not fate.keeps})
     finally:

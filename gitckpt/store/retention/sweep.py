@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Mapping
 
+from gitckpt.git import leftovers
+from gitckpt.git.leftovers import Mark
 from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
 from gitckpt.store.records import keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
+
+_PRIVATE = ("index", "pack", "rules")
+"""What processes make for themselves in the private directory, …"""
+
+_BESIDE = ("ckpt-seen", "ckpt-undo")
+"""… and in the administrative directory of a worktree."""
 
 
 def sweep(repository: Repository, refs: Refs) -> list[str]:
@@ -33,28 +41,48 @@ def sweep(repository: Repository, refs: Refs) -> list[str]:
         return _sweep(repository, refs) if alone else []
 
 
-def sweep_scratch(repository: Repository) -> list[str]:
-    """Deletes private indexes and the like of processes that were killed: what is named `<kind>.<pid>.<digits>`, and old.
+def sweep_files(repository: Repository) -> list[str]:
+    """Deletes the files of processes that were killed; see `left_files`.
 
     Args:
         repository: where.
 
     Returns:
-        The names of what is gone.
+        The paths of what is gone; what cannot be deleted stays, and `doctor` counts it.
     """
-    gone = []
-    for name in sorted(os.listdir(repository.make_private_dir())):
-        path = os.path.join(repository.private_dir, name)
-        # Not the time of the content, which a private index has from the index that it is a copy of.
-        kind, _, rest = name.partition(".")
-        if kind not in ("index", "rules") or not rest.partition(".")[0].isdigit() or time.time() - os.stat(path).st_ctime < keep.GRACE:
-            continue
-        if os.path.isdir(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-        gone.append(name)
-    return gone
+    return sorted(path for path, known in left_files(repository).items() if leftovers.discard(path, known))
+
+
+def left_files(repository: Repository) -> dict[str, Mark]:
+    """Returns files and directories of processes that were killed: private indexes and the like, and what git has half written.
+
+    Args:
+        repository: where.
+    """
+    found = leftovers.left_objects(repository)
+    for place in (repository.private_dir, repository.common_dir, *(git_dir for git_dir, _ in administration.registered(repository))):
+        for name in os.listdir(place) if os.path.isdir(place) else ():
+            path = os.path.join(place, name)
+            known = leftovers.mark(path)
+            if known is not None and _is_left(name, path, is_private=place == repository.private_dir):
+                found[path] = known
+    return found
+
+
+def _is_left(name: str, path: str, *, is_private: bool) -> bool:
+    """Tells whether a file is of a process that was killed, by its name, `<kind>.<pid>.<digits>`, and its age."""
+    kind, _, rest = name.partition(".")
+    pid = rest.partition(".")[0]
+    if kind not in (_PRIVATE if is_private else _BESIDE) or not pid.isdigit():
+        return False
+    status = os.lstat(path)
+    # Not the time of the content, which a private index has from the index that it is a copy of.
+    age = time.time() - status.st_ctime
+    if is_private:
+        # In another container its process may be alive, though it is not here. One with two names is the lock of an index as well, which
+        # is known by it.
+        return age > keep.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
+    return age > leftovers.OBJECTS_QUIET and not leftovers.is_alive(int(pid))
 
 
 def _sweep(repository: Repository, refs: Refs) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git import leftovers
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
@@ -76,6 +77,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
         with index:
             return capture_in(index, objects, commit, limits).worktree
     except DeadlinePassed:
+        leftovers.discard_objects(index.repository)  # of the last time: what this one has left is still too young to tell
         return Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds")
 
 
