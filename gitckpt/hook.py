@@ -151,7 +151,8 @@ def _record(repository: Repository, event: str) -> str:
     from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
 
-    objects, refs = Plumbing(repository), Refs(repository, lambda path: _clear(repository, event, path))
+    objects = Plumbing(repository)
+    refs = Refs(repository, lambda path: _clear(repository, event, path), objects.settle)
     for process in (repository.cat_file, objects, refs):
         process.warm_up()  # they start side by side, while we go on
     from gitckpt.model import document, ids, times
@@ -207,8 +208,9 @@ def _sort_lines(repository: Repository) -> None:
     except FileNotFoundError:
         pass
     head = repository.cat_file.info("HEAD")
-    refs = Refs(repository, lambda path: _clear(repository, "post-rewrite", path))
-    keep.sort(repository, Plumbing(repository), refs.update, head[0] if head else "", rewritten)
+    objects = Plumbing(repository)
+    refs = Refs(repository, lambda path: _clear(repository, "post-rewrite", path), objects.settle)
+    keep.sort(repository, objects, refs.update, head[0] if head else "", rewritten)
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:

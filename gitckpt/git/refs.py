@@ -80,11 +80,13 @@ class Refs:
     Args:
         repository: where.
         heal: is given the lock file that is in the way of an update, and tells whether it is gone, so that the update is tried once more.
+        settle: called whenever refs have changed: `Objects.settle` of those that write what they point to.
     """
 
-    def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
+    def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None, settle: Callable[[], None] | None = None) -> None:
         self._repository = repository
         self._heal = heal
+        self._settle = settle
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
     def update(self, updates: Iterable[Update]) -> None:
@@ -119,6 +121,8 @@ class Refs:
             done = writer.communicate()
             raise failure(self._repository, done.code, done.complaint)
         self._standby.give_back(writer)
+        if self._settle is not None:
+            self._settle()
 
     def read(self, ref: str) -> str | None:
         """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""

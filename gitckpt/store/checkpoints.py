@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
 
-_CAPTURES = 3
+_CAPTURES = 10
 _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
 
 
@@ -65,7 +65,7 @@ class Checkpoints:
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository, partial(locks.clear, repository, partial(log.announce, repository)))
+        self.refs = Refs(repository, partial(locks.clear, repository, partial(log.announce, repository)), self.objects.settle)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._opening = threading.Lock()

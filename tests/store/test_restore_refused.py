@@ -164,14 +164,14 @@ class TestOthersAtWork:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         main_checkout.write("new", "x")
-        really = plain.record
+        really = inside(plain).record
 
         def record(*args: Any, **options: Any) -> Checkpoint:
             safety = really(*args, **options)
             main_checkout.write("README", "typed in this moment\n")
             return safety
 
-        monkeypatch.setattr(plain, "record", record)
+        monkeypatch.setattr(inside(plain), "record", record)
         error = refused(plain, made)
         assert isinstance(error, BusyError)
         assert error.message.startswith("a file changed while it was to be replaced: git read-tree failed: ")

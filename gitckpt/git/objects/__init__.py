@@ -4,6 +4,8 @@ Doors:
     plumbing: the adapter without libgit2, for those who cannot wait for it.
     port: what an adapter does.
     adapters: which one serves a repository.
+    anchor: whether a `git gc` is at work, which objects have to be held against.
+    pack: packs of our own, against such a gc.
     encoding: oids and trees as bytes.
     diff: what differs between trees.
     connectivity: what is missing beneath.

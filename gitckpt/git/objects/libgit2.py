@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pygit2
 from pygit2.enums import ObjectType, Option
 
+from gitckpt.git.objects.anchor import Anchor, is_pruned
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
@@ -42,6 +43,7 @@ class Libgit2:
         if _is_shared(self._repo):
             raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
         self._odb = self._repo.odb
+        self._anchor = Anchor(repository)
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -67,6 +69,21 @@ class Libgit2:
 
     def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
         """See `Objects.write`."""
+        items = [*durable, *derived]
+        if not items:
+            return
+        if not self._anchor.is_needed():
+            try:
+                self._write_loosely(durable, derived)
+            except GitError as error:
+                if not is_pruned(error):
+                    raise
+            else:
+                self._anchor.remember(items)
+                return
+        self._anchor.write(items)
+
+    def _write_loosely(self, durable: Sequence[Item], derived: Sequence[Item]) -> None:
         try:
             with _TURN:
                 for items, flush in ((durable, True), (derived, False)):
@@ -77,8 +94,17 @@ class Libgit2:
             full = os.statvfs(self._repo.path).f_bavail == 0  # libgit2 speaks of a missing pack then
             raise GitError(["write"], 1, "No space left on device" if full else str(error)) from None
 
+    def hold(self, oids: Iterable[str]) -> bool:
+        """See `Objects.hold`."""
+        return self._anchor.hold(oids)
+
+    def settle(self) -> None:
+        """See `Objects.settle`."""
+        self._anchor.settle()
+
     def close(self) -> None:
         """See `Objects.close`."""
+        self._anchor.close()
         self._repo.free()
 
 

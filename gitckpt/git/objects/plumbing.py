@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
-
 from gitckpt.git.command import DURABLE
-from gitckpt.git.objects.encoding import object_hash
+from gitckpt.git.objects import pack
+from gitckpt.git.objects.anchor import Anchor, is_pruned
 from gitckpt.git.process import GitError, Standby
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gitckpt.git.objects.port import Item
     from gitckpt.git.repository import Repository
-
-_PACK_KINDS = {"commit": 1, "tree": 2, "blob": 3}
 
 
 class Plumbing:
@@ -29,6 +26,7 @@ class Plumbing:
         self._repository = repository
         self._durable = Standby(lambda: repository.git.start(*DURABLE, "unpack-objects", "-q"))
         self._derived = Standby(lambda: repository.git.start("unpack-objects", "-q"))
+        self._anchor = Anchor(repository)
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -43,15 +41,35 @@ class Plumbing:
 
     def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
         """See `Objects.write`."""
+        items = [*durable, *derived]
+        if not items:
+            return
+        if not self._anchor.is_needed():
+            failed = self._write_loosely(durable, derived)
+            if failed is None:
+                self._anchor.remember(items)
+                return
+            if not is_pruned(failed):
+                raise failed
+        self._anchor.write(items)
+
+    def _write_loosely(self, durable: Sequence[Item], derived: Sequence[Item]) -> GitError | None:
         writers = []
         for standby, items in ((self._durable, durable), (self._derived, derived)):
             if items:
                 writer = standby.take()
-                writer.feed(_pack(items, self._repository.object_format))
+                writer.feed(pack.encode(items, self._repository.object_format)[0])  # git compresses it anew
                 writers.append(writer)
-        for done in [writer.communicate() for writer in writers]:
-            if done.code != 0:
-                raise GitError(["unpack-objects"], done.code, done.complaint)
+        ends = [writer.communicate() for writer in writers]
+        return next((GitError(["unpack-objects"], done.code, done.complaint) for done in ends if done.code != 0), None)
+
+    def hold(self, oids: Iterable[str]) -> bool:
+        """See `Objects.hold`."""
+        return self._anchor.hold(oids)
+
+    def settle(self) -> None:
+        """See `Objects.settle`."""
+        self._anchor.settle()
 
     def warm_up(self) -> None:
         """Starts the processes that write now, so that they stand by when they are needed."""
@@ -60,22 +78,7 @@ class Plumbing:
 
     def close(self) -> None:
         """See `Objects.close`."""
+        self._anchor.close()
         self._durable.close()
         self._derived.close()
         self._repository.cat_file.close()
-
-
-def _pack(objects: Sequence[Item], object_format: str) -> bytes:
-    """Returns a pack of whole objects (gitformat-pack(5), version 2)."""
-    parts = [b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")]
-    for kind, data in objects:
-        size = len(data)
-        byte, size = _PACK_KINDS[kind] << 4 | size & 15, size >> 4
-        header = bytearray()
-        while size:
-            header.append(byte | 0x80)
-            byte, size = size & 0x7F, size >> 7
-        header.append(byte)
-        parts += [bytes(header), zlib.compress(data, 0)]  # git compresses it anew
-    whole = b"".join(parts)
-    return whole + object_hash(object_format, whole).digest()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Protocol
 
     Item = tuple[str, bytes]
@@ -31,6 +31,23 @@ if TYPE_CHECKING:
 
             Raises:
                 GitError: they could not be written.
+            """
+
+        def hold(self, oids: Iterable[str]) -> bool:
+            """Sees to it that no `git gc` takes what git itself has written, until `settle`; returns whether it is there.
+
+            Args:
+                oids: one at least.
+
+            Raises:
+                GitError: it could not be held.
+            """
+
+        def settle(self) -> None:
+            """Is told that refs lead to what this thread has written: until then no `git gc` takes it, and from then on none can.
+
+            Raises:
+                GitError: a gc took it, and it could not be written anew.
             """
 
         def close(self) -> None:

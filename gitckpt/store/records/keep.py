@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id, parents
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
@@ -124,12 +125,21 @@ class Line:
                 apply([Update(is_there.ref, is_there.new, "")])
             if not self._is_new:
                 return
+            if gc_is_running(self._repository.common_dir):
+                self._hold()
             if self._passed:
                 apply([is_there, *self._passed])
             if not self._passed or self._has_left():
                 sort(self._repository, objects, apply, self._commit)
         except CkptError:
             return
+
+    def _hold(self) -> None:
+        """Packs what is new in the commit: a gc that does not know of it, nor of its branch, would take that as well."""
+        from gitckpt.git.objects import pack
+
+        above = () if _is_cut(self._repository, self._commit) else parents(self._text)
+        pack.hold(self._repository, [self._commit, *(f"^{parent}" for parent in above)], revs=True)
 
     def _has_left(self) -> bool:
         """Tells whether a reset came to the parent from a commit that counts as the end of a line."""

@@ -1,4 +1,4 @@
-"""Writes one checkpoint: objects, then all its refs in one transaction, then a look whether the objects are still there.
+"""Writes one checkpoint: objects, then all its refs in one transaction.
 
 Used by the library and by the hook, so it imports nothing heavy. The order of the updates is the safety: every prefix of it is a valid
 store, and the checkpoint's own ref is the commit point.
@@ -56,6 +56,12 @@ LINK_INTERVAL = 1.0
 
 class FilesPruned(BusyError):
     """The files were captured, and their objects taken by a `git gc --prune=now` before a ref held them; nothing was recorded."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the captured files vanished before they could be recorded: somebody ran git gc --prune=now",
+            hint="wait for it to end, then run the command again",
+        )
 
 
 class Proposal:
@@ -268,9 +274,6 @@ class Recorder:
             self._update(updates)
         if commit:
             self._pending_links = {} if with_links else links
-        held = (blob, line.update.new) if line is not None else (blob,)
-        if any(self._repository.cat_file.info(oid) is None for oid in held):  # a `gc --prune=now` ran between the object and its ref
-            self._objects.write([*(line.objects if line is not None else ()), ("blob", data)], derived)
         if line is not None:
             line.follow_up(self._objects, self._update)
         return blob
@@ -303,10 +306,7 @@ class Recorder:
     @staticmethod
     def _require_tree(fields: dict[str, Any], gone: list[str]) -> None:
         if (fields.get("worktree") or {}).get("tree") in gone:
-            raise FilesPruned(
-                "the captured files vanished before they could be recorded: somebody ran git gc --prune=now",
-                hint="wait for it to end, then run the command again",
-            ) from None
+            raise FilesPruned from None
 
     def _link(self, links: dict[str, list[str]], updates: list[Update], instant: int) -> list[tuple[str, bytes]]:
         """Appends the update of the notes ref, and returns the objects it needs."""

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.git import leftovers
-from gitckpt.git.objects import diff
-from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.objects import diff, pack
+from gitckpt.git.objects.anchor import gc_is_running, is_pruned
+from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
@@ -36,6 +38,7 @@ _MISENCODED = re.compile(
 )
 _CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
 _ATTRIBUTES = b".gitattributes"
+_STORING = ("failed to insert into database", "temporary file")
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
@@ -75,10 +78,30 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     index.deadline = limits.deadline()
     try:
         with index:
-            return capture_in(index, objects, commit, limits).worktree
+            found = capture_in(index, objects, commit, limits).worktree
     except DeadlinePassed:
         leftovers.discard_objects(index.repository)  # of the last time: what this one has left is still too young to tell
         return Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds")
+    _hold(index.repository, objects, found, commit)
+    return found
+
+
+def _hold(repository: Repository, objects: Objects, found: Worktree, commit: str) -> None:
+    """Sees to it that no `git gc` takes what a capture has written, until refs lead to it.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        found: what the capture returned.
+        commit: the one that it was compared with; "" for none.
+
+    Raises:
+        FilesPruned: some of it is gone already.
+    """
+    if found.tree is not None and gc_is_running(repository.common_dir):
+        own = own_objects(repository, found.tree, commit)
+        if own is None or not objects.hold(own):
+            raise FilesPruned
 
 
 def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
@@ -96,6 +119,8 @@ def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limit
     except DeadlinePassed:
         raise
     except GitError as error:
+        if _was_pruned(error):
+            raise FilesPruned from None
         raise WorktreeError(f"cannot capture the files of {index.repository.worktree}: {error.message}", hint=_WITHOUT) from None
 
 
@@ -262,7 +287,7 @@ class _Capture:
                 said = self._index.run("-c", "core.safecrlf=warn", "update-index", *options, data=b"".join(path + b"\0" for path in paths))
             except GitError as error:
                 refused = _refused_path(error, paths)
-                if refused is None:
+                if refused is None or _was_pruned(error):
                     raise
                 self._omit(refused, f"git cannot store it: {_cause(error)}")
                 paths = [path for path in paths if path != refused]
@@ -289,27 +314,57 @@ class _Capture:
 def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
     """Tells whether the objects of a checkpoint's snapshot are there: until its ref is written, a `gc --prune=now` can take them.
 
-    Only what the linked commit does not hold is looked at.
+    Only what the linked commit does not hold is looked at. While a gc runs that may not know of the ref, that is packed.
     """
-    tree = checkpoint.tree
-    if tree is None:
-        return True
-    base = manifest.base_tree(repository, checkpoint.git_sha)
+    own = own_objects(repository, checkpoint.tree, checkpoint.git_sha) if checkpoint.tree is not None else set()
+    if own is None:
+        return False
+    # In this order: a gc that is over by the first question has deleted all it will by the second.
+    if own and gc_is_running(repository.common_dir):
+        return pack.hold(repository, own) is not None
+    return all(repository.cat_file.info(oid) for oid in own)
+
+
+def own_objects(repository: Repository, tree: str, commit: str) -> set[str] | None:
+    """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
+
+    Args:
+        repository: where.
+        tree: the snapshot.
+        commit: the linked commit; "" for none.
+    """
+    base = manifest.base_tree(repository, commit)
+    top = next(repository.cat_file.contents([tree]))
+    if top is None:
+        return None
     wanted = {tree}
-    for part in ("files", *(f"index/{stage}" for stage in range(4)), "operation", "run"):
-        found = repository.cat_file.info(f"{tree}:{part}")
-        try:
-            differing = diff.differences(repository, base, found[0], with_trees=True) if found else []
-        except GitError:
-            return False
-        wanted |= {one.new for one in differing if one.status != "D" and not one.is_submodule}
-    return all(repository.cat_file.info(oid) for oid in wanted)
+    for name, (mode, oid) in decode_tree(top[2], repository.object_format).items():
+        wanted.add(oid)
+        if mode != DIRECTORY:
+            continue
+        parts = [oid]
+        if name == b"index":
+            stages = next(repository.cat_file.contents([oid]))
+            parts = [each for _, each in decode_tree(stages[2], repository.object_format).values()] if stages is not None else []
+        for part in parts:
+            try:
+                differing = diff.differences(repository, base, part, with_trees=True)
+            except GitError:
+                return None
+            wanted |= {part} - {base}
+            wanted |= {one.new for one in differing if one.status != "D" and not one.is_submodule}
+    return wanted - {base}
 
 
 def _refused_path(error: GitError, paths: list[bytes]) -> bytes | None:
     """Returns the path that git gave up at; None where it failed for another reason."""
     said = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
+
+
+def _was_pruned(error: GitError) -> bool:
+    """Tells whether git failed because a `git prune` deleted what it was writing to."""
+    return is_pruned(error) and any(words in error.stderr for words in _STORING)
 
 
 def _cause(error: GitError) -> str:

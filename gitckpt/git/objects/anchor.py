@@ -1,0 +1,141 @@
+"""What holds objects until refs lead to them, while somebody runs `git gc --prune=now`. Imported by the hook.
+
+Such a gc notes what refs lead to, and later deletes every loose object that it has not noted, however young: it takes "now" for the end
+of time, so that no time stamp saves one. A pack is left alone: git prunes loose objects only, and a repack deletes no pack that came after
+it began, nor one with a file `.keep` beside it. So while a gc runs, objects go into a pack with such a file, until their refs are there;
+and what was written loosely before one began is looked for, or packed, once the refs are there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import _local  # `threading` would cost the hook 2 ms
+
+from gitckpt.git.objects.encoding import object_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gitckpt.git.objects.port import Item
+    from gitckpt.git.process import GitError
+    from gitckpt.git.repository import Repository
+
+_REMEMBERED = 32 << 20
+"""Of what was written loosely, the last so many bytes are remembered."""
+
+_STALE_AFTER = 12 * 3600  # as git takes it
+
+
+def gc_is_running(common_dir: str) -> bool:
+    """Tells whether a `git gc` is at work, by the file that git itself goes by (`gc.pid`); one that a kill left does not count."""
+    try:
+        with open(os.path.join(common_dir, "gc.pid"), "rb") as file:
+            age = time.time() - os.fstat(file.fileno()).st_mtime
+            pid, _, host = file.read(1000).strip().partition(b" ")
+    except FileNotFoundError:
+        return False
+    if age > _STALE_AFTER:
+        return False
+    if os.fsdecode(host) == os.uname().nodename and pid.isdigit():
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+    return True
+
+
+class Anchor:
+    """Holds what each thread has written until its refs are there.
+
+    Args:
+        repository: where.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._own = _local()
+
+    def is_needed(self) -> bool:
+        """Tells whether what is written now has to be held."""
+        return gc_is_running(self._repository.common_dir)
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Writes objects, flushed to the disk, so that no gc takes them before `settle`.
+
+        Raises:
+            GitError: they could not be written.
+        """
+        from gitckpt.git.objects import pack
+
+        self._kept().append(pack.write(self._repository, items, keep=True))
+
+    def hold(self, oids: Iterable[str]) -> bool:
+        """Holds objects that somebody else has written, where that is needed; returns whether they are there.
+
+        Raises:
+            GitError: a pack could not be written.
+        """
+        if not self.is_needed():
+            return True
+        from gitckpt.git.objects import pack
+
+        held = pack.hold(self._repository, oids, keep=True)
+        if held is not None:
+            self._kept().append(held)
+        return held is not None
+
+    def remember(self, items: Sequence[Item]) -> None:
+        """Takes note of objects that were written loosely."""
+        loose = self._loose()
+        loose += items
+        size = sum(len(data) for _, data in loose)
+        while size > _REMEMBERED:
+            size -= len(loose.pop(0)[1])
+
+    def settle(self) -> None:
+        """Lets go of what this thread has written, as refs lead to it by now; writes anew what a gc has taken before, or may still take.
+
+        Raises:
+            GitError: that could not be written.
+        """
+        loose = self._loose()
+        if loose:
+            # In this order: a gc that is over by the first question has deleted all it will by the second.
+            lost = loose if self.is_needed() else [item for item in loose if not self._is_there(item)]
+            if lost:
+                from gitckpt.git.objects import pack
+
+                pack.write(self._repository, lost)
+            loose.clear()
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of what this thread has written, whether refs lead to it or not."""
+        kept = self._kept()
+        while kept:
+            try:
+                os.unlink(kept.pop())
+            except FileNotFoundError:
+                pass
+
+    def _is_there(self, item: Item) -> bool:
+        oid = object_id(*item, self._repository.object_format)
+        loose = os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])
+        return os.path.exists(loose) or self._repository.cat_file.info(oid) is not None
+
+    def _loose(self) -> list[Item]:
+        found: list[Item] = self._own.__dict__.setdefault("loose", [])
+        return found
+
+    def _kept(self) -> list[str]:
+        found: list[str] = self._own.__dict__.setdefault("kept", [])
+        return found
+
+
+def is_pruned(error: GitError) -> bool:
+    """Tells whether an object could not be written because somebody deleted the directory or the scratch file it was to go into."""
+    return "No such file or directory" in error.stderr
