@@ -237,13 +237,22 @@ class Child:
             if fd >= 0:
                 os.close(fd)
                 setattr(self, name, -1)
-        if self.owner != os.getpid():
+        if self.owner != os.getpid() or self.has_ended:
             return 0
         self.has_ended = True
         try:
             return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         except ChildProcessError:
             return 0
+
+    def is_running(self) -> bool:
+        """Tells whether it has not ended; somebody may have killed it while it had nothing to do. It must be ours."""
+        try:
+            ended = os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            ended = True
+        self.has_ended = self.has_ended or ended
+        return not ended
 
     def stop(self) -> None:
         """Ends it now; a process forked from ours may still hold its pipes open, so that closing ours would not do."""
@@ -289,7 +298,7 @@ class Standby:
                 child = self._idle.pop()
             except IndexError:
                 return self._start()
-            if child.owner == os.getpid():
+            if child.owner == os.getpid() and child.is_running():
                 return child
             child.close()
 

@@ -92,14 +92,30 @@ class Refs:
     def update(self, updates: Iterable[Update]) -> None:
         """Applies all updates in one transaction, in this order, flushed to the disk.
 
-        On the files backend a kill in between leaves the first ones done: the order is the safety.
+        On the files backend a kill in between leaves the first ones done: the order is the safety. Where git alone is killed, what it has
+        left undone is done by another one.
 
         Raises:
             RefMoved: a ref did not have its expected value; none was changed.
             LockHeld: a lock file stayed in the way; none was changed.
             GitError: git refused for another reason; none was changed.
         """
-        transaction = _transaction(updates)
+        meant = list(updates)
+        try:
+            self._apply_healed(_transaction(meant))
+        except GitError as error:
+            if error.code >= 0:
+                raise
+            left = self._left_by_kill(meant)
+            if left == meant or any(update.new != update.old for update in left):
+                self._apply_healed(_transaction(left))
+
+    def _left_by_kill(self, updates: list[Update]) -> list[Update]:
+        """Returns what of a transaction is still to do; all of it where nothing was done."""
+        values = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(self.list()).splitlines())}
+        return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
+
+    def _apply_healed(self, transaction: bytes) -> None:
         try:
             self._apply(transaction)
         except LockHeld as error:

@@ -12,9 +12,11 @@ import pytest
 from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked, PhaseDeferred
 from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.run import Run
+from gitckpt.git.refs import Refs, Update
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
+from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.summary import summary
@@ -264,6 +266,34 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
     assert two.state == {}, "the state is that of its time"
     assert "two-started could not be recorded" in (Path(inside(store).repository.private_dir) / "log").read_text()
     assert timeline.read(inside(store), RUN).unwritten == []
+
+
+def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
+    store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = Refs.update
+    due: list[int] = []
+
+    def fail_afterwards(self: Refs, updates: list[Update]) -> None:
+        update(self, updates)
+        if due and any(each.ref.startswith(layout.CHECKPOINTS) for each in updates):
+            due.clear()
+            raise CkptError("git ended unexpectedly")
+
+    monkeypatch.setattr(Refs, "update", fail_afterwards)
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.phase("one", lambda: due.append(1))
+        assert not due
+        assert len(run.unwritten) == 1
+        assert run.unwritten[0] == "one-complete could not be recorded: git ended unexpectedly"
+        run.phase("two", Counted())
+        assert run.unwritten == []
+    assert labels(store, RUN) == ["run-started", "one-started", "one-complete", "two-started", "two-complete", "run-complete"]
+    chain = store.list(Query(run=RUN))
+    assert [entry.sequence for entry in chain] == [6, 5, 4, 3, 2, 1]
+    completed = store.heads.read(RUN).pipeline
+    assert completed is not None
+    assert completed.completed["one"] == chain[3].id
 
 
 def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:

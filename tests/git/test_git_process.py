@@ -205,6 +205,19 @@ class TestStandby:
         standby.close()
         assert not alive(inner.pid)
 
+    def test_one_that_was_killed_is_replaced(self) -> None:
+        standby = Standby(lambda: start("print(input())"))
+        first = standby.take()
+        standby.give_back(first)
+        os.kill(first.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+        second = standby.take()
+        assert second is not first
+        second.write(b"here\n")
+        assert second.read_line() == b"here"
+        assert str(first.pid) not in children_of_ours()
+        second.close()
+
     def test_one_that_was_warmed_up_stands_by(self) -> None:
         standby = Standby(lambda: start("input()"))
         standby.warm_up()

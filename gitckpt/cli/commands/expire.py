@@ -49,8 +49,9 @@ def expire(
         try:
             found = store.expire(policy, dry_run=dry_run, progress=lambda words: terminal.progress(terminal.harmless(words)))
         except KeyboardInterrupt:
-            terminal.progress("")
-            terminal.warn("interrupted; the rest goes with the next: git ckpt expire")
+            if not dry_run:
+                terminal.progress("")
+                terminal.warn("interrupted; the rest goes with the next: git ckpt expire")
             raise
         finally:
             if not dry_run:

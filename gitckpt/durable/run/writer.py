@@ -66,6 +66,7 @@ class Writer:
         self.completed = dict(self.pipeline.completed)
         self.unwritten: list[str] = []
         self._waiting: list[tuple[str, Mapping[str, Any], bool, Details]] = []
+        self._tried = ""
         self._known = False
         self._reported: dict[str, Any] = {}
         self.limits = settings.read(store.repository).limits
@@ -86,6 +87,7 @@ class Writer:
             StateError, UsageError: it can never be written.
         """
         details["run"] = self._run
+        details.setdefault("id", self._store.new_id())  # by which it is found, should it have been written when an error came
         details.setdefault("pipeline", self.pipeline)
         attempt = details.get("attempt")
         if attempt is not None and attempt.phase in self.pipeline.phases:
@@ -105,11 +107,14 @@ class Writer:
         while self._waiting:
             label, state, capture, details = self._waiting[0]
             try:
-                self._record(label, state, capture=capture or not self._known, details=details)
+                if not self._was_written(details["id"]):
+                    self._tried = details["id"]
+                    self._record(label, state, capture=capture or not self._known, details=details)
             except LeaseLost:
                 raise
             except KeyboardInterrupt:
-                self._settle(label)
+                if self._was_written(details["id"]):
+                    del self._waiting[0]
                 raise
             except (StateError, UsageError):
                 del self._waiting[0]
@@ -245,6 +250,10 @@ class Writer:
         else:
             files = self.newest.worktree
             made = self._store.record(label, state, guard=self._hold, worktree=files, keeps=_REPORTED, **details)
+        self._adopt(made)
+
+    def _adopt(self, made: Checkpoint) -> None:
+        """Goes on from a checkpoint that was written."""
         self._reported = {key: made.state[key] for key in _REPORTED if key in made.state}
         self._known = True
         self.newest = made
@@ -252,13 +261,17 @@ class Writer:
             self.pipeline = made.pipeline
             self.completed = dict(made.pipeline.completed)
 
-    def _settle(self, label: str) -> None:
-        """Finds out whether a checkpoint was written before an interrupt came."""
-        head = self._store.heads.read(self._run)
-        if head.parent == self.newest.id and head.phase == label:
-            del self._waiting[0]
-            self.newest, self.pipeline = head, head.pipeline or self.pipeline
-            self.completed = dict(self.pipeline.completed)
+    def _was_written(self, checkpoint_id: str) -> bool:
+        """Tells whether a checkpoint was written before an error or an interrupt came; then goes on from it."""
+        if self._tried != checkpoint_id:
+            return False
+        try:
+            made = self._store.read(checkpoint_id)
+        except NotFoundError:
+            return False
+        self._store.heads.move_up(self._run)
+        self._adopt(made)
+        return True
 
     def _refresh(self) -> None:
         """Lets git look once more at the files of a worktree that was made just before.

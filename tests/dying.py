@@ -1,0 +1,62 @@
+"""A git that dies once, by SIGKILL, at a ref transaction: before it, in its midst, or after it, when nobody has heard of that yet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """\
+#!{python} -IS
+import os, subprocess, sys
+whole = {git!r}
+if "update-ref" not in sys.argv or not os.path.exists({order!r}):
+    os.execvp(whole, [whole, *sys.argv[1:]])
+said = b""
+while not said.endswith(b"\\0commit\\0"):
+    chunk = os.read(0, 65536)
+    if not chunk:
+        sys.exit(0)
+    said += chunk
+with open({order!r}) as file:
+    count = int(file.read())
+words, parts = said.removesuffix(b"commit\\0").split(b"\\0")[:-1], []
+while words:
+    size = {{b"start": 1, b"update": 3}}.get(words[0].split(b" ")[0], 2)
+    parts.append(b"".join(word + b"\\0" for word in words[:size]))
+    words = words[size:]
+if count:
+    data = b"".join(parts[: count + 1]) + b"commit\\0"
+    subprocess.run([whole, *sys.argv[1:]], input=data, stdout=subprocess.DEVNULL, check=True)
+os.unlink({order!r})
+os.kill(os.getpid(), 9)
+"""
+
+
+class DyingGit:
+    """A git that dies when it is told to.
+
+    Args:
+        directory: for the files it needs.
+        monkeypatch: makes it the git that is called.
+    """
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        directory.mkdir()
+        self._order = directory / "order"
+        script = directory / "git"
+        git = os.environ.get("GITCKPT_GIT") or "git"
+        script.write_text(SCRIPT.format(python=sys.executable, git=git, order=str(self._order)))
+        script.chmod(0o755)
+        monkeypatch.setenv("GITCKPT_GIT", str(script))
+
+    def die_after(self, updates: int) -> None:
+        """Lets the next ref transaction die when so many of its updates are done."""
+        self._order.write_text(str(updates))
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it did as it was told."""
+        return not self._order.exists()

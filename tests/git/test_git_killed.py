@@ -1,0 +1,55 @@
+"""A git that is killed alone, at a ref transaction: what it has left undone is done by another one, and nothing twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import Refs, Update
+from gitckpt.git.repository import discover
+from tests.conftest import Checkout
+from tests.dying import DyingGit
+
+A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
+
+
+@pytest.mark.parametrize("done", [0, 1, 2, 3, 4])
+def test_a_transaction_comes_to_its_end(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int) -> None:
+    one, two = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+    main_checkout.git("update-ref", A, one)
+    main_checkout.git("update-ref", B, one)
+    git = DyingGit(tmp_path / "dying", monkeypatch)
+    refs = Refs(discover(str(main_checkout.path)))
+    git.die_after(done)
+    head = main_checkout.git("rev-parse", "main")
+    refs.update([Update("refs/heads/main", head, head), Update(A, two, one), Update(B, "", one), Update(C, one, "")])
+    assert git.has_died
+    assert main_checkout.refs("refs/checkpoints") == {A: two, C: one}
+    refs.close()
+
+
+def test_one_that_only_looks_is_made_again(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+    main_checkout.git("update-ref", A, one)
+    git = DyingGit(tmp_path / "dying", monkeypatch)
+    refs = Refs(discover(str(main_checkout.path)))
+    git.die_after(0)
+    refs.update([Update(A, one, one)])
+    assert git.has_died
+    refs.close()
+
+
+def test_what_dies_each_time_is_an_error(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+    git = tmp_path / "git"
+    git.write_text('#!/bin/sh\ncase " $* " in *" update-ref "*) kill -9 $$ ;; esac\nexec git "$@"\n')
+    git.chmod(0o755)
+    monkeypatch.setenv("GITCKPT_GIT", str(git))
+    refs = Refs(discover(str(main_checkout.path)))
+    with pytest.raises(GitError) as caught:
+        refs.update([Update(A, one, "")])
+    assert caught.value.code == -9
+    assert main_checkout.refs("refs/checkpoints") == {}
+    refs.close()
