@@ -29,12 +29,10 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
         ahead = PrivateIndex(repository)
         ahead.open()
         ahead.look_ahead()
-    from gitckpt.store import log
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.store import Store
 
-    log.listeners[:] = [_tell]
-    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead))
+    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead, tell=_tell))
 
 
 def _tell(sentence: str) -> None:

@@ -52,6 +52,7 @@ class Checkpoints:
         clock: returns the current instant, in microseconds since the epoch.
         new_id: returns a fresh UUID version 4.
         ahead: a private index in which git looks at the worktree already, for the first capture.
+        tell: is told, a sentence at a time, what was done unasked; the log has it, too.
     """
 
     def __init__(
@@ -62,13 +63,15 @@ class Checkpoints:
         clock: Callable[[], int] = times.now,
         new_id: Callable[[], str] = ids.new_id,
         ahead: PrivateIndex | None = None,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository, partial(locks.clear, repository, partial(log.announce, repository)), self.objects.settle)
+        self.refs = Refs(repository, partial(locks.clear, repository, self._announce), self.objects.settle)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._opening = threading.Lock()
+        self._tell = tell
         self.clock = clock
         self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs.update)
@@ -90,7 +93,7 @@ class Checkpoints:
             repository: seen from where.
             adapter: as for the store itself.
         """
-        return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id)
+        return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id, tell=self._tell)
 
     @property
     def index(self) -> Index:
@@ -341,3 +344,7 @@ class Checkpoints:
 
         # Notes of its own: those of the recorder belong to whoever records.
         return Remover(self.repository, self.objects, self.refs, Notes(self.repository, self.objects, layout.NOTES), self.index)
+
+    def _announce(self, sentence: str) -> None:
+        log.append(self.repository, sentence)
+        self._tell(sentence)

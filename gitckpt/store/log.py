@@ -9,15 +9,10 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gitckpt.git.repository import Repository
 
 FILE = "log"
 _LARGE = 1_000_000
-
-listeners: list[Callable[[str], None]] = []
-"""Who tells people what is announced: the command line. The library itself speaks to nobody."""
 
 
 def append(repository: Repository, text: str) -> str:
@@ -42,10 +37,3 @@ def append(repository: Repository, text: str) -> str:
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
     return path
-
-
-def announce(repository: Repository, sentence: str) -> None:
-    """Writes what was done unasked into the log, and tells those who listen. Args and errors: as `append`."""
-    append(repository, sentence)
-    for tell in listeners:
-        tell(sentence)

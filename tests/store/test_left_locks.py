@@ -12,7 +12,6 @@ import pytest
 from gitckpt import hook
 from gitckpt.git.lock import Lock
 from gitckpt.git.refs import LockHeld
-from gitckpt.store import log
 from gitckpt.store.records import layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.store import inside
@@ -51,7 +50,7 @@ def test_a_record_removes_all_of_them_and_says_so(
 ) -> None:
     store = make_store(checkout, adapter)
     told: list[str] = []
-    monkeypatch.setattr(log, "listeners", [told.append])
+    monkeypatch.setattr(inside(store), "_tell", told.append)
     run = store.record("a-started", {}, start="r").run
     head = checkout.git("rev-parse", "HEAD")
     there = left(checkout, f"refs/ckpt/runs/{run}", layout.NOTES, f"refs/keep/ckpt/{head}", f"refs/ckpt/trees/{nth(99)}")
