@@ -235,6 +235,52 @@ class TestTheBranchOfARun:
         assert Checkout(Path(opened.path)).git("branch", "--show-current") == "topic"
         assert Checkout(Path(opened.path)).git("status", "--porcelain") == ""
 
+    @pytest.mark.parametrize("elsewhere", [False, True])
+    def test_free_once_the_directory_that_had_it_was_deleted(
+        self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path, elsewhere: bool
+    ) -> None:
+        """The run's own worktree; what was staged there is kept."""
+        old = Checkout(Path(resume(plain, moved_on).path))
+        old.write("staged", "work\n")
+        old.git("add", "staged")
+        shutil.rmtree(old.path)
+        opened = resume(plain, moved_on, str(tmp_path / "new")) if elsewhere else resume(plain, moved_on)
+        there = Checkout(Path(opened.path))
+        assert (opened.remarks, opened.made, there.git("branch", "--show-current")) == ((), True, "topic")
+        assert len(registered(main_checkout)) == 1
+        (safety,) = (entry for entry in plain.list() if entry.trigger == SAFETY)
+        assert main_checkout.git("show", f"refs/ckpt/trees/{safety.id}:files/staged") == "work"
+
+    def test_free_once_somebody_deleted_the_directory_that_had_it(
+        self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path
+    ) -> None:
+        main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "theirs"), "topic")
+        shutil.rmtree(tmp_path / "theirs")
+        opened = resume(plain, moved_on)
+        assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == ((), "topic")
+        assert any("theirs" in line for line in registered(main_checkout))
+
+    def test_not_free_where_the_directory_went_along_with_the_repository(
+        self, make_store: MakeStore, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path
+    ) -> None:
+        main_checkout.git("worktree", "add", "--quiet", str(main_checkout.path / "theirs/here"), "topic")
+        main_checkout.path.rename(tmp_path / "elsewhere")
+        opened = resume(make_store(tmp_path / "elsewhere"), moved_on)
+        assert opened.remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
+
+    @pytest.mark.parametrize("why", ["moved", "locked"])
+    def test_not_free_where_the_directory_is_elsewhere(
+        self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path, why: str
+    ) -> None:
+        theirs = tmp_path / "theirs"
+        main_checkout.git("worktree", "add", "--quiet", str(theirs), "topic")
+        if why == "moved":
+            theirs.rename(tmp_path / "moved")
+        else:
+            main_checkout.git("worktree", "lock", str(theirs))
+            shutil.rmtree(theirs)
+        assert resume(plain, moved_on).remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
+
     @pytest.mark.parametrize(
         ("why", "said"),
         [("checked out", "is checked out in another worktree"), ("moved", "is elsewhere by now"), ("deleted", "is gone")],

@@ -60,15 +60,35 @@ def registered(repository: Repository) -> list[tuple[str, str]]:
     return found
 
 
-def moved_to(git_dir: str, places: list[str]) -> str | None:
-    """Returns where a worktree was moved by hand: the directory, of those in some places, whose `.git` file names what git keeps of it."""
-    for place in places:
+def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
+    """Returns where a worktree was moved by hand, as far as that can be found: beside where it was, in the main worktree, or beside that.
+
+    Args:
+        repository: seen from any of its worktrees.
+        git_dir: what git keeps of the worktree: the directory is its own whose `.git` file names that.
+        path: where it was.
+        more: further directories to look in.
+    """
+    top = main_worktree(repository)
+    for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
             path = os.path.join(place, name)
             named = named_by(path)
             if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
                 return path
     return None
+
+
+def went_along(repository: Repository, git_dir: str, path: str) -> bool:
+    """Tells whether a worktree was moved together with its repository, in or beside which it was: both name the other where it is not.
+
+    Args: as `moved_to`.
+    """
+    top = main_worktree(repository) or repository.common_dir
+    parts = path.split(os.sep)
+    candidates = (os.path.join(base, *parts[at:]) for base in (top, os.path.dirname(top)) for at in range(1, len(parts)))
+    named = (each for each in map(named_by, candidates) if each is not None)
+    return any(not os.path.isdir(each) and os.path.basename(each) == os.path.basename(git_dir) for each in named)
 
 
 def content(path: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting
@@ -76,9 +75,7 @@ def _exists(run: str, evidence: Evidence) -> bool:
 
 def _not_there(repository: Repository, git_dir: str, path: str, owner: Owner | None, root: str | None) -> Flaw:
     """Returns the flaw of a worktree that is not where git believes it to be."""
-    top = main_worktree(repository)
-    places = [*([root] if root else []), os.path.dirname(path), *([top, os.path.dirname(top)] if top else [])]
-    moved = administration.moved_to(git_dir, places)
+    moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
     if moved is not None:
         return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shlex.quote(moved)}")
     if os.path.lexists(path):

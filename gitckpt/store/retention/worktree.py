@@ -208,7 +208,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"its worktree {path} is locked"
     named = administration.named_by(path)
     if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
-        moved = administration.moved_to(git_dir, _places(store.repository, path))
+        moved = administration.moved_to(store.repository, git_dir, path)
         if moved is not None:
             return f"its worktree was moved to {moved}: git worktree repair '{moved}'"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
@@ -218,12 +218,6 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
     if not unsaved:
         return None
     return f"its worktree {path} holds what no checkpoint does: {first_of(unsaved, _SHOWN)}"
-
-
-def _places(repository: Repository, path: str) -> list[str]:
-    """Returns the directories in which a worktree that was moved is looked for."""
-    top = main_worktree(repository)
-    return [os.path.dirname(path), *([top, os.path.dirname(top)] if top is not None else [])]
 
 
 def _is_inside(path: str) -> bool:

@@ -94,7 +94,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
         return _existing(repository, objects, wish)
     forgotten = ownership.registration_of(repository, wish.path)
     if forgotten is not None:
-        moved = administration.moved_to(forgotten, [root, *_near(repository)])
+        moved = administration.moved_to(repository, forgotten, wish.path)
         if moved is not None:
             repository.git.run("worktree", "repair", moved)
             return Opened(moved, made=False, remarks=(f"it was moved there from {wish.path}",))
@@ -132,12 +132,6 @@ def default_root(repository: Repository, configured: str | None) -> str:
             hint="name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR",
         )
     return os.path.join(top, PRIVATE, "worktrees")
-
-
-def _near(repository: Repository) -> list[str]:
-    """Returns the directories in which a worktree that was moved is looked for."""
-    top = main_worktree(repository)
-    return [] if top is None else [top, os.path.dirname(top)]
 
 
 def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
@@ -372,11 +366,17 @@ def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
 
 
 def is_free(repository: Repository, ref: str) -> bool:
-    """Tells whether a ref may be a branch, and is checked out, or about to be started, in no worktree."""
+    """Tells whether a ref may be a branch, and is checked out, or about to be started, in no worktree whose directory is there."""
     if repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
         return False
     listing = repository.git.run("worktree", "list", "--porcelain", "-z").out
-    return b"branch " + os.fsencode(ref) not in listing.split(b"\0")
+    at = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in _records(listing) if b"branch " + os.fsencode(ref) in lines}
+    gone = {path for git_dir, path in administration.registered(repository) if path in at and ownership.is_gone(repository, git_dir, path)}
+    return not at - gone
+
+
+def _records(listing: bytes) -> list[list[bytes]]:
+    return [record.split(b"\0") for record in listing.split(b"\0\0") if record]
 
 
 def _contents(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> manifest.Contents:

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import content, registered, seen_from
+from gitckpt.git.worktree.administration import content, moved_to, registered, seen_from, went_along
 from gitckpt.store.records import layout
 
 LOCK_REASON = "gitckpt"
@@ -64,3 +64,17 @@ def registration_of(repository: Repository, path: str) -> str | None:
         if os.path.realpath(where) == os.path.realpath(path) and content(os.path.join(git_dir, "locked")).startswith(LOCK_REASON):
             return git_dir
     return None
+
+
+def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
+    """Tells whether the directory of a worktree was deleted. One that somebody else has locked may be on a disk that is not there.
+
+    Args:
+        repository: seen from any of its worktrees.
+        git_dir: what git keeps of the worktree.
+        path: where it was.
+    """
+    locked = os.path.join(git_dir, "locked")
+    if os.path.lexists(path) or (os.path.exists(locked) and not content(locked).startswith(LOCK_REASON)):
+        return False
+    return moved_to(repository, git_dir, path) is None and not went_along(repository, git_dir, path)

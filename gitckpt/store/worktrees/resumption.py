@@ -6,11 +6,12 @@ import os
 from dataclasses import replace
 
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records.entry import Query
-from gitckpt.store.worktrees import leftover, opener
+from gitckpt.store.worktrees import leftover, opener, ownership
 from gitckpt.store.worktrees.opener import Opened, Wish
 
 
@@ -33,6 +34,8 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     in_run = bool(checkpoint.run) and checkpoint.id in [entry.id for entry in store.list(Query(run=checkpoint.run, limit=1))]
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
     path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else os.path.abspath(directory)
+    if in_run and checkpoint.run:
+        _forget_deleted(store, checkpoint.run)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
 
     def rescue(there: Repository) -> None:
@@ -41,6 +44,20 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
     opened = opener.open_worktree(repository, store.objects, wish)
     return replace(opened, remarks=(*opened.remarks, remark)) if remark and opened.made else opened
+
+
+def _forget_deleted(store: Checkpoints, run: str) -> None:
+    """Lets git forget the worktrees of a run whose directories were deleted by hand; what was staged there is recorded before.
+
+    Until then they seem to have the run's branch, wherever its worktree is made anew.
+    """
+    for git_dir, path in administration.registered(store.repository):
+        owner = ownership.owner_in(git_dir)
+        if owner is None or owner.run != run or not ownership.is_gone(store.repository, git_dir, path):
+            continue
+        if not os.path.isdir(os.path.join(git_dir, "modules")):  # with those, a person has to look
+            leftover.record_leftover(store, git_dir, path)
+            store.repository.git.run("worktree", "remove", "--force", "--force", path)
 
 
 def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str | None]:
