@@ -240,11 +240,11 @@ class TestTheBranchOfARun:
         self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path, elsewhere: bool
     ) -> None:
         """The run's own worktree; what was staged there is kept."""
-        old = Checkout(Path(resume(plain, moved_on).path))
+        old = Checkout(Path(resume(inside(plain), moved_on).path))
         old.write("staged", "work\n")
         old.git("add", "staged")
         shutil.rmtree(old.path)
-        opened = resume(plain, moved_on, str(tmp_path / "new")) if elsewhere else resume(plain, moved_on)
+        opened = resume(inside(plain), moved_on, str(tmp_path / "new")) if elsewhere else resume(inside(plain), moved_on)
         there = Checkout(Path(opened.path))
         assert (opened.remarks, opened.made, there.git("branch", "--show-current")) == ((), True, "topic")
         assert len(registered(main_checkout)) == 1
@@ -256,7 +256,7 @@ class TestTheBranchOfARun:
     ) -> None:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "theirs"), "topic")
         shutil.rmtree(tmp_path / "theirs")
-        opened = resume(plain, moved_on)
+        opened = resume(inside(plain), moved_on)
         assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == ((), "topic")
         assert any("theirs" in line for line in registered(main_checkout))
 
@@ -265,7 +265,7 @@ class TestTheBranchOfARun:
     ) -> None:
         main_checkout.git("worktree", "add", "--quiet", str(main_checkout.path / "theirs/here"), "topic")
         main_checkout.path.rename(tmp_path / "elsewhere")
-        opened = resume(make_store(tmp_path / "elsewhere"), moved_on)
+        opened = resume(inside(make_store(tmp_path / "elsewhere")), moved_on)
         assert opened.remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
 
     @pytest.mark.parametrize("why", ["moved", "locked"])
@@ -279,7 +279,7 @@ class TestTheBranchOfARun:
         else:
             main_checkout.git("worktree", "lock", str(theirs))
             shutil.rmtree(theirs)
-        assert resume(plain, moved_on).remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
+        assert resume(inside(plain), moved_on).remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
 
     @pytest.mark.parametrize(
         ("why", "said"),
