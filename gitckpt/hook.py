@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAINTAIN, PACK = "maintain", "pack"
 DAY = 86400
-_PHASE = "commit-complete"
+_PHASE, _WITHOUT_FILES = "commit-complete", "commit-partial"
 _DEFERRING = ("rebase", "am", "bisect")
 _BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; run(sys.argv[1:])"
 
@@ -242,14 +242,19 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
             _report(repository, event, f"the usual limits apply to the files: {error.message}")
             limits = Limits()
         guard = store.leases.bound(owner.run)
+        how: dict[str, Any] = {"message": message, "trigger": _trigger(event), "limits": limits, "without_files": _WITHOUT_FILES}
         try:
-            return store.save(_PHASE, run=owner.run, message=message, trigger=_trigger(event), limits=limits, guard=guard).id
+            made = store.save(_PHASE, run=owner.run, guard=guard, **how)
         except WorktreeError as error:
             _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
             return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard).id
         except LeaseLost as error:
             _report(repository, event, f"this checkpoint stands alone: {error.message}")
-            return store.save(_PHASE, message=message, trigger=_trigger(event), limits=limits).id
+            made = store.save(_PHASE, **how)
+        if made.worktree is not None and made.worktree.degraded:
+            cure = "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m"
+            _report(repository, event, f"the checkpoint holds no uncommitted files: {made.worktree.degraded}; {cure}")
+        return made.id
 
 
 def _trigger(event: str) -> str:

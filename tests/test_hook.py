@@ -226,6 +226,24 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     assert files.split("\n") == ["README", "done", "unfinished"]
 
 
+def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Checkout) -> None:
+    _install(main_checkout)
+    with Store.open(main_checkout.path) as store:
+        first = store.record("plan-complete", {"step": 1}, start="add login")
+        opened = store.resume(first)
+    there = Checkout(Path(opened.path))
+    there.git("config", "ckpt.snapshotTimeout", "0s")
+    there.write("new", "x")
+    said = _stderr_of_commit(there)
+    assert said.startswith(
+        "gitckpt: post-commit: the checkpoint holds no uncommitted files: capturing the files took more than 0 seconds; "
+    )
+    assert "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m" in said
+    with Store.open(opened.path) as store:
+        (made,) = (entry for entry in store.list() if entry.id != first.id)
+        assert (made.phase, made.run, store.read(made.id).state) == ("commit-partial", first.run, {"step": 1})
+
+
 def _stderr_of_commit(checkout: Checkout) -> str:
     command = ["git", "commit", "--quiet", "--allow-empty", "-m", "must not fail"]
     done = subprocess.run(command, cwd=checkout.path, capture_output=True, check=False, text=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -149,7 +151,8 @@ class Checkpoints:
         from gitckpt.store.config import settings
         from gitckpt.store.snapshot import capture as snapshot
 
-        limits = limits or settings.read(self.repository).limits
+        # Who asks for the files shall have them, however long it takes; who must not wait brings limits of their own.
+        limits = limits or replace(settings.read(self.repository).limits, timeout=math.inf)
         commit = self.objects.head()[0]
         found = snapshot.capture(self.private_index(), self.objects, commit, limits)
         return beside.added(self.repository, self.objects, found, commit, limits) if beside is not None else found
@@ -217,18 +220,20 @@ class Checkpoints:
         change: Change | None = None,
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
+        without_files: str | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """As `Store.save`, with what `capture` and `record` take here."""
+        """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
         from gitckpt.store.snapshot import capture as snapshot
 
         draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(
-            self.record, phase, state, start=start, key=key, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
+            self.record, state=state, start=start, key=key, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
         )
         for _ in range(_CAPTURES):
             try:
-                checkpoint = record(worktree=self.capture(limits, beside))
+                files = self.capture(limits, beside)
+                checkpoint = record(without_files if without_files is not None and files.degraded else phase, worktree=files)
             except (FilesPruned, snapshot.Moved):
                 continue
             if snapshot.is_whole(self.repository, checkpoint):

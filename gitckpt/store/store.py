@@ -94,7 +94,7 @@ class Store:
         """Captures the files of the worktree for `record`.
 
         Args:
-            limits: what is left out, and how long it may take; by default as the settings say.
+            limits: what is left out, and how long it may take; by default as the settings say, and as long as it takes.
 
         Returns:
             What `record` takes; it says what was left out, and is `degraded` where there was not enough time.

@@ -157,3 +157,12 @@ def test_expire_is_a_table(busy: Checkout) -> None:
         "stays  STAMP-add-login  build-failed  unfinished: open\n"
         "0 of 2 checkpoints would expire; 0 of 1 run\n"
     )
+
+
+def test_a_capture_that_takes_long_says_so(main_checkout: Checkout) -> None:
+    main_checkout.commit("rules", **{".gitattributes": "slow filter=slow\n"})
+    main_checkout.git("config", "filter.slow.clean", "sleep 1.5; cat")
+    main_checkout.write("slow", "x\n")
+    code, said = on_terminal("save", at=main_checkout)
+    assert code == 0
+    assert "\r\x1b[K… capturing the files: 1s\r\x1b[K" in said

@@ -38,7 +38,8 @@ def save(
     line = " ".join(message.split()) if message is not None else None
     with open_store(to_capture=not no_worktree) as store:
         record = store.record if no_worktree else store.save
-        checkpoint = record(label, data, run=store.run, message=line)
+        with terminal.Waiting("capturing the files"):
+            checkpoint = record(label, data, run=store.run, message=line)
         files = checkpoint.worktree
         terminal.out(checkpoint.id)
         if data == {}:
@@ -46,9 +47,7 @@ def save(
         for entry in files.omitted if files else ():
             if entry.dirty is not False:  # a submodule without changes is where its commit says
                 terminal.warn(f"not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
-        if files and files.degraded:
-            terminal.warn(f"no files were captured: {files.degraded}; to allow more: git config ckpt.snapshotTimeout 5m")
-        what = "no files" if files is None or files.degraded else "uncommitted changes" if files.dirty else "a clean worktree"
+        what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
 

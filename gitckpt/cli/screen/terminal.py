@@ -7,7 +7,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TextIO
 
     from gitckpt.model.errors import CkptError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _BOLD, _DIM, _RED, _YELLOW, _RESET = "\033[1m", "\033[2m", "\033[31m", "\033[33m", "\033[0m"
 _GAP = "  "
 _NARROWEST = 8
+_TICK = 1.0
 
 
 class Verbosity:
@@ -116,6 +117,42 @@ def progress(line: str) -> None:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\033[K{line[:width]}" if line else "\r\033[K")
         sys.stderr.flush()
+
+
+class Waiting:
+    """Shows a person at the terminal how long something has been going on, once it takes long. A context manager.
+
+    Args:
+        what: it is.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._stop: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> None:
+        if not sys.stderr.isatty() or Verbosity.quiet:
+            return
+        import threading
+        import time
+
+        done, began = threading.Event(), time.monotonic()
+
+        def tell() -> None:
+            while not done.wait(_TICK):
+                progress(f"… {self._what}: {time.monotonic() - began:.0f}s")
+
+        def stop() -> None:
+            done.set()
+            teller.join()
+            progress("")
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        self._stop = stop
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
 
 
 def replace_lines(before: int, lines: Sequence[str]) -> int:

@@ -49,7 +49,7 @@ class Writer:
         made_at: when its worktree was made, on the clock of `time.time`; None where it was there before.
 
     Attributes:
-        limits: what its snapshots leave out.
+        limits: what the snapshots leave out that nobody waits for, and how long they may take.
         newest: its newest checkpoint that this process knows of.
         pipeline: what drives the run; the next checkpoint says so.
         completed: phase → the checkpoint that completed it; "" where that could not be written yet.
@@ -246,7 +246,7 @@ class Writer:
             state = {**state, **self._reported}
         if capture:
             self._refresh()
-            made = self._store.save(label, state, limits=self.limits, guard=self._hold, beside=self._files, keeps=_REPORTED, **details)
+            made = self._store.save(label, state, guard=self._hold, beside=self._files, keeps=_REPORTED, **details)
         else:
             files = self.newest.worktree
             made = self._store.record(label, state, guard=self._hold, worktree=files, keeps=_REPORTED, **details)

@@ -235,7 +235,9 @@ class _Writer:
             "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
             **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
         }
-        return self._store.save(label, **how) if files else self._store.record(label, base=base, **how)
+        if files:  # an agent waits for its end
+            return self._store.save(label, limits=settings.read(self._store.repository).limits, **how)
+        return self._store.record(label, base=base, **how)
 
     def _change(self, before: dict[str, Any]) -> dict[str, Any]:
         known = {**before, TRACK: self._track} if self._track is not None and TRACK not in before else before

@@ -15,7 +15,7 @@ from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 # index sparse that has entries added in intent only.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch", "-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsync=loose-object,pack,pack-metadata", "-c", "core.fsyncMethod=batch", "-c", "core.hooksPath=/dev/null"),
+    # What is larger goes into a pack, piece by piece: git holds the whole of a smaller file in memory, and 512 MB is its idea of small.
+    *("-c", "core.bigFileThreshold=32m"),
 )
 PARALLEL = ("-c", f"checkout.workers={max(8, os.cpu_count() or 1)}", "-c", "checkout.thresholdForParallelism=100")
 """Options for git commands that write files, where git by itself writes alone. More processes than cores: they wait for the disk."""
@@ -129,9 +131,9 @@ class PrivateIndex:
         """
         return self.run(*args, data=data, ok=ok).out
 
-    def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
-        """Runs a git command on this index and returns all that it said. Raises as `git`."""
-        environment = {"GIT_INDEX_FILE": self.path}
+    def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,), env: Mapping[str, str] | None = None) -> Completed:
+        """Runs a git command on this index and returns all that it said; `env` are more variables. Raises as `git`."""
+        environment = {"GIT_INDEX_FILE": self.path, **(env or {})}
         return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
 
     def start(self, *args: str) -> Child:

@@ -43,7 +43,7 @@ secrets = [
 ]
 # Ignored files to capture nevertheless; patterns as in .gitignore.
 include = []
-# A checkpoint whose files take longer is recorded without them.
+# Where a hook, an autosave or a step waits longer for the files, the checkpoint is recorded without them. What you ask for has no limit.
 timeout = "60s"
 """.replace("@", ",\n    ".join(f'"{name}"' for name in SECRETS) + ",")
 

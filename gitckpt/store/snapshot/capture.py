@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from gitckpt.git import leftovers
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running, is_pruned
 from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
-from gitckpt.git.process import DeadlinePassed, GitError
+from gitckpt.git.objects.quarantine import Quarantine
+from gitckpt.git.process import Completed, DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
@@ -38,6 +39,9 @@ _MISENCODED = re.compile(
 )
 _CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
 _ATTRIBUTES = b".gitattributes"
+_MANY = 1000
+"""From so many files on, their objects go into a pack: a thousand loose ones take 20 ms to write, and as many flushes."""
+
 _STORING = ("failed to insert into database", "temporary file")
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
@@ -283,8 +287,7 @@ class _Capture:
         options = ("--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
         while True:
             try:
-                # Whatever the user says of line ends that change: what is to be saved is to be saved.
-                said = self._index.run("-c", "core.safecrlf=warn", "update-index", *options, data=b"".join(path + b"\0" for path in paths))
+                said = self._read_in(options, paths)
             except GitError as error:
                 refused = _refused_path(error, paths)
                 if refused is None or _was_pruned(error):
@@ -295,6 +298,17 @@ class _Capture:
                 warned = set(_CONVERTED.findall(said.complaint))
                 self._converted += [quoted(path) for path in paths if path.decode("utf-8", "replace") in warned]
                 return
+
+    def _read_in(self, options: Sequence[str], paths: list[bytes]) -> Completed:
+        # Whatever the user says of line ends that change: what is to be saved is to be saved.
+        words = ("-c", "core.safecrlf=warn", "update-index", *options)
+        data = b"".join(path + b"\0" for path in paths)
+        if len(paths) < _MANY:
+            return self._index.run(*words, data=data)
+        with Quarantine(self._repository) as quarantine:
+            said = self._index.run(*quarantine.options, *words, data=data, env=quarantine.environment)
+            quarantine.migrate(self._index.deadline)
+        return said
 
     def _is_readable(self, path: bytes) -> bool:
         whole = os.path.join(self._top, path)
