@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.objects.quarantine import Quarantine
 from gitckpt.git.process import GitError
+from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import Limits

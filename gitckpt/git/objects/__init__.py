@@ -5,7 +5,6 @@ Doors:
     port: what an adapter does.
     adapters: which one serves a repository.
     anchor: whether a `git gc` is at work, which objects have to be held against.
-    quarantine: many new objects, which become a pack.
     pack: packs of our own, against such a gc.
     encoding: oids and trees as bytes.
     diff: what differs between trees.

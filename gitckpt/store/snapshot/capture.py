@@ -16,11 +16,11 @@ from gitckpt.git import leftovers
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running, is_pruned
 from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
-from gitckpt.git.objects.quarantine import Quarantine
 from gitckpt.git.process import Completed, DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
+from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.records.recorder import FilesPruned
