@@ -11,8 +11,11 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pygit2
 import pytest
@@ -155,6 +158,11 @@ def sealed(make_directory: MakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Pa
     return home
 
 
+def _scratch() -> IO[bytes]:
+    """Returns an empty file without a name."""
+    return open(os.memfd_create("scratch"), "w+b") if sys.platform == "linux" else tempfile.TemporaryFile()
+
+
 class Checkout:
     """A worktree that a test works in.
 
@@ -169,17 +177,39 @@ class Checkout:
 
     def git(self, *args: str, data: str | bytes = b"", env: dict[str, str] | None = None, ok: tuple[int, ...] = (0,)) -> str:
         """Runs git here and returns what it printed, without the final newline. Fails on an exit code that is not in `ok`."""
-        done = subprocess.run(
-            [git_executable(), *args],
-            cwd=self.path,
-            input=data.encode() if isinstance(data, str) else data,
-            capture_output=True,
-            env=os.environ | (env or {}),
-            check=False,
-        )
-        said = done.stderr.decode(errors="replace")
-        assert done.returncode in ok, f"git {' '.join(args)}: exit {done.returncode}: {said}"
-        return done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
+        said = self._ask(args, data.encode() if isinstance(data, str) else data, env or {}, ok)
+        return said.decode("utf-8", "surrogateescape").removesuffix("\n")
+
+    def blobs(self, *names: str) -> list[bytes]:
+        """Returns the contents of blobs, which git reads in one process, however many there are."""
+        if not names:
+            return []
+        said, found = self._ask(("cat-file", "--batch"), "".join(f"{name}\n" for name in names).encode(), {}, (0,)), []
+        for name in names:
+            head, _, said = said.partition(b"\n")
+            assert head.split(b" ")[1:2] == [b"blob"], f"{name}: {head!r}"
+            size = int(head.split(b" ")[2])
+            found.append(said[:size])
+            said = said[size + 1 :]
+        return found
+
+    def _ask(self, args: tuple[str, ...], data: bytes, env: dict[str, str], ok: tuple[int, ...]) -> bytes:
+        """Runs git here and returns what it printed. The tests do so some ten thousand times; `subprocess.run` takes twice the time of this."""
+        with _scratch() as given, _scratch() as out, _scratch() as err:
+            given.write(data)
+            given.seek(0)
+            child = os.posix_spawnp(
+                git_executable(),
+                [git_executable(), "-C", str(self.path), *args],
+                os.environ | env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, file.fileno(), number) for number, file in enumerate((given, out, err))],
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
+            )
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            for file in (out, err):
+                file.seek(0)
+            assert code in ok, f"git {' '.join(args)}: exit {code}: {err.read().decode(errors='replace')}"
+            return out.read()
 
     def write(self, name: str, content: str | bytes) -> Path:
         """Writes a file below the top, with the directories it needs."""
@@ -194,7 +224,16 @@ class Checkout:
             self.write(name, content)
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", message)
-        return self.git("rev-parse", "HEAD")
+        return self.head()
+
+    def head(self) -> str:
+        """Returns the oid of the commit that is checked out, read from the files themselves: a third of what making a commit takes else."""
+        git_dir, common = self._git_dirs()
+        name = (git_dir / "HEAD").read_text().removeprefix("ref: ").removesuffix("\n")
+        if name.startswith("refs/"):
+            ref = common / name
+            return ref.read_text().removesuffix("\n") if ref.is_file() else self.git("rev-parse", "HEAD")
+        return name
 
     def refs(self, *patterns: str) -> dict[str, str]:
         """Returns the oid of each ref (of those below the patterns)."""

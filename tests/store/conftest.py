@@ -121,20 +121,17 @@ def listed(store: Store, query: Query = Query()) -> list[int]:  # noqa: B008 - i
 
 def notes(checkout: Checkout) -> dict[str, list[str]]:
     """Returns the ids that the note of each commit lists, as git itself reads the notes."""
-    found: dict[str, list[str]] = {}
-    for line in checkout.git("notes", "--ref=checkpoints", "list").splitlines():
-        note, commit = line.split(" ")
-        found[commit] = [entry.split(" ")[0] for entry in checkout.git("cat-file", "blob", note).splitlines()]
-    return found
+    listed = [line.split(" ") for line in checkout.git("notes", "--ref=checkpoints", "list").splitlines()]
+    texts = checkout.blobs(*(note for note, _ in listed))
+    return {commit: [line.split(" ")[0] for line in text.decode().splitlines()] for (_, commit), text in zip(listed, texts, strict=True)}
 
 
 def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
     """Returns every checkpoint by id, after a look with git alone that each is whole: document, commit, files, objects."""
     refs = checkout.refs()
-    found: dict[str, Checkpoint] = {}
-    for ref, oid in refs.items():
-        if ref.startswith("refs/checkpoints/"):
-            found[ref.rpartition("/")[2]] = codec.decode(blob(checkout, oid), ref)
+    documents = {ref: oid for ref, oid in refs.items() if ref.startswith("refs/checkpoints/")}
+    texts = zip(documents, checkout.blobs(*documents.values()), strict=True)
+    found = {ref.rpartition("/")[2]: codec.decode(text, ref) for ref, text in texts}
     for name, checkpoint in found.items():
         tree = checkpoint.tree
         assert refs.get(f"refs/ckpt/trees/{name}") == tree, f"{name} is not whole"

@@ -50,11 +50,8 @@ def held(checkout: Checkout, commit: str) -> str:
 
 def linked(checkout: Checkout) -> set[str]:
     """Returns the commits that checkpoints are linked to, as plain git reads them."""
-    found = set()
-    for oid in checkout.refs("refs/checkpoints").values():
-        document = checkout.git("cat-file", "blob", oid)
-        found.add(next(line.split('"')[1] for line in document.splitlines() if line.startswith("git_sha = ")))
-    return found
+    documents = (text.decode() for text in checkout.blobs(*checkout.refs("refs/checkpoints").values()))
+    return {next(line.split('"')[1] for line in document.splitlines() if line.startswith("git_sha = ")) for document in documents}
 
 
 def lost(checkout: Checkout) -> set[str]:
