@@ -194,7 +194,7 @@ class Checkout:
         return found
 
     def _ask(self, args: tuple[str, ...], data: bytes, env: dict[str, str], ok: tuple[int, ...]) -> bytes:
-        """Runs git here and returns what it printed. The tests do so some ten thousand times; `subprocess.run` takes twice the time of this."""
+        """Runs git here and returns what it printed. `subprocess.run` takes twice the time, and there are ten thousand calls."""
         with _scratch() as given, _scratch() as out, _scratch() as err:
             given.write(data)
             given.seek(0)

@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -160,3 +160,28 @@ def script(text: str, *args: str, env: Mapping[str, str]) -> Done:
         env: its whole environment.
     """
     return _server().run(["-c", *args], text, ROOT, env)
+
+
+TOGETHER = """
+import importlib, json, multiprocessing, sys
+jobs = [(getattr(importlib.import_module(module), name), args) for module, name, args in json.loads(sys.argv[1])]
+if len(jobs) == 1:
+    [(work, args)] = jobs
+    print(json.dumps([work(*args)]))
+else:
+    with multiprocessing.get_context("fork").Pool(int(sys.argv[2])) as pool:
+        print(json.dumps([one.get(timeout=300) for one in [pool.apply_async(work, args) for work, args in jobs]]))
+"""
+
+
+def together(*jobs: tuple[Callable[..., Any], tuple[Any, ...]], processes: int | None = None) -> list[Any]:
+    """Returns what functions return in other processes, which work at the same time.
+
+    Args:
+        jobs: functions of modules, each with what it is called with; JSON can say both that and what they return.
+        processes: how many share the jobs; by default each job has one of its own.
+    """
+    said = json.dumps([(work.__module__, work.__qualname__, args) for work, args in jobs])
+    done = script(TOGETHER, said, str(processes or len(jobs)), env=os.environ)
+    assert done.code == 0, done
+    return list(json.loads(done.out))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from gitckpt.cli.main import run
 from gitckpt.durable.run.run import Run
 from gitckpt.model import codec
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
-from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal, store_text
+from tests import forked
+from tests.cli.conftest import Ckpt, Outcome, Spawn, normal, store_text
 from tests.cli.test_cli_terminal import on_terminal
 from tests.conftest import Checkout
 
@@ -356,6 +359,17 @@ class TestRefused:
         assert ckpt("step", "show", at=tmp_path).code == 10
 
 
+def reports(path: str, worker: int) -> list[str]:
+    """Reports five times, and returns what was printed."""
+    os.chdir(path)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        for number in range(5):
+            words = ("--track", "t", "--output", f"{worker}-{number}", "--worker", str(worker), "--task", f"1.{worker}")
+            assert run(["step", "progress", "EXECUTE", *words]) == 0
+    return said.getvalue().split()
+
+
 class TestRuns:
     def test_in_the_worktree_of_a_run_and_by_the_environment(
         self, ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
@@ -387,23 +401,7 @@ class TestRuns:
 
     def test_many_processes(self, main_checkout: Checkout, spawn: Spawn) -> None:
         assert spawn("step", "start", "EXECUTE", "--force", "--track", "t", at=main_checkout).code == 0
-        loop = (
-            "for i in 0 1 2 3 4; do"
-            ' "$0" -m gitckpt step progress EXECUTE --track t --output "$1-$i" --worker "$1" --task "1.$1" || exit 9; done'
-        )
-        workers = [
-            subprocess.Popen(
-                ["sh", "-c", loop, sys.executable, str(number)],
-                cwd=main_checkout.path,
-                env=os.environ | {"PYTHONPATH": str(PROJECT)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            for number in range(4)
-        ]
-        said = [worker.communicate()[0].split() for worker in workers]
-        assert [worker.returncode for worker in workers] == [0] * 4
+        said = forked.together(*((reports, (str(main_checkout.path), worker)) for worker in range(4)))
         found = json.loads(spawn("step", "show", "--json", "--history", "--track", "t", at=main_checkout).out)
         assert {event["checkpoint"] for event in found["history"][1:]} == {line for lines in said for line in lines}
         record = next(each["record"] for each in found["steps"] if each["step"] == "EXECUTE")

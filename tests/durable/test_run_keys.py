@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 
 import pytest
@@ -14,6 +13,7 @@ from gitckpt.model.errors import UsageError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseHeld
 from gitckpt.store.store import Store, inside
+from tests import forked
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, Killed, die, labels
 
@@ -98,8 +98,7 @@ def drive(path: str) -> str:
 
 @pytest.mark.parametrize("number", [2, 8])
 def test_processes_that_start_it_at_the_same_time(plain: Store, main_checkout: Checkout, number: int) -> None:
-    with multiprocessing.get_context("spawn").Pool(number) as pool:
-        runs = pool.map(drive, [str(main_checkout.path)] * number, chunksize=1)
-    assert set(runs) == set(inside(plain).index.runs()) == {plain.run_of(KEY)}
+    runs = forked.together(*[(drive, (str(main_checkout.path),))] * number)
+    assert set(runs) == set(plain.index.runs()) == {plain.run_of(KEY)}
     assert (main_checkout.path / "done").read_text() == "done\n"
     assert labels(plain, runs[0]) == ["run-started", "one-started", "one-complete", "run-complete"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import subprocess
 import threading
 from collections.abc import Callable
-from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +14,7 @@ from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store
+from tests import forked
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, notes, nth, require_runs, require_whole
 
@@ -44,13 +43,6 @@ def remove(path: str, ids: list[str]) -> list[str]:
     """Removes checkpoints a few at a time, and returns how many are gone by its account."""
     with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
         return [str(sum(store.remove(ids[start : start + 3]) for start in range(0, len(ids), 3)))]
-
-
-def together(jobs: list[tuple[Callable[..., list[str]], tuple[Any, ...]]]) -> list[list[str]]:
-    """Returns what functions returned, each in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
-        running: list[AsyncResult[list[str]]] = [pool.apply_async(work, args) for work, args in jobs]
-        return [one.get(timeout=300) for one in running]
 
 
 class Packer:
@@ -100,7 +92,7 @@ def run(plain: Store) -> str:
 @pytest.mark.long
 def test_8_processes_extend_one_run(main_checkout: Checkout, plain: Store, run: str) -> None:
     jobs = [(record, (str(main_checkout.path), adapter, run, 50)) for adapter in adapters(8)]
-    reported = [id_ for ids in together(jobs) for id_ in ids]
+    reported = [id_ for ids in forked.together(*jobs) for id_ in ids]
     plain.close()
     require_complete(main_checkout, run, [nth(1), *reported])
     assert len(plain.list()) == 401
@@ -108,7 +100,9 @@ def test_8_processes_extend_one_run(main_checkout: Checkout, plain: Store, run: 
 
 def test_while_refs_are_packed(main_checkout: Checkout, plain: Store, run: str) -> None:
     with Packer(main_checkout) as packer:
-        reported = [id_ for ids in together([(record, (str(main_checkout.path), name, run, 25)) for name in adapters(4)]) for id_ in ids]
+        reported = [
+            id_ for ids in forked.together(*[(record, (str(main_checkout.path), name, run, 25)) for name in adapters(4)]) for id_ in ids
+        ]
     plain.close()
     require_complete(main_checkout, run, [nth(1), *reported])
     assert packer.times > 1
@@ -123,7 +117,7 @@ def test_while_others_are_removed_and_refs_are_packed(main_checkout: Checkout, p
     path = str(main_checkout.path)
     jobs: list[tuple[Callable[..., list[str]], tuple[Any, ...]]] = [(record, (path, name, run, 25)) for name in adapters(3)]
     with Packer(main_checkout):
-        *recorded, removed = together([*jobs, (remove, (path, others))])
+        *recorded, removed = forked.together(*jobs, (remove, (path, others)))
     assert removed == ["45"]
     found = require_whole(main_checkout)
     assert not set(others) & found.keys()
@@ -137,7 +131,7 @@ def test_while_others_are_removed_and_refs_are_packed(main_checkout: Checkout, p
 def test_two_remove_the_same(main_checkout: Checkout, plain: Store, run: str) -> None:
     ids = [plain.record("a-complete", {}, run=run).id for _ in range(30)]
     plain.close()
-    counts = [int(text) for (text,) in together([(remove, (str(main_checkout.path), ids))] * 3)]
+    counts = [int(text) for (text,) in forked.together(*[(remove, (str(main_checkout.path), ids))] * 3)]
     assert sum(counts) == 30
     assert list(require_whole(main_checkout)) == [nth(1)]
     assert sorted(main_checkout.refs("refs/ckpt")) == [f"refs/ckpt/runs/{run}"]
@@ -151,7 +145,7 @@ def test_4_processes_on_worktrees_of_their_own(main_checkout: Checkout, tmp_path
         main_checkout.git("worktree", "add", "--quiet", "-b", f"side-{number}", str(place))
         Checkout(place).commit(f"of {number}")
         jobs.append((record_outside, (str(place), adapter, f"run {number}", 8)))
-    reported = together(jobs)
+    reported = forked.together(*jobs)
     found = require_whole(main_checkout)
     runs = require_runs(main_checkout, found)
     assert sorted(runs.values()) == sorted(reported)

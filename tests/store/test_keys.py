@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 
 import pytest
@@ -15,6 +14,7 @@ from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention import expiry
 from gitckpt.store.store import Store, inside
+from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
 
@@ -84,8 +84,7 @@ def race(path: str, number: int) -> tuple[str, bool]:
 
 
 def test_eight_processes_start_one_run(main_checkout: Checkout, plain: Store) -> None:
-    with multiprocessing.get_context("spawn").Pool(8) as pool:
-        found = pool.starmap(race, [(str(main_checkout.path), number) for number in range(24)], chunksize=1)
+    found = forked.together(*((race, (str(main_checkout.path), number)) for number in range(24)), processes=8)
     [run] = {run for run, _ in found}
     assert [has_begun for _, has_begun in found].count(True) == 1
     assert (plain.run_of(KEY), inside(plain).index.runs(), len(plain.list())) == (run, [run], 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import multiprocessing
 import os
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from gitckpt.git.repository import discover
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, inside
+from tests import forked
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, require_runs, require_whole
 
@@ -85,9 +85,7 @@ class TestRuns:
 
 def in_processes(work: Callable[..., list[str]], count: int, *args: Any) -> list[str]:
     """Returns what a function returned in so many processes, all together."""
-    with multiprocessing.get_context("spawn").Pool(count) as pool:
-        done = [pool.apply_async(work, args) for _ in range(count)]
-        return [text for one in done for text in one.get(timeout=120)]
+    return [text for texts in forked.together(*[(work, args)] * count) for text in texts]
 
 
 def start_runs(path: str, count: int) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gitckpt.git.repository import discover
@@ -13,13 +12,14 @@ from gitckpt.model.errors import NotFoundError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
+from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, require_runs, require_whole
 
 ROUNDS = 6
 
 
-def all_at_once(path: str, adapter: str) -> tuple[set[str], set[str]]:
+def all_at_once(path: str, adapter: str) -> tuple[list[str], list[str]]:
     """Uses one store from ten threads for all that it does; returns what was recorded, and what of it was removed."""
     with Store(Checkpoints(discover(path), adapter=adapter)) as store:
         run = store.record("run-started", start="threads").run
@@ -61,12 +61,13 @@ def all_at_once(path: str, adapter: str) -> tuple[set[str], set[str]]:
         with ThreadPoolExecutor(len(actions)) as pool:
             for done in [pool.submit(work, action) for action in actions]:
                 done.result()
-        return {store.list(Query(run=run))[-1].id} | recorded, removed
+        return [*{store.list(Query(run=run))[-1].id} | recorded], [*removed]
 
 
 def test_threads_share_a_store(checkout: Checkout, adapter: str) -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:  # a crash of Python is to be a failure, not the end of the tests
-        recorded, removed = apart.submit(all_at_once, str(checkout.path), adapter).result()
+    # apart: a crash of Python is to be a failure, not the end of the tests
+    [found] = forked.together((all_at_once, (str(checkout.path), adapter)))
+    recorded, removed = map(set, found)
     there = require_whole(checkout)
     assert set(there) == recorded - removed
     assert len(recorded) == 1 + 6 * ROUNDS
