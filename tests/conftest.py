@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import hashlib
 import itertools
 import os
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -102,6 +104,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(wanted)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = wanted
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keeps the tests themselves, a million objects, out of every later look for garbage."""
+    gc.freeze()
 
 
 MakeDirectory = Callable[[str], Path]
@@ -246,18 +253,13 @@ class Checkout:
         It is read from the files themselves: with git, it would take a fourth of the time of all tests of what is refused.
         """
         git_dir, common = self._git_dirs()
-        files = {
-            str(file.relative_to(self.path)): (file.lstat().st_mode, os.readlink(file) if file.is_symlink() else file.read_bytes())
-            for file in sorted(self.path.rglob("*"))
-            if ".git" not in file.relative_to(self.path).parts and not file.is_dir()
-        }
         index = git_dir / "index"
         return {
             "refs": self.refs() if (common / "reftable").exists() else _refs(common) | _refs(git_dir),
             "head": (git_dir / "HEAD").read_bytes(),
             "index": index.read_bytes() if index.exists() else None,
             "config": (common / "config").read_bytes(),
-            "files": files,
+            "files": dict(_files(os.fspath(self.path))),
             "worktrees": [_worktree(place) for place in sorted((common / "worktrees").glob("*"))],
         }
 
@@ -271,6 +273,18 @@ class Checkout:
         git_dir = self.path / place.read_text().removeprefix("gitdir: ").removesuffix("\n")
         common = git_dir / "commondir"
         return git_dir, git_dir / common.read_text().removesuffix("\n") if common.exists() else git_dir
+
+
+def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:
+    """Returns mode and content, or where it leads, of every file below a directory, but for what is git's."""
+    for place, directories, names in os.walk(top):
+        directories[:] = sorted(name for name in directories if name != ".git")
+        links = [name for name in directories if os.path.islink(os.path.join(place, name))]
+        for name in sorted([*names, *links]):
+            path = os.path.join(place, name)
+            if name != ".git":
+                mode = os.lstat(path).st_mode
+                yield path[len(top) + 1 :], (mode, os.readlink(path) if stat.S_ISLNK(mode) else Path(path).read_bytes())
 
 
 def _refs(git_dir: Path) -> dict[str, str]:
@@ -313,11 +327,17 @@ class Templates:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._made: dict[str, Path] = {}
+        self._contents: dict[Path, Contents] = {}
 
     def make(self, path: Path) -> None:
         """Makes a repository with one commit, which holds `README`."""
-        made = self._template() / "project"
-        shutil.copytree(made, path, symlinks=True, ignore=lambda place, _: ("worktrees", "side") if _is_git_dir(place) else ())
+        directories, files = self._contents[self._template()]
+        for directory in directories:
+            os.mkdir(f"{path}{directory}")
+        for name, mode, content in files:
+            file = os.open(f"{path}{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            os.write(file, content)
+            os.close(file)
         _know(path / ".git/index", path / "README")
 
     def add(self, main: Checkout, path: Path) -> None:
@@ -347,24 +367,29 @@ class Templates:
             main = Checkout(place / "project")
             subprocess.run([git, "init", "--quiet", str(main.path)], check=True)
             main.commit("first", README="hello\n")
+            self._contents[place] = _contents(main.path)
             main.git("worktree", "add", "--quiet", "-b", "side", str(place / LINKED))
             self._made[git] = place
         return self._made[git]
 
 
+Contents = tuple[list[str], list[tuple[str, int, bytes]]]
 LINKED = "linked worktree"
 
 
-def _is_git_dir(place: str) -> bool:
-    return place.endswith((".git", "refs/heads"))
+def _contents(top: Path) -> Contents:
+    """Returns the directories of a tree, and its files with mode and content, by the ends of their paths; no symlinks."""
+    ends = {path: os.fspath(path)[len(os.fspath(top)) :] for path in sorted(top.rglob("*"))}
+    files = [(end, path.stat().st_mode & 0o777, path.read_bytes()) for path, end in ends.items() if not path.is_dir()]
+    return ["", *(end for path, end in ends.items() if path.is_dir())], files
 
 
 def _know(index: Path, file: Path) -> None:
     """Writes to the index of a repository with one file what git remembers of that file, as `git update-index --refresh` does."""
-    data, stat = index.read_bytes(), file.stat()
+    data, now = index.read_bytes(), file.stat()
     assert data[:12] == b"DIRC\0\0\0\2\0\0\0\1"
-    times = (part for nanoseconds in (stat.st_ctime_ns, stat.st_mtime_ns) for part in divmod(nanoseconds, 10**9))
-    known = struct.pack(">6I", *(number & 0xFFFFFFFF for number in (*times, stat.st_dev, stat.st_ino)))
+    times = (part for nanoseconds in (now.st_ctime_ns, now.st_mtime_ns) for part in divmod(nanoseconds, 10**9))
+    known = struct.pack(">6I", *(number & 0xFFFFFFFF for number in (*times, now.st_dev, now.st_ino)))
     content = data[:12] + known + data[36:-20]
     index.write_bytes(content + hashlib.sha1(content).digest())
 
