@@ -264,7 +264,7 @@ class TestShow:
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jevil\u202e"
 
 
-def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Checkout, spawn: Spawn) -> None:
+def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Checkout) -> None:
     theirs: dict[str, Any] = {
         "track_id": HOSTILE,
         "loop_state": {
@@ -297,7 +297,7 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
         (0, "block", "PLAN", "-m", HOSTILE, "--run", blocked),
         (12, "show", "--run", other),
     ):
-        done = spawn("step", *words, at=main_checkout)
+        done = apart("step", *words, at=main_checkout)
         assert (done.code, "evil" in done.out + done.err) == (code, True), done
         assert all(line.isprintable() for line in re.split("[\n\t]", done.out + done.err)), done
 
@@ -359,6 +359,11 @@ class TestRefused:
         assert ckpt("step", "show", at=tmp_path).code == 10
 
 
+def apart(*words: str, at: Checkout) -> Outcome:
+    """Runs `git ckpt` in a process of its own, whose start is not the point."""
+    return Outcome(*forked.git_ckpt(*words, directory=at.path))
+
+
 def reports(path: str, worker: int) -> list[str]:
     """Reports five times, and returns what was printed."""
     os.chdir(path)
@@ -399,10 +404,10 @@ class TestRuns:
                 assert (done.code, done.out) == (11, "")
                 second.pause()
 
-    def test_many_processes(self, main_checkout: Checkout, spawn: Spawn) -> None:
-        assert spawn("step", "start", "EXECUTE", "--force", "--track", "t", at=main_checkout).code == 0
+    def test_many_processes(self, main_checkout: Checkout) -> None:
+        assert apart("step", "start", "EXECUTE", "--force", "--track", "t", at=main_checkout).code == 0
         said = forked.together(*((reports, (str(main_checkout.path), worker)) for worker in range(4)))
-        found = json.loads(spawn("step", "show", "--json", "--history", "--track", "t", at=main_checkout).out)
+        found = json.loads(apart("step", "show", "--json", "--history", "--track", "t", at=main_checkout).out)
         assert {event["checkpoint"] for event in found["history"][1:]} == {line for lines in said for line in lines}
         record = next(each["record"] for each in found["steps"] if each["step"] == "EXECUTE")
         assert sorted(record["output_files"]) == sorted(f"{worker}-{number}" for worker in range(4) for number in range(5))
@@ -415,12 +420,12 @@ class TestRuns:
         )
         killed = spawn("step", "start", "PLAN", "--track", "t", at=main_checkout, argv=[sys.executable, "-c", script])
         assert killed.code == -9
-        assert spawn("step", "start", "PLAN", "--track", "t", at=main_checkout).code == 0
+        assert apart("step", "start", "PLAN", "--track", "t", at=main_checkout).code == 0
         killed = spawn("step", "pass", "PLAN", "--track", "t", at=main_checkout, argv=[sys.executable, "-c", script])
         assert killed.code == -9
-        assert spawn("step", "next", "--track", "t", at=main_checkout).out == "PLAN\n"
-        assert spawn("step", "pass", "PLAN", "--track", "t", at=main_checkout).code == 0
-        assert spawn("verify", at=main_checkout).code == 0
+        assert apart("step", "next", "--track", "t", at=main_checkout).out == "PLAN\n"
+        assert apart("step", "pass", "PLAN", "--track", "t", at=main_checkout).code == 0
+        assert apart("verify", at=main_checkout).code == 0
 
     def test_s08_times_without_a_zone_and_tasks_that_failed(self, ckpt: Ckpt, main_checkout: Checkout) -> None:
         theirs = {

@@ -143,6 +143,7 @@ def test_killed_after_each_transition(main_checkout: Checkout, tmp_path: Path) -
         assert len(other.coder.calls) + len(other.reviewer.calls) == CALLS - sum(map(len, asked)), number
 
 
+@pytest.mark.long(but=["coder"])
 @pytest.mark.parametrize("role", ["coder", "reviewer"])
 def test_killed_in_the_middle_of_each_call(copies: Callable[[], Checkout], role: str) -> None:
     """Only the answer that was cut off is asked for again, in the same words."""
@@ -242,6 +243,7 @@ def goes_on_to_the_same_end(store: Store, run: Run, bench: Bench, copy_of: Check
     assert labels(store, run.id).count("review-progress") == MILESTONES
 
 
+@pytest.mark.long(but=["14"])
 @pytest.mark.parametrize("number", [3, 14])
 def test_a_run_whose_driver_is_killed_after_a_milestone(
     make_store: Callable[[Checkout], Store], copies: Callable[[], Checkout], number: int
@@ -255,6 +257,7 @@ def test_a_run_whose_driver_is_killed_after_a_milestone(
     assert len(bench.coder.calls) + len(bench.reviewer.calls) == CALLS
 
 
+@pytest.mark.long(but=["reviewer-2"])
 @pytest.mark.parametrize(("role", "number"), [("coder", 2), ("coder", 3), ("reviewer", 2)])
 def test_a_run_whose_driver_is_killed_while_an_agent_works(
     make_store: Callable[[Checkout], Store], copies: Callable[[], Checkout], role: str, number: int
