@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from gitckpt.store.retention.expiry import Expired as Expired
     from gitckpt.store.runs.summary import RunInfo as RunInfo
     from gitckpt.store.runs.timeline import History as History
+    from gitckpt.store.snapshot.capture import DamagedObject as DamagedObject
     from gitckpt.store.snapshot.capture import Moved as Moved
     from gitckpt.store.snapshot.limits import Limits as Limits
     from gitckpt.store.store import Store as Store
@@ -158,6 +159,7 @@ _HOMES = {
     "Expired": "gitckpt.store.retention.expiry",
     "RunInfo": "gitckpt.store.runs.summary",
     "History": "gitckpt.store.runs.timeline",
+    "DamagedObject": "gitckpt.store.snapshot.capture",
     "Moved": "gitckpt.store.snapshot.capture",
     "Limits": "gitckpt.store.snapshot.limits",
     "Store": "gitckpt.store.store",
@@ -176,6 +178,7 @@ __all__ = [
     "CommitRefused",
     "Conduct",
     "ConfigError",
+    "DamagedObject",
     "DeadlinePassed",
     "DeadlineReached",
     "Diagnosis",

@@ -170,6 +170,10 @@ class Child:
         self._buffer = whole[size:]
         return whole[:size]
 
+    def receive(self, size: int) -> bytes:
+        """Returns what there is of its output, `size` bytes at most, once there is any; b"" at the end. Not for use beside `read`."""
+        return self._receive(size)
+
     def feed(self, data: bytes) -> None:
         """Writes `data` and closes its input, for a program that reads everything before it says much; `communicate` waits for it."""
         try:
@@ -256,12 +260,16 @@ class Child:
 
     def stop(self) -> None:
         """Ends it now; a process forked from ours may still hold its pipes open, so that closing ours would not do."""
+        self.terminate()
+        self.close()
+
+    def terminate(self) -> None:
+        """Has it end now; `close` is still to come, once no other thread uses its pipes."""
         if self.owner == os.getpid() and not self.has_ended:
             try:
                 os.kill(self.pid, _SIGTERM)
             except ProcessLookupError:
                 pass
-        self.close()
 
     def _close_input(self, poll: select.poll) -> None:
         poll.unregister(self.stdin)

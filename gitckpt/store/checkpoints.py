@@ -26,7 +26,7 @@ from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFou
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout, locks
 from gitckpt.store.records.heads import Heads
-from gitckpt.store.records.recorder import FilesPruned, Proposal, Recorder
+from gitckpt.store.records.recorder import Proposal, Recorder
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
 
-_CAPTURES = 10
 _ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
 
 
@@ -69,7 +68,7 @@ class Checkpoints:
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository, partial(locks.clear, repository, self._announce), self.objects.settle)
+        self.refs = Refs(repository, partial(locks.clear, repository, self.announce), self.objects.settle)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._opening = threading.Lock()
@@ -224,22 +223,18 @@ class Checkpoints:
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
-        from gitckpt.store.snapshot import capture as snapshot
+        from gitckpt.store.snapshot import repair
 
         draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(
             self.record, state=state, start=start, key=key, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
         )
-        for _ in range(_CAPTURES):
-            try:
-                files = self.capture(limits, beside)
-                checkpoint = record(without_files if without_files is not None and files.degraded else phase, worktree=files)
-            except (FilesPruned, snapshot.Moved):
-                continue
-            if snapshot.is_whole(self.repository, checkpoint):
-                return checkpoint
-            self.remove([checkpoint.id])
-        raise BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
+
+        def attempt() -> Checkpoint:
+            files = self.capture(limits, beside)
+            return record(without_files if without_files is not None and files.degraded else phase, worktree=files)
+
+        return repair.recorded(self.repository, self.objects, attempt, self.remove, self.announce)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """As `Store.read`."""
@@ -350,6 +345,7 @@ class Checkpoints:
         # Notes of its own: those of the recorder belong to whoever records.
         return Remover(self.repository, self.objects, self.refs, Notes(self.repository, self.objects, layout.NOTES), self.index)
 
-    def _announce(self, sentence: str) -> None:
+    def announce(self, sentence: str) -> None:
+        """Says what was done unasked: to whoever opened the store, and in the log."""
         log.append(self.repository, sentence)
         self._tell(sentence)

@@ -161,6 +161,7 @@ class Store:
 
         Raises:
             BusyError: HEAD moved, or objects of the snapshot vanished, each time.
+            WorktreeError: an object is damaged, and no file has its content; as `capture`.
         """
         return self._checkpoints.save(phase, state, limits=limits, start=start, key=key, guard=self._guard(details), **details)
 
@@ -366,11 +367,13 @@ class Store:
             maintenance.pack(inside.repository)
         return found
 
-    def verify(self, *, repair: bool = False) -> Report:
+    def verify(self, *, repair: bool = False, contents: bool = False, progress: Callable[[int, int], None] | None = None) -> Report:
         """Looks at every checkpoint and all it needs.
 
         Args:
-            repair: whether to mend what is derived; no checkpoint and no worktree is ever changed.
+            repair: whether to mend what is derived, and objects whose content is elsewhere; no checkpoint and no worktree is ever changed.
+            contents: whether to read every object of the repository.
+            progress: told how many of how many objects were read, now and then.
 
         Raises:
             BusyError: a lock stayed in the way of mending.
@@ -379,7 +382,7 @@ class Store:
 
         with contextlib.suppress(BusyError):  # what this store itself has put off is no flaw of the repository
             self._checkpoints.write_links()
-        return verification.verify(self._checkpoints, repair=repair)
+        return verification.verify(self._checkpoints, repair=repair, contents=contents, progress=progress)
 
     def runs(self) -> Sequence[RunInfo]:
         """Returns what has become of each run, the one with the newest checkpoint first."""

@@ -12,6 +12,7 @@ from gitckpt.store.records import layout
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, document, normal, store_text
 from tests.cli.test_cli_json import check, documented
 from tests.conftest import Checkout
+from tests.damaging import place_of, spoil
 
 Save = Callable[..., str]
 NOTES = "refs/notes/checkpoints"
@@ -51,6 +52,39 @@ def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str)
     assert normal(done.out) == "".join(f"{line}\n    repaired\n" for line in lines)
     assert ckpt("verify", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
     assert checkout.refs(*layout.OWN) == before
+
+
+def test_contents_are_read_when_asked_for(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
+    checkout.write("new", "not committed\n" * 20)
+    saved = save(checkout)
+    oid = checkout.git("rev-parse", f"refs/ckpt/trees/{saved}:files/new")
+    spoil(place_of(checkout, oid), "flipped")
+    assert ckpt("verify", at=checkout).code == 0
+    found = (
+        "objects-missing: refs/checkpoints/ID: OID is missing or damaged, which its files or history need\n"
+        "    {}\n"
+        "object-damaged: OID: its content is not what it was; that is in {}/new\n"
+        "    {}\n"
+    )
+    done = ckpt("verify", "--contents", at=checkout)
+    assert (done.code, done.err) == (1, "looked at 1 checkpoint: 2 findings\n")
+    cure = "cure: git ckpt verify --repair"
+    assert normal(done.out) == found.format(cure, checkout.path, cure)
+    assert ckpt("verify", "--repair", at=checkout).code == 0
+    done = ckpt("verify", "--contents", "--repair", at=checkout)
+    assert (done.code, done.err) == (0, "looked at 1 checkpoint: 2 findings, 2 repaired\n")
+    assert normal(done.out) == found.format("repaired", checkout.path, "repaired")
+    assert ckpt("verify", "--contents", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
+
+
+def test_what_save_writes_anew_is_a_warning(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
+    checkout.write("new", "not committed\n" * 20)
+    oid = checkout.git("rev-parse", f"refs/ckpt/trees/{save(checkout)}:files/new")
+    spoil(place_of(checkout, oid), "empty")
+    done = ckpt("-q", "save", at=checkout)
+    assert done.code == 0
+    assert normal(done.err) == "warning: the object OID was missing or damaged in the repository, and was written anew from new\n"
+    assert ckpt("verify", "--contents", at=checkout).code == 0
 
 
 def test_what_is_left_to_a_person(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
@@ -117,7 +151,7 @@ def test_every_code_is_described() -> None:
     text = (PROJECT / "docs/verify.md").read_text("utf-8")
     described = {code for line in text.splitlines() if line.startswith("| `") for code in re.findall(r"`([a-z-]+)`", line.split("|")[1])}
     source = "".join(path.read_text("utf-8") for path in (PROJECT / "gitckpt/store/audit").glob("*.py") if path.stem in MODULES)
-    named = set(re.findall(r'(?:lasting\(|mendable\(|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"', source))
+    named = set(re.findall(r'(?:lasting\(|mendable\(|Finding\(|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"', source))
     named |= set(re.findall(r'"([a-z]+-[a-z]+(?:-[a-z]+)?)" if misnamed', source))
     built = {f"{word}-ref-{what}" for word in ("commit", "tree", "operation") for what in ("missing", "wrong")}
     assert described == named | built

@@ -321,7 +321,7 @@ def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeSto
     seen = require_left(main_checkout, [unreadable, invalid])
     ref = f"refs/checkpoints/{ONE}"
     assert [finding.cure for finding in seen.findings] == [
-        f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}",
+        f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}; or give it up: git ckpt remove {ONE}",
         f"look at it: git cat-file -p {odd}; remove it: git ckpt remove {STRANGER}",
     ]
     path.write_bytes(content[:20])

@@ -10,16 +10,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.process import git_executable
-from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint
 from tests.conftest import Checkout
+from tests.damaging import place_of
 from tests.store.conftest import ONE, TWO, MakeStore
 from tests.store.verifying import look, put, require_left, told
-
-
-def place_of(checkout: Checkout, oid: str) -> Path:
-    """Returns the file of a loose object."""
-    return Path(discover(str(checkout.path)).common_dir) / "objects" / oid[:2] / oid[2:]
 
 
 def lacking(name: str, *oids: str) -> tuple[str, str, str]:
@@ -31,7 +26,7 @@ def lacking(name: str, *oids: str) -> tuple[str, str, str]:
 
 @pytest.fixture
 def filled(main_checkout: Checkout, make_store: MakeStore) -> Checkout:
-    """A checkpoint of a clean worktree, one commit, and a checkpoint with a new file in a directory."""
+    """A checkpoint of a clean worktree, one commit, and a checkpoint with a new file in a directory; the worktree is empty by then."""
     main_checkout.commit("second", **{"deep/a": "a\n"})
     with make_store(main_checkout) as store:
         store.save("one-complete")
@@ -39,6 +34,8 @@ def filled(main_checkout: Checkout, make_store: MakeStore) -> Checkout:
         main_checkout.write("new/file", "work\n")
         store.save("two-complete")
     assert told(look(main_checkout)) == []
+    for name in ("README", "deep/a", "new/file", ".git/index"):  # else what is damaged is written anew
+        (main_checkout.path / name).unlink()
     return main_checkout
 
 
@@ -83,7 +80,9 @@ def test_the_linked_commit_is_missing_or_damaged(filled: Checkout, left: bytes |
     place_of(filled, oid).unlink()
     if left is not None:
         place_of(filled, oid).write_bytes(left)
-    assert told(look(filled)) == [lacking(TWO, oid)]
+    sentence = f"the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again"
+    empty = [("object-empty", str(place_of(filled, oid)), sentence)] if left == b"" else []
+    assert told(look(filled)) == [lacking(TWO, oid), *empty]
 
 
 @pytest.mark.parametrize("rev", ["HEAD~2", "HEAD~1:deep", f"refs/ckpt/trees/{TWO}:files"])

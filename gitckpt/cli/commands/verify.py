@@ -20,15 +20,21 @@ _SHOWN = 20
 
 
 def verify(
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is derived; no checkpoint is changed or deleted.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Mend what is derived, or damaged with its content elsewhere; no checkpoint is changed or deleted."),
+    ] = False,
+    contents: Annotated[bool, typer.Option("--contents", help="Read every object of the repository, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Look at every checkpoint and all it needs: documents, refs, objects, runs, links, leases, worktrees, the index.
 
-    Exits with 1 where something is wrong, and stays so. Contents of files are git fsck's to read.
+    Exits with 1 where something is wrong, and stays so. Contents of files are read with --contents.
     """
     with open_store() as store:
-        report = store.verify(repair=repair)
+        report = store.verify(repair=repair, contents=contents, progress=_show)
+        if contents:
+            terminal.progress("")
     if as_json:
         _print_json(report)
     else:
@@ -37,6 +43,10 @@ def verify(
     for sentence in report.refused:
         terminal.warn(f"not repaired: {terminal.harmless(sentence)}")
     return 0 if report.is_clean else 1
+
+
+def _show(count: int, of: int) -> None:
+    terminal.progress(f"reading objects: {100 * count // of}% ({count}/{of})")
 
 
 def _print_json(report: Report) -> None:

@@ -105,6 +105,7 @@ AFTER = {
     "verify": options.Syntax(
         flags={
             "--repair": "repair",
+            "--contents": "contents",
             "--json": "as_json",
         },
     ),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gitckpt.git.objects import partial
@@ -21,33 +22,56 @@ if TYPE_CHECKING:
 SHOWN = 3
 """So many missing objects are named for each root."""
 
+PATHS = 20
+"""So many paths of each are looked for."""
+
+_STEPS = 500  # on the way to them: a file may be in every tree of a long history
+
 _NO_FETCH = {"GIT_NO_LAZY_FETCH": "1"}
 
 
-def lacking(repository: Repository, objects: Objects, roots: Collection[str]) -> tuple[dict[str, list[str]], str]:
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What is missing or damaged.
+
+    Attributes:
+        samples: for each root that is not complete some of the missing objects, one more than `SHOWN` at most.
+        paths: for each missing object some of the paths at which it was beneath a commit or a tree.
+        complaint: what git says, where something is missing that cannot be found.
+    """
+
+    samples: Mapping[str, list[str]] = field(default_factory=dict)
+    paths: Mapping[str, Collection[bytes]] = field(default_factory=dict)
+    complaint: str = ""
+
+
+def lacking(repository: Repository, objects: Objects, roots: Collection[str], damaged: Collection[str] = ()) -> Lacking:
     """Returns what is missing or damaged beneath commits and trees. The contents of blobs are not read.
 
     Args:
         repository: where.
         objects: its objects.
         roots: oids of commits and trees that are there.
-
-    Returns:
-        For each root that is not complete some of the missing objects, one more than `SHOWN` at most; and, where git says that
-        something is missing and it cannot be found, what git says.
+        damaged: objects that are known not to be readable.
     """
     if not roots:
-        return {}, ""
+        return Lacking()
     promised = partial.promisor(repository) is not None
     # Without the commit-graph, by which git takes commits to be there that are not.
-    words = ["-c", "core.commitGraph=false", "rev-list", "--objects", "--quiet", "--stdin"]
+    words = ["-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
+    words += ["--no-object-names"] if damaged else ["--quiet"]
     words.append("--exclude-promisor-objects" if promised else "--missing=print")
     data = "".join(f"{oid}\n" for oid in sorted(roots)).encode("ascii")
     done = repository.git.run(*words, data=data, env=_NO_FETCH, ok=(0, 128))
-    if done.code == 0 and not done.out:
-        return {}, ""
-    walk = _Walk(repository, objects, roots, _promised(repository, objects) if promised else frozenset())
-    return walk.found(), "" if walk.missing else done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
+    # With `--quiet` only what is missing is printed; without, it is marked.
+    found = done.out.split()
+    if done.code == 0 and not (
+        any(line.startswith(b"?") for line in found) or {oid.encode("ascii") for oid in damaged}.intersection(found)
+    ):
+        return Lacking()
+    walk = _Walk(repository, objects, roots, _promised(repository, objects) if promised else frozenset(), damaged)
+    complaint = "" if walk.missing else done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
+    return Lacking(walk.found(), {oid: walk.paths(oid) for oid in walk.missing}, complaint)
 
 
 class _Walk:
@@ -57,12 +81,14 @@ class _Walk:
         missing: what is missing or damaged.
     """
 
-    def __init__(self, repository: Repository, objects: Objects, roots: Collection[str], promised: Collection[str]) -> None:
+    def __init__(
+        self, repository: Repository, objects: Objects, roots: Collection[str], promised: Collection[str], damaged: Collection[str]
+    ) -> None:
         self._objects = objects
         self._format = repository.object_format
         self._roots = roots
         self._promised = promised
-        self._present = _present(repository)
+        self._present = _present(repository).difference(damaged)
         self._cut = _cut(repository)
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
@@ -85,6 +111,28 @@ class _Walk:
                     have += new
                     waiting.append(above)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
+
+    def paths(self, oid: str) -> set[bytes]:
+        """Returns some of the paths, `PATHS` at most, at which an object is beneath the trees and commits above it."""
+        found: set[bytes] = set()
+        waiting = [(oid, b"")]
+        seen = set(waiting)
+        while waiting and len(found) < PATHS and len(seen) < _STEPS:
+            child, below = waiting.pop(0)
+            trees = [(above, self._names_in(above, child)) for above in self._referrers.get(child, ())]
+            steps = [(above, b"/".join([name, below] if below else [name])) for above, names in trees for name in names]
+            if not all(names for _, names in trees) or not trees:  # a commit is above it, or nothing
+                found.add(below)
+            waiting += [step for step in steps if step not in seen]
+            seen.update(steps)
+        return found - {b""}
+
+    def _names_in(self, above: str, child: str) -> list[bytes]:
+        """Returns the names of an object in a tree; none in a commit."""
+        read = next(self._objects.read([above]))
+        if read is None or read[0] != "tree":
+            return []
+        return [name for name, (_, oid) in decode_tree(read[1], self._format).items() if oid == child]
 
     def _below(self, level: list[str]) -> Iterator[str]:
         """Yields the commits and trees that those of a level lead to."""

@@ -145,7 +145,8 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     if isinstance(error, NewerCheckpoint):
         return lasting("checkpoint-newer", error.ref, f"cannot be judged: {sentence}", error.hint)
     if is_missing:
-        cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+        fetch = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+        cure = f"{fetch}; or give it up: git ckpt remove {error.ref.removeprefix(layout.CHECKPOINTS)}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
     misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
     code = "checkpoint-misnamed" if misnamed else "checkpoint-invalid"

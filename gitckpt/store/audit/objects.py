@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+
+from gitckpt.git.damage.integrity import Damage
+from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.objects import connectivity
 from gitckpt.model import ids
+from gitckpt.model.finding import Finding
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.refs import KINDS
-from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 
+_FROM_CLONE = "put it aside, and fetch from a clone that has it: git fetch REMOTE; see what else is wrong: git fsck"
 
-def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Returns the checkpoints that lack objects."""
+
+def audit(store: Checkpoints, evidence: Evidence, damage: Damage) -> list[Flaw]:
+    """Returns the checkpoints that lack objects, and what else is wrong with the files of objects.
+
+    Args:
+        store: of the repository.
+        evidence: what there is.
+        damage: of the files that objects lie in.
+    """
     roots = {record.entry.id: _roots(record, evidence) for record in evidence.records.values()}
-    lacking, complaint = connectivity.lacking(store.repository, store.objects, {oid for held in roots.values() for oid in held})
-    flaws = [lasting("objects-unreadable", layout.OWN[1], complaint, "see what is wrong: git fsck")] if complaint else []
+    below = {oid for held in roots.values() for oid in held}
+    lacking = connectivity.lacking(store.repository, store.objects, below, damage.lost)
+    flaws = [lasting("objects-unreadable", layout.OWN[1], lacking.complaint, "see what is wrong: git fsck")] if lacking.complaint else []
+    gone = {record.entry.id: _gone(record, evidence) for record in evidence.records.values()}
+    wanted = {oid: lacking.paths.get(oid, ()) for oid in {*damage.lost, *lacking.paths, *(oid for oids in gone.values() for oid in oids)}}
+    found: Mapping[str, str] = {}
+    if wanted:
+        with Salvage(store.repository) as salvage:
+            found = salvage.find(wanted, wanted)
     for record in evidence.records.values():
-        gone = [
-            oid
-            for space, oid in record.holds.items()
-            if oid not in evidence.kinds
-            and (space == layout.KEEP or evidence.refs.get(space + record.entry.id) == oid)  # else its ref has a flaw of its own
-        ]
-        below = [oid for root in roots[record.entry.id] for oid in lacking.get(root, ())]
-        if gone or below:
-            flaws.append(_incomplete(record, list(dict.fromkeys([*gone, *below])), lacks_commit=record.holds.get(layout.KEEP) in gone))
-    return flaws
+        name = record.entry.id
+        oids = list(dict.fromkeys([*gone[name], *(oid for root in roots[name] for oid in lacking.samples.get(root, ()))]))
+        if oids:
+            again = {oid: wanted[oid] for oid in oids if oid in found}
+            flaws.append(_incomplete(record, oids, again, lacks_commit=record.holds.get(layout.KEEP) in gone[name]))
+    return [*flaws, *_of_files(damage, wanted, found)]
+
+
+def _of_files(damage: Damage, wanted: Mapping[str, Collection[bytes]], found: Mapping[str, str]) -> Iterator[Flaw]:
+    for oid, path in sorted(damage.empty.items()):
+        again = {oid: wanted[oid]} if oid in found else {}
+        where = f"; its content is in {found[oid]}" if oid in found else ""
+        sentence = (
+            f"the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again{where}"
+        )
+        yield Flaw(Finding("object-empty", path, sentence, REPAIR), anew=again, empty=path)
+    for path, sentence in sorted(damage.packs.items()):
+        cure = f"git index-pack {shlex.quote(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _FROM_CLONE
+        yield lasting("pack-damaged", path, f"{sentence}: git does not use it", cure)
+    for oid in sorted(damage.lost - damage.empty.keys()):
+        if oid in found:
+            sentence = f"its content is not what it was; that is in {found[oid]}"
+            yield Flaw(Finding("object-damaged", oid, sentence, REPAIR), anew={oid: wanted[oid]})
+        else:
+            yield lasting("object-damaged", oid, "its content is not what it was", _FROM_CLONE)
+
+
+def _gone(record: Record, evidence: Evidence) -> list[str]:
+    """Returns what a checkpoint names that is missing, where that is no flaw of a ref."""
+    return [
+        oid
+        for space, oid in record.holds.items()
+        if oid not in evidence.kinds and (space == layout.KEEP or evidence.refs.get(space + record.entry.id) == oid)
+    ]
 
 
 def _roots(record: Record, evidence: Evidence) -> list[str]:
     return [oid for space, oid in record.holds.items() if evidence.kinds.get(oid) == KINDS[space]]
 
 
-def _incomplete(record: Record, oids: list[str], *, lacks_commit: bool) -> Flaw:
+def _incomplete(record: Record, oids: list[str], again: Mapping[str, Collection[bytes]], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: connectivity.SHOWN]) + (" and others" if len(oids) > connectivity.SHOWN else "")
-    verb = "is" if len(oids) == 1 else "are"
+    sentence = f"{names} {'is' if len(oids) == 1 else 'are'} missing or damaged, which its files or history need"
+    if again:
+        return Flaw(Finding("objects-missing", record.ref, sentence, REPAIR), anew=again)
     fetch = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'" if lacks_commit else "git fetch REMOTE"
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.entry.id[: ids.SHORT]}"
-    return lasting("objects-missing", record.ref, f"{names} {verb} missing or damaged, which its files or history need", cure)
+    return lasting("objects-missing", record.ref, sentence, cure)

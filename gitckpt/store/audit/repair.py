@@ -1,4 +1,7 @@
-"""Mends what `verify` found, where it is derived: refs that follow from documents, links, the index. Never a ref of a checkpoint."""
+"""Mends what `verify` found: objects whose content is elsewhere, and what is derived: refs that follow from documents, links, the index.
+
+Never a ref of a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 
+from gitckpt.git.damage.salvage import Salvage, remove_empty
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.process import GitError
@@ -32,6 +36,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     Raises:
         LockHeld: a lock file stayed in the way; what was mended until then stays so.
     """
+    damaged = _write_anew(store, flaws)
     refused: list[str] = []
     with Lock(os.path.join(store.repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE) as alone:
         keeps_more = False
@@ -56,6 +61,24 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
             _write_links(store, links)
     if any(flaw.in_index for flaw in flaws):
         _discard_index(store)
+    return [*damaged, *refused]
+
+
+def _write_anew(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
+    """Writes objects whose content was found, and removes files that are empty; returns what could not be done, a sentence each."""
+    wanted = {oid: paths for flaw in flaws for oid, paths in flaw.anew.items()}
+    refused = []
+    with Salvage(store.repository) as salvage:
+        for oid in salvage.find(wanted, wanted) if wanted else ():
+            try:
+                salvage.put(oid)
+            except GitError as error:
+                refused.append(f"{oid}: {error.message}")
+    for path in (flaw.empty for flaw in flaws if flaw.empty):
+        try:
+            remove_empty(path)  # unless it was written anew just now
+        except GitError as error:
+            refused.append(error.message)
     return refused
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from gitckpt.git.refs import Update
 from gitckpt.model.finding import Finding
@@ -35,6 +36,8 @@ class Flaw:
         link: the change of a note that mends it.
         in_index: whether making the derived index anew mends it.
         is_leftover: whether it may be mended only while no checkpoint is being written: it could belong to that one.
+        anew: objects that are written anew to mend it, each with paths of files that had its content.
+        empty: the path of a file of length zero that should hold an object.
     """
 
     finding: Finding
@@ -42,6 +45,8 @@ class Flaw:
     link: Link | None = None
     in_index: bool = False
     is_leftover: bool = False
+    anew: Mapping[str, Collection[bytes]] = field(default_factory=dict)
+    empty: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -51,7 +56,7 @@ class Flaw:
     @property
     def can_be_mended(self) -> bool:
         """Whether there is a way to mend it."""
-        return bool(self.updates or self.link or self.in_index)
+        return bool(self.updates or self.link or self.in_index or self.anew or self.empty)
 
 
 def mendable(

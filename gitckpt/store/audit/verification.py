@@ -5,9 +5,11 @@ docs/verify.md says what each code means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gitckpt.git.damage import integrity
+from gitckpt.git.damage.integrity import Progress
 from gitckpt.model.finding import Finding
 from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
 from gitckpt.store.audit import keys as audit_keys
@@ -47,24 +49,28 @@ class _Look:
     flaws: Sequence[Flaw]
 
 
-def verify(store: Checkpoints, *, repair: bool = False) -> Report:
+def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, progress: Progress | None = None) -> Report:
     """Looks at everything that gitckpt keeps in a repository. Safe beside others that write.
 
     Args:
         store: of the repository. Links that it has put off and not yet written count as missing.
-        repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run. No
-            checkpoint is ever changed or deleted, and no worktree.
+        repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run; and to
+            write damaged objects anew whose content is in a worktree or in another object store. No checkpoint is ever changed or
+            deleted, and no worktree.
+        contents: whether to read every object of the repository.
+        progress: told how many of how many objects were read.
 
     Raises:
         LockHeld: a lock file stayed in the way of mending; what was mended until then stays so.
         GitError: git cannot read the repository.
     """
-    found = _settled(store)
+    damaged = integrity.damaged(store.repository, progress=progress) if contents else set()
+    found = _settled(store, damaged)
     mendable = [flaw for flaw in found.flaws if flaw.can_be_mended]
     if not repair or not mendable:
         return Report(found.checked, [flaw.finding for flaw in found.flaws])
     refused = mending.mend(store, mendable)
-    after = _settled(store)
+    after = _settled(store, integrity.damaged(store.repository, damaged & integrity.present(store.repository)) if damaged else damaged)
     left = {flaw.key for flaw in after.flaws}
     mended = {flaw.key for flaw in mendable} - left
     before = [replace(flaw.finding, repaired=flaw.key in mended) for flaw in found.flaws if flaw.key in mended | left]
@@ -72,19 +78,20 @@ def verify(store: Checkpoints, *, repair: bool = False) -> Report:
     return Report(after.checked, [*before, *(flaw.finding for flaw in after.flaws if flaw.key not in known)], refused)
 
 
-def _settled(store: Checkpoints) -> _Look:
+def _settled(store: Checkpoints, damaged: Collection[str]) -> _Look:
     """Looks again while others write, and keeps what is found each time: a record in progress is no flaw."""
-    look = _look(store)
+    look = _look(store, damaged)
     for _ in range(_LOOKS - 1):
         if not look.flaws or inventory.list_refs(store.repository)[0] == look.listing:
             break
-        again = _look(store)
+        again = _look(store, damaged)
         lasting = {flaw.key for flaw in look.flaws}
         look = replace(again, flaws=[flaw for flaw in again.flaws if flaw.key in lasting])
     return look
 
 
-def _look(store: Checkpoints) -> _Look:
+def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
+    damage = integrity.look(store.repository)
     found = inventory.gather(store)
     in_leases, driven = leases.audit(store, found)
     in_links, links = derived.links(store, found, driven)
@@ -92,7 +99,7 @@ def _look(store: Checkpoints) -> _Look:
     flaws = [
         *found.flaws,
         *refs.audit(store.repository, found),
-        *objects.audit(store, found),
+        *objects.audit(store, found, replace(damage, lost=damage.lost | set(damaged))),
         *runs.audit(store, found),
         *in_links,
         *derived.listing(store, found),

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.git import leftovers
-from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running, is_pruned
-from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import Completed, DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
@@ -28,16 +27,17 @@ from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.snapshot.status import Survey, Surveyor, head_of, quoted
+from gitckpt.store.snapshot.wholeness import own_objects
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
-    from gitckpt.model.checkpoint import Checkpoint
 
 _REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*?)(?:: clean filter '.*' failed)?$", re.MULTILINE)
 _MISENCODED = re.compile(
     r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ", re.MULTILINE
 )
 _CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
+_UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in .*\) is corrupt")
 _ATTRIBUTES = b".gitattributes"
 _MANY = 1000
 """From so many files on, their objects go into a pack: a thousand loose ones take 20 ms to write, and as many flushes."""
@@ -48,6 +48,19 @@ _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 class Moved(WorktreeError):
     """HEAD moved while the worktree was looked at."""
+
+
+class DamagedObject(WorktreeError):
+    """git met a damaged object while it looked at the worktree.
+
+    Args:
+        message: what it says.
+        oid: of the object.
+    """
+
+    def __init__(self, message: str, oid: str) -> None:
+        super().__init__(message, hint="see what is wrong, and who has it: git ckpt verify --contents")
+        self.oid = oid
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +138,11 @@ def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limit
     except GitError as error:
         if _was_pruned(error):
             raise FilesPruned from None
-        raise WorktreeError(f"cannot capture the files of {index.repository.worktree}: {error.message}", hint=_WITHOUT) from None
+        message = f"cannot capture the files of {index.repository.worktree}: {error.message}"
+        damaged = _UNREADABLE.search(error.stderr)
+        if damaged is not None:
+            raise DamagedObject(message, damaged[1]) from None
+        raise WorktreeError(message, hint=_WITHOUT) from None
 
 
 def capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
@@ -323,51 +340,6 @@ class _Capture:
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
         return [Omitted(quoted(path), reason, oid=head_of(os.path.join(self._top, path))) for path in seen.nested]
-
-
-def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
-    """Tells whether the objects of a checkpoint's snapshot are there: until its ref is written, a `gc --prune=now` can take them.
-
-    Only what the linked commit does not hold is looked at. While a gc runs that may not know of the ref, that is packed.
-    """
-    own = own_objects(repository, checkpoint.tree, checkpoint.git_sha) if checkpoint.tree is not None else set()
-    if own is None:
-        return False
-    # In this order: a gc that is over by the first question has deleted all it will by the second.
-    if own and gc_is_running(repository.common_dir):
-        return pack.hold(repository, own) is not None
-    return all(repository.cat_file.info(oid) for oid in own)
-
-
-def own_objects(repository: Repository, tree: str, commit: str) -> set[str] | None:
-    """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
-
-    Args:
-        repository: where.
-        tree: the snapshot.
-        commit: the linked commit; "" for none.
-    """
-    base = manifest.base_tree(repository, commit)
-    top = next(repository.cat_file.contents([tree]))
-    if top is None:
-        return None
-    wanted = {tree}
-    for name, (mode, oid) in decode_tree(top[2], repository.object_format).items():
-        wanted.add(oid)
-        if mode != DIRECTORY:
-            continue
-        parts = [oid]
-        if name == b"index":
-            stages = next(repository.cat_file.contents([oid]))
-            parts = [each for _, each in decode_tree(stages[2], repository.object_format).values()] if stages is not None else []
-        for part in parts:
-            try:
-                differing = diff.differences(repository, base, part, with_trees=True)
-            except GitError:
-                return None
-            wanted |= {part} - {base}
-            wanted |= {one.new for one in differing if one.status != "D" and not one.is_submodule}
-    return wanted - {base}
 
 
 def _refused_path(error: GitError, paths: list[bytes]) -> bytes | None:

@@ -1,0 +1,8 @@
+"""Objects that are damaged where they lie: found, and written anew from where their content still is.
+
+git takes an object to be there as soon as a file has its name, and never writes it again, however empty that file is.
+
+Doors:
+    integrity: which objects are damaged.
+    salvage: where their content still is, and how it gets back.
+"""

@@ -1,0 +1,184 @@
+"""Objects of a snapshot that are damaged in the repository, written anew while the files are at hand.
+
+git takes an object to be there as soon as a file has its name: what a power cut emptied, no `git add` writes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from gitckpt.git.damage import integrity, salvage
+from gitckpt.git.damage.salvage import Salvage
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
+from gitckpt.model.errors import BusyError, CkptError, WorktreeError
+from gitckpt.store.records.recorder import FilesPruned
+from gitckpt.store.snapshot import capture, manifest, wholeness
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+    from gitckpt.model.checkpoint import Checkpoint
+
+_ATTEMPTS = 10
+_TORN = 3
+"""So many snapshots may lack something once they are recorded, though what could be done about it was."""
+
+_WRITTEN = "the object {oid} was missing or damaged in the repository, and was written anew from {where}"
+_ASIDE = "the object {oid} was damaged in the repository, and is written anew; what was left of it is in {rest}"
+_PLACES = (b"files/", *(b"index/%d/" % stage for stage in range(4)))
+"""Where the paths of a worktree stand in a snapshot."""
+
+
+def recorded(
+    repository: Repository,
+    objects: Objects,
+    attempt: Callable[[], Checkpoint],
+    remove: Callable[[list[str]], object],
+    say: Callable[[str], None],
+) -> Checkpoint:
+    """Returns a checkpoint whose snapshot is whole; it may take several attempts.
+
+    Args:
+        repository: seen from the worktree.
+        objects: its objects.
+        attempt: captures the worktree, and records a checkpoint with that.
+        remove: removes checkpoints by id.
+        say: as for `secure`.
+
+    Raises:
+        BusyError: HEAD moved, or objects of the snapshot vanished, each time.
+        WorktreeError: an object is damaged, and no file has its content.
+    """
+    checkpoint: Checkpoint | None = None
+    torn = 0
+    unreadable: set[str] = set()
+    for _ in range(_ATTEMPTS):
+        try:
+            checkpoint = attempt()
+        except (FilesPruned, capture.Moved):
+            continue
+        except capture.DamagedObject as error:  # git itself reads some objects before it writes them: those of links
+            sentence = _make_way(repository, error.oid) if error.oid not in unreadable else None
+            if sentence is None:
+                raise
+            unreadable.add(error.oid)
+            say(sentence)
+            continue
+        if secure(repository, objects, checkpoint, say):
+            return checkpoint
+        remove([checkpoint.id])
+        torn += 1
+        if torn == _TORN:
+            break
+    raise failure(repository, objects, checkpoint)
+
+
+def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say: Callable[[str], None]) -> bool:
+    """Sees to it that what the snapshot of a checkpoint needs is there and can be read; what is damaged is written anew from the files.
+
+    Where that does not do, what is damaged is out of the way afterwards, and another capture writes it.
+
+    Args:
+        repository: seen from the worktree that was captured.
+        objects: its objects.
+        checkpoint: was recorded just now.
+        say: is told, in a sentence each, what was damaged.
+
+    Returns:
+        Whether everything is there.
+
+    Raises:
+        GitError: an object cannot be written.
+    """
+    if wholeness.is_whole(repository, checkpoint):
+        return True
+    for sentence in _mend(repository, objects, checkpoint):
+        say(sentence)
+    return wholeness.is_whole(repository, checkpoint)
+
+
+def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | None) -> CkptError:
+    """Returns why a worktree could not be captured for good.
+
+    Args:
+        repository: seen from it.
+        objects: its objects.
+        checkpoint: the last one that was recorded of it; None where there was none.
+    """
+    lost = _lost(repository, objects, checkpoint) if checkpoint is not None else {}
+    with Salvage(repository) as found:
+        left = {oid: lost[oid] for oid in lost.keys() - found.find_in_files(repository, lost)}
+    for oid, paths in sorted(left.items()):
+        where = b", ".join(sorted(paths)[:3]).decode("utf-8", "replace")
+        return WorktreeError(
+            f"the object {oid}{f' of {where}' if where else ''} is missing or damaged, and no file has its content",
+            hint="look for it elsewhere: git ckpt verify --repair; if it was staged, stage it anew: git add",
+        )
+    return BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
+
+
+def _make_way(repository: Repository, oid: str) -> str | None:
+    """Writes an object anew that nothing is known of, or puts it aside; returns a sentence about it, None where neither can be done."""
+    with Salvage(repository) as found:
+        for each, where in found.find([oid], {}).items():
+            found.put(each)
+            return _WRITTEN.format(oid=oid, where=where)
+    rest = salvage.put_aside(repository, oid)
+    return _ASIDE.format(oid=oid, rest=rest) if rest is not None else None
+
+
+def _mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> list[str]:
+    """Writes lost objects anew, or puts what is damaged aside where a capture writes it; returns a sentence about each."""
+    said = []
+    lost = _lost(repository, objects, checkpoint)
+    with Salvage(repository) as found:
+        for oid in sorted(found.find_in_files(repository, lost)):
+            found.put(oid)
+            where = min(lost.pop(oid) or [b"a file"]).decode("utf-8", "replace")
+            said.append(_WRITTEN.format(oid=oid, where=where))
+    for oid in sorted(oid for oid, paths in lost.items() if not paths):
+        rest = salvage.put_aside(repository, oid)
+        if rest is not None:
+            said.append(_ASIDE.format(oid=oid, rest=rest))
+    return said
+
+
+def _lost(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> dict[str, set[bytes]]:
+    """Returns the objects that cannot be read of those which a snapshot adds to its commit: of blobs, the paths of their files."""
+    if checkpoint.tree is None:
+        return {}
+    base = manifest.base_tree(repository, checkpoint.git_sha)
+    trees: set[str] = set()
+    own = _below(objects, checkpoint.tree, repository.object_format, trees)
+    known = _below(objects, base, repository.object_format, trees)
+    lost = integrity.damaged(repository, sorted({oid for oid in own if oid not in known} | trees))
+    return {oid: own.get(oid, set()) if oid not in trees else set() for oid in lost}
+
+
+def _below(objects: Objects, tree: str, object_format: str, unreadable: set[str]) -> dict[str, set[bytes]]:
+    """Returns the objects of a tree with their paths in the worktree, and notes the trees that cannot be read."""
+    found: dict[str, set[bytes]] = {}
+    level: dict[str, set[bytes]] = {tree: {b""}}
+    while level:
+        below: dict[str, set[bytes]] = {}
+        for (oid, paths), read in zip(level.items(), objects.read(list(level)), strict=True):
+            found.setdefault(oid, set())
+            if read is None or read[0] != "tree":
+                unreadable.add(oid)
+                continue
+            for name, (mode, child) in decode_tree(read[1], object_format).items():
+                if mode == GITLINK:
+                    continue
+                inner = {b"/".join([path, name]) if path else name for path in paths}
+                if mode == DIRECTORY:
+                    below.setdefault(child, set()).update(inner)
+                else:
+                    found.setdefault(child, set()).update(_in_worktree(inner))
+        level = below
+    return found
+
+
+def _in_worktree(paths: Collection[bytes]) -> set[bytes]:
+    """Returns the paths as the worktree has them."""
+    return {path.removeprefix(place) for path in paths for place in _PLACES if path.startswith(place)}

@@ -1,0 +1,68 @@
+"""What a snapshot has of its own, beside the commit that it is linked to, and whether all of it is there and sound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gitckpt.git.damage import integrity
+from gitckpt.git.objects import diff, pack
+from gitckpt.git.objects.anchor import gc_is_running
+from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
+from gitckpt.store.snapshot import manifest
+
+if TYPE_CHECKING:
+    from gitckpt.model.checkpoint import Checkpoint
+
+
+_FEW = 200  # so many objects are read sooner than a process starts that reads them as they come
+
+
+def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
+    """Tells whether the objects of a checkpoint's snapshot are there, and are what they should be.
+
+    Until its ref is written, a `gc --prune=now` can take them; while one runs that may not know of the ref, they are packed. Those that
+    were there before may be damaged. Only what the linked commit does not hold is looked at.
+    """
+    own = own_objects(repository, checkpoint.tree, checkpoint.git_sha) if checkpoint.tree is not None else set()
+    if own is None:
+        return False
+    # In this order: a gc that is over by the first question has deleted all it will by the second.
+    if own and gc_is_running(repository.common_dir) and pack.hold(repository, own) is None:
+        return False
+    if len(own) > _FEW:
+        return not integrity.damaged(repository, own)
+    found = zip(own, repository.cat_file.contents(list(own)), strict=True)
+    return all(read is not None and object_id(read[1], read[2], repository.object_format) == oid for oid, read in found)
+
+
+def own_objects(repository: Repository, tree: str, commit: str) -> set[str] | None:
+    """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
+
+    Args:
+        repository: where.
+        tree: the snapshot.
+        commit: the linked commit; "" for none.
+    """
+    base = manifest.base_tree(repository, commit)
+    top = next(repository.cat_file.contents([tree]))
+    if top is None:
+        return None
+    wanted = {tree}
+    for name, (mode, oid) in decode_tree(top[2], repository.object_format).items():
+        wanted.add(oid)
+        if mode != DIRECTORY:
+            continue
+        parts = [oid]
+        if name == b"index":
+            stages = next(repository.cat_file.contents([oid]))
+            parts = [each for _, each in decode_tree(stages[2], repository.object_format).values()] if stages is not None else []
+        for part in parts:
+            try:
+                differing = diff.differences(repository, base, part, with_trees=True)
+            except GitError:
+                return None
+            wanted |= {part} - {base}
+            wanted |= {one.new for one in differing if one.status != "D" and not one.is_submodule}
+    return wanted - {base}

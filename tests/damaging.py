@@ -1,0 +1,23 @@
+"""Damage as disks and power cuts do it to the files that objects lie in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import Checkout
+
+KINDS = ("empty", "cut", "flipped")
+
+
+def place_of(checkout: Checkout, oid: str) -> Path:
+    """Returns the file of a loose object."""
+    return checkout.main / ".git/objects" / oid[:2] / oid[2:]
+
+
+def spoil(path: Path, how: str) -> None:
+    """Damages a file: "empty", "cut", or "flipped" (one bit in its middle)."""
+    path.chmod(0o644)
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[len(data) // 2] ^= 1
+    path.write_bytes({"empty": b"", "cut": whole[:-3], "flipped": bytes(data)}[how])

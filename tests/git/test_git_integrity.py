@@ -1,0 +1,136 @@
+"""Which objects are damaged, loose and packed, in either format; and that nothing else is called so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.damage import integrity
+from gitckpt.git.repository import Repository
+from tests.conftest import Checkout
+from tests.damaging import KINDS, place_of, spoil
+
+
+def filled(checkout: Checkout, count: int = 300) -> list[str]:
+    """Makes blobs in a commit, of all sizes about the pipe's, and returns their oids."""
+    # Not of one letter: what a bit flipped in such a stream gives may well be the same again.
+    files = {f"d/{number}": "".join(map(str, range(number * 199))) + f"{number}\n" for number in range(count)}
+    checkout.commit("many", **files)
+    return checkout.git("ls-tree", "--format=%(objectname)", "HEAD:d").splitlines()
+
+
+def only_pack(checkout: Checkout, ending: str = ".pack") -> Path:
+    (path,) = (checkout.path / ".git/objects/pack").glob(f"*{ending}")
+    return path
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], object_format: str, packed: bool) -> None:
+    checkout = make_checkout("project", f"--object-format={object_format}")
+    filled(checkout, 150)
+    checkout.git("replace", checkout.git("rev-parse", "HEAD:d/1"), checkout.git("rev-parse", "HEAD:d/2"))
+    if packed:
+        checkout.git("gc", "--quiet")
+    repository = opened(checkout)
+    told: list[tuple[int, int]] = []
+    assert integrity.damaged(repository, progress=lambda count, of: told.append((count, of))) == set()
+    assert integrity.look(repository) == integrity.Damage({}, {}, frozenset())
+    there = len(integrity.present(repository))
+    assert told[-1] == (there, there)
+
+
+def test_nothing_is_where_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]) -> None:
+    assert integrity.damaged(opened(make_checkout())) == set()
+
+
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_loose_ones(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], how: str, object_format: str) -> None:
+    checkout = make_checkout("project", f"--object-format={object_format}")
+    hit = filled(checkout, 30)[3::9]
+    for oid in hit:
+        spoil(place_of(checkout, oid), how)
+    repository = opened(checkout)
+    assert integrity.damaged(repository) == set(hit)
+    seen = integrity.look(repository)
+    assert (set(seen.empty), set(seen.lost)) == ((set(hit), set(hit)) if how == "empty" else (set(), set()))
+
+
+def test_one_with_the_content_of_another(main_checkout: Checkout, repository: Repository) -> None:
+    """Each of its checksums is right; only its name says that it is wrong."""
+    one, two = filled(main_checkout, 2)
+    place_of(main_checkout, one).chmod(0o644)
+    place_of(main_checkout, one).write_bytes(place_of(main_checkout, two).read_bytes())
+    assert integrity.damaged(repository) == {one}
+
+
+def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
+    filled(main_checkout, 30)
+    main_checkout.git("gc", "--quiet")
+    pack = only_pack(main_checkout)
+    listed = main_checkout.git("verify-pack", "-v", str(only_pack(main_checkout, ".idx"))).splitlines()
+    entries = [line.split() for line in listed if " blob " in line and len(line.split()) == 5]
+    oid, _, _, size, offset = max(entries, key=lambda words: int(words[3]))
+    pack.chmod(0o644)
+    with pack.open("r+b") as file:
+        file.seek(int(offset) + int(size) // 2)
+        file.write(b"\xff\0\xff")
+    assert oid in integrity.damaged(repository)
+    assert integrity.look(repository).lost == frozenset()  # the pack still ends as its index says
+    main_checkout.git("fsck", ok=(1, 2, 3, 4, 5, 6, 7))
+
+
+@pytest.mark.parametrize("ending", [".pack", ".idx"])
+@pytest.mark.parametrize("left", [0, 10, 1000])
+def test_packs_that_are_cut_off(main_checkout: Checkout, repository: Repository, ending: str, left: int) -> None:
+    oids = set(filled(main_checkout, 30))
+    main_checkout.git("gc", "--quiet")
+    file = only_pack(main_checkout, ending)
+    file.chmod(0o644)
+    os.truncate(file, left)
+    seen = integrity.look(repository)
+    if ending == ".idx" and left < 40:
+        assert (seen.packs, seen.lost) == ({str(file): "is cut off"}, frozenset())
+    else:
+        pack = str(file.with_suffix(".pack"))
+        assert seen.packs == {pack: "is cut off, or not the one that its index describes"}
+        assert oids <= seen.lost or ending == ".idx"
+
+
+def test_what_is_there_twice_is_read_where_it_is_whole(main_checkout: Checkout, repository: Repository) -> None:
+    oid = filled(main_checkout, 1)[0]
+    main_checkout.git("repack", "--quiet")
+    spoil(place_of(main_checkout, oid), "empty")
+    assert integrity.damaged(repository) == set()
+    seen = integrity.look(repository)
+    assert (seen.empty, seen.lost) == ({oid: str(place_of(main_checkout, oid))}, frozenset())
+
+
+def test_of_a_store_that_is_borrowed_from(main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository]) -> None:
+    oid = filled(main_checkout, 1)[0]
+    main_checkout.git("clone", "--quiet", "--shared", ".", str(tmp_path / "one"))
+    Checkout(tmp_path / "one").git("clone", "--quiet", "--shared", ".", str(tmp_path / "two"))
+    borrower = opened(tmp_path / "two")
+    assert [os.path.realpath(place) for place in integrity.stores(borrower)] == [
+        os.path.realpath(path / ".git/objects") for path in (tmp_path / "two", tmp_path / "one", main_checkout.path)
+    ]
+    spoil(place_of(main_checkout, oid), "empty")
+    assert integrity.look(borrower).lost == frozenset([oid])
+
+
+def test_what_a_gc_deletes_meanwhile_is_no_damage(main_checkout: Checkout, repository: Repository) -> None:
+    hit, *_ = filled(main_checkout, 2)
+    gone = main_checkout.git("hash-object", "-w", "--stdin", data="unreachable\n")
+    spoil(place_of(main_checkout, hit), "cut")
+    once = [True]
+
+    def progress(count: int, of: int) -> None:
+        place_of(main_checkout, gone).unlink(missing_ok=True)
+        once.clear()
+
+    assert integrity.damaged(repository, progress=progress) == {hit}
+    assert integrity.damaged(repository, [hit, gone]) == {hit, gone}

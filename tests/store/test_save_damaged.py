@@ -1,0 +1,137 @@
+"""`save` where objects that its snapshot needs are damaged, while the files are there: git itself never writes them again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store import log
+from gitckpt.store.restore import restorer
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout
+from tests.damaging import KINDS, place_of, spoil
+from tests.store.conftest import ONE, MakeStore, require_whole, view
+
+PLACES = ("files/new", "files/deep/changed", "files/deep/staged", "files/link", "files", "files/deep", "index/0", "index", "")
+
+
+def fill(checkout: Checkout) -> None:
+    checkout.write("deep/staged", "staged, and not committed\n" * 20)
+    checkout.git("add", "deep/staged")
+    checkout.write("deep/changed", "changed, and not committed\n" * 20)
+    checkout.write("new", "new, and not committed\n" * 20)
+    (checkout.path / "link").symlink_to("wherever the wind blows, and the rain falls")
+
+
+def told(store: Store) -> list[str]:
+    """Returns what a store has said in the log of objects that were written anew."""
+    path = Path(inside(store).repository.private_dir, log.FILE)
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return [line.partition(" ")[2] for line in lines if "written anew" in line]
+
+
+@pytest.mark.parametrize("how", [*KINDS, "missing"])
+@pytest.mark.parametrize("path", PLACES)
+def test_it_is_written_anew(main_checkout: Checkout, make_store: MakeStore, path: str, how: str) -> None:
+    fill(main_checkout)
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{ONE}:{path}")
+        # An index that knows its files by their time stamps, so that nothing is read which need not be.
+        main_checkout.git("update-index", "-q", "--refresh", ok=(0, 1))
+        before = view(main_checkout.path)
+        if how == "missing":
+            place_of(main_checkout, oid).unlink()
+        else:
+            spoil(place_of(main_checkout, oid), how)
+        made = store.save("two-complete")
+        said = list(told(store))
+        if how != "missing":
+            assert [oid in sentence and "written anew" in sentence for sentence in said] == [True]
+        assert set(require_whole(main_checkout)) == {ONE, made.id}
+        assert main_checkout.git("fsck", "--no-dangling") == ""
+        store.save("three-complete")
+        assert told(store) == said
+    assert view(main_checkout.path) == before
+    for sentence in said:
+        with open(os.path.join(inside(store).repository.private_dir, log.FILE), encoding="utf-8") as file:
+            assert sentence in file.read()
+
+
+def test_what_was_left_of_a_tree_is_put_aside(main_checkout: Checkout, make_store: MakeStore) -> None:
+    fill(main_checkout)
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{ONE}:files/deep")
+        spoil(place_of(main_checkout, oid), "cut")
+        left = place_of(main_checkout, oid).read_bytes()
+        store.save("two-complete")
+    assert (main_checkout.path / ".git/ckpt/damaged" / oid).read_bytes() == left
+
+
+def test_a_packed_one(main_checkout: Checkout, make_store: MakeStore) -> None:
+    main_checkout.write("new", os.urandom(5000))
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{ONE}:files/new")
+        main_checkout.git("gc", "--quiet")
+        (pack,) = (main_checkout.path / ".git/objects/pack").glob("*.pack")
+        pack.chmod(0o644)
+        data = pack.read_bytes()
+        middle = len(data) // 2
+        pack.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+        made = store.save("two-complete")
+        assert [oid in sentence for sentence in told(store)] == [True]
+        assert store.read(made.id).tree == made.tree
+    content = main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/new")
+    assert content.encode("utf-8", "surrogateescape") == (main_checkout.path / "new").read_bytes()
+
+
+@pytest.mark.parametrize("how", [*KINDS, "missing"])
+def test_what_was_staged_and_is_nowhere_is_named(main_checkout: Checkout, make_store: MakeStore, how: str) -> None:
+    fill(main_checkout)
+    oid = main_checkout.git("rev-parse", ":deep/staged")
+    main_checkout.write("deep/staged", "something else\n")
+    if how == "missing":
+        place_of(main_checkout, oid).unlink()
+    else:
+        spoil(place_of(main_checkout, oid), how)
+    before = main_checkout.refs()
+    with make_store(main_checkout) as store:
+        with pytest.raises(WorktreeError) as caught:
+            store.save("one-complete")
+        assert caught.value.message == f"the object {oid} of deep/staged is missing or damaged, and no file has its content"
+        assert caught.value.hint == "look for it elsewhere: git ckpt verify --repair; if it was staged, stage it anew: git add"
+        assert {ref: oid for ref, oid in main_checkout.refs().items() if not ref.startswith(("refs/keep", "refs/notes"))} == before
+        main_checkout.git("add", "deep/staged")
+        store.save("one-complete")
+
+
+def test_a_file_of_many(main_checkout: Checkout, make_store: MakeStore) -> None:
+    """So many that they are read by a process of their own."""
+    for number in range(250):
+        main_checkout.write(f"many/{number}", f"the number {number} in words\n" * 5)
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{ONE}:files/many/77")
+        spoil(place_of(main_checkout, oid), "flipped")
+        store.save("two-complete")
+        assert len(told(store)) == 1
+    assert main_checkout.git("fsck", "--no-dangling") == ""
+
+
+def test_the_safety_checkpoint_of_a_restore(main_checkout: Checkout, make_store: MakeStore) -> None:
+    with make_store(main_checkout) as store:
+        clean = store.save("one-complete")
+        fill(main_checkout)
+        dirty = store.save("two-complete")
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{dirty.id}:files/new")
+        spoil(place_of(main_checkout, oid), "empty")
+        done = restorer.restore(inside(store), store.read(clean.id))
+        assert len(told(store)) == 1
+        assert done.safety is not None
+        assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/new").startswith("new, and not")
+    require_whole(main_checkout)
