@@ -33,16 +33,26 @@ class Runner:
         tick: Callable[[float], None] | None = None,
         timeout: float | None = None,
         idle_timeout: float | None = None,
+        silence: float | None = None,
         left: float | None = None,
         grace: float = 5.0,
     ) -> Outcome:
+        """See `run_command`; `silence` is an idle timeout that begins with the first output, which may take long where much goes on."""
+        patience = Patience(timeout, idle_timeout, left, grace)
+        show = self.shown.append if output is None else output
+
+        def listen(chunk: bytes) -> None:
+            if silence is not None:
+                object.__setattr__(patience, "idle_timeout", silence)
+            show(chunk)
+
         return run_command(
             command,
             directory=str(self.directory) if directory is None else directory,
             env=os.environ if env is None else env,
             watchdog=self.watchdog,
-            patience=Patience(timeout, idle_timeout, left, grace),
-            output=self.shown.append if output is None else output,
+            patience=patience,
+            output=listen,
             tick=tick,
         )
 

@@ -57,7 +57,7 @@ def test_deadline_that_has_passed(run: Runner) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_silence(run: Runner) -> None:
-    outcome = run("echo ready; sleep 60", timeout=50, idle_timeout=0.1)
+    outcome = run("echo ready; sleep 60", timeout=50, silence=0.1)
     assert (outcome.code, outcome.ended_by, outcome.tail) == (-signal.SIGTERM, IDLE_TIMEOUT, "ready\n")
 
 
@@ -78,26 +78,26 @@ def test_patience_that_is_not_needed(run: Runner) -> None:
 
 
 def test_whoever_handles_sigterm_has_its_say(run: Runner) -> None:
-    outcome = run("trap 'echo saving; sleep 0.1; echo saved; exit 7' TERM; echo ready; sleep 60 & wait", idle_timeout=0.2)
+    outcome = run("trap 'echo saving; sleep 0.1; echo saved; exit 7' TERM; echo ready; sleep 60 & wait", silence=0.2)
     assert (outcome.code, outcome.ended_by, outcome.tail) == (7, IDLE_TIMEOUT, "ready\nsaving\nsaved\n")
 
 
 def test_children_of_a_shell_that_dies_at_once_have_the_whole_grace(run: Runner) -> None:
     agent = "trap 'sleep 0.8; echo saved' TERM; echo ready; sleep 60 & wait"
-    outcome = run(f'sh -c "{agent}"; echo never', idle_timeout=0.2)
+    outcome = run(f'sh -c "{agent}"; echo never', silence=0.2)
     assert (outcome.code, outcome.tail) == (-signal.SIGTERM, "ready\nsaved\n")
 
 
 @pytest.mark.usefixtures("both_ways")
 def test_whoever_ignores_sigterm_is_killed(run: Runner) -> None:
-    outcome = run(STUBBORN, idle_timeout=0.1, grace=0.1)
+    outcome = run(STUBBORN, silence=0.1, grace=0.1)
     assert (outcome.code, outcome.ended_by) == (-signal.SIGKILL, IDLE_TIMEOUT)
     assert ends(run.pid("pid"))
 
 
 @pytest.mark.usefixtures("both_ways")
 def test_stopped_command_is_ended(run: Runner) -> None:
-    outcome = run("echo ready; kill -STOP $$", idle_timeout=0.1, grace=60)
+    outcome = run("echo ready; kill -STOP $$", silence=0.1, grace=60)
     assert (outcome.code, outcome.ended_by) == (-signal.SIGTERM, IDLE_TIMEOUT)
 
 
@@ -171,7 +171,7 @@ def test_interrupt_while_a_timeout_has_its_grace(run: Runner) -> None:
         touch saved
     """
     with pytest.raises(KeyboardInterrupt):
-        run(command, output=interrupt, idle_timeout=0.2)
+        run(command, output=interrupt, silence=0.2)
     assert (run.directory / "saved").exists()
     assert (run.directory / "terms").read_text() == "term\n", "who is told twice often gives up saving"
     assert not runs(run.pid("shell"))
