@@ -186,13 +186,14 @@ class TestRun:
         done = stage.ckpt("run", "ci", env={"CKPT_RUN": "other", "CKPT_STATE_OLD": "x", "GIT_DIR": str(stage.checkout.path / ".git")})
         assert done.code == 0, done.err
         run = stage.run()
-        files = stage.checkout.path / ".ckpt/runs" / run
+        files, git_dir = stage.checkout.path / ".ckpt/runs" / run, (stage.checkout.path / ".git").stat()
         assert stage.calls == [
             "CKPT_ATTEMPT=1",
             "CKPT_INPUT_Q=a b",
             "CKPT_LEASE=1",
             f"CKPT_OUTPUT={files}/output/one",
             "CKPT_PHASE=one",
+            f"CKPT_REPOSITORY={git_dir.st_dev}:{git_dir.st_ino}",
             "CKPT_REVISION=",
             f"CKPT_RUN={run}",
             f"CKPT_SET={files}/set",

@@ -7,8 +7,24 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
+
+from gitckpt.durable.command import supervisor
 from gitckpt.durable.command.execution import Outcome, Patience, run_command
 from gitckpt.durable.command.watchdog import Watchdog
+
+SYSTEMS = {
+    "orphans are adopted": "",
+    "orphans are not adopted": "supervisor.adopt = lambda: False; ",
+    "ps tells of processes": "supervisor.adopt = lambda: False; processes._SELF = '/nowhere'; ",
+}
+"""Systems that there are, and what makes a supervisor believe that it is on one."""
+
+
+def pretend(patch: pytest.MonkeyPatch, system: str) -> None:
+    """Lets the watchdogs that are started from now on believe that they are on one of `SYSTEMS`."""
+    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import processes, supervisor"
+    patch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])")
 
 
 class Runner:
@@ -89,13 +105,14 @@ def comes(condition: Callable[[], bool]) -> bool:
 
 
 def marked(mark: str) -> list[str]:
-    """Returns the command lines of the processes that have a text in their environment."""
+    """Returns the command lines of the processes that have a text in them, or in their environment."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                if mark.encode() in (process / "environ").read_bytes():
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                line = (process / "cmdline").read_bytes()
+                if mark.encode() in line + (process / "environ").read_bytes():
+                    found.append(line.replace(b"\0", b" ").decode())
             except OSError:
                 pass  # it has ended meanwhile, or is somebody else's
     return found

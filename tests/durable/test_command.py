@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,18 +16,16 @@ import pytest
 
 from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Outcome, Tail, last_line
-from gitckpt.durable.command.processes import somebody_lives
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, WorktreeError
-from tests.durable.commanding import Runner, comes, ends
+from tests.durable.commanding import Runner, comes, ends, pretend
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["told of the end", "asking for the end"])
+@pytest.fixture(params=["orphans are adopted", "orphans are not adopted"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "asking for the end":
-        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    pretend(monkeypatch, request.param)
 
 
 @pytest.fixture
@@ -111,14 +108,14 @@ def test_signals_that_we_ignore_or_block_reach_the_command(run: Runner) -> None:
 
 
 @pytest.mark.usefixtures("both_ways")
-def test_exit_code_that_somebody_else_took_is_no_success(run: Runner) -> None:
+def test_exit_code_reaches_a_driver_that_ignores_the_end_of_its_children(run: Runner) -> None:
     handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        with pytest.raises(CkptError, match=r"the exit code of process \d+ is lost: somebody else waited for it"):
-            run("true")
+        assert [run(f"exit {code}").code for code in (0, 4)] == [0, 4]
+        run.watchdog.close()
     finally:
         signal.signal(signal.SIGCHLD, handler)
-    assert run("exit 4").code == 4
+    assert run("exit 5").code == 5
 
 
 # What it gets
@@ -176,16 +173,16 @@ def test_directory_that_is_gone(run: Runner) -> None:
 
 def test_directory_that_goes_away_before_the_command_enters_it(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     (run.directory / "gone").mkdir()
-    watch = run.watchdog.watch
+    launch = run.watchdog.launch
 
-    def remove_and_watch(group: int) -> None:
+    def remove_and_launch(command: str, directory: str, env: Mapping[str, str]) -> None:
         (run.directory / "gone").rmdir()
-        watch(group)
+        launch(command, directory, env)
 
-    monkeypatch.setattr(run.watchdog, "watch", remove_and_watch)
-    outcome = run("touch ../never", directory=f"{run.directory}/gone")
-    assert outcome.code == 125
-    assert f"{run.directory}/gone" in outcome.tail
+    monkeypatch.setattr(run.watchdog, "launch", remove_and_launch)
+    with pytest.raises(CkptError) as error:
+        run("touch ../never", directory=f"{run.directory}/gone")
+    assert error.value.message == f"cannot run a command in {run.directory}/gone: No such file or directory"
     assert list(run.directory.iterdir()) == []
 
 
@@ -337,30 +334,6 @@ def test_what_left_the_group_and_writes_on_and_on_keeps_nobody_waiting(run: Runn
 
     run("setsid sh -c 'echo $$ >pid; exec yes' & while ! test -e shown; do :; done", output=show_slowly)
     assert ends(run.pid("pid")), "nobody reads the pipe any more"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="becomes the parent of orphans by prctl(2), which is Linux's")
-def test_group_that_we_inherit_as_the_first_process_is_waited_for(run: Runner) -> None:
-    """As process 1 of a container we get the orphans, who stay in the group until we wait for them."""
-    libc = ctypes.CDLL(None)
-    adopt = 36  # PR_SET_CHILD_SUBREAPER
-    libc.prctl(adopt, 1, 0, 0, 0)
-    try:
-        run("sleep 60 & echo $! >pid")
-        with pytest.raises(ProcessLookupError):
-            os.kill(run.pid("pid"), 0)
-    finally:
-        libc.prctl(adopt, 0, 0, 0, 0)
-
-
-def test_orphans_that_nobody_waited_for_do_not_live() -> None:
-    child = subprocess.Popen(["/bin/sh", "-c", "read -r line"], stdin=subprocess.PIPE, process_group=0)
-    assert somebody_lives(child.pid)
-    assert child.stdin
-    child.stdin.close()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert somebody_lives(child.pid) is not Path("/proc/self").exists()
-    child.wait()
 
 
 def test_other_children_of_ours_are_left_alone(run: Runner) -> None:

@@ -14,7 +14,7 @@ from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT
 from gitckpt.durable.command.watchdog import Watchdog
 from tests import forked
-from tests.durable.commanding import Runner, ends, runs
+from tests.durable.commanding import Runner, ends, pretend, runs
 
 STUBBORN = "trap '' TERM; sleep 60 & echo $! >pid; echo ready; wait"
 
@@ -23,10 +23,9 @@ class Unforeseen(BaseException):
     """What nobody catches by accident."""
 
 
-@pytest.fixture(params=["told of the end", "asking for the end"])
+@pytest.fixture(params=["orphans are adopted", "orphans are not adopted"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "asking for the end":
-        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    pretend(monkeypatch, request.param)
 
 
 @pytest.fixture

@@ -1,21 +1,26 @@
-"""The watchdog: no command outlives a driver that was killed."""
+"""The watchdog: no command outlives a driver that was killed, whatever it has done to get away."""
 
 from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.command import leftovers, processes, supervisor
 from gitckpt.durable.command import watchdog as watchdog_module
+from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
-from tests.durable.commanding import Runner, comes, ends, marked, runs
+from gitckpt.model.errors import BusyError, CkptError
+from tests.durable.commanding import SYSTEMS, Runner, comes, ends, marked, pretend, runs
 
 ROOT = Path(__file__).parents[2]
 DRIVER = f"""
@@ -36,6 +41,20 @@ COMMANDS = {
     "running": "trap '' TERM HUP; sleep 60 & (sleep 60 | cat) & wait",
     "leaving": "(trap '' TERM; sleep 60 >/dev/null 2>&1) & (sleep 60 | cat) &",
 }
+GETAWAYS = {
+    "a group of its own": "sh -mc 'sh -c \"echo $$ >pid; exec sleep 60\" & wait' & wait",
+    "a session of its own": "setsid sh -c 'echo $$ >pid; exec sleep 60' & wait",
+    "a daemon": "setsid sh -c '(echo $$ >/dev/null; sh -c \"echo \\$\\$ >pid; exec sleep 60\" &)' <&- >&- 2>&- & wait; sleep 60",
+    "no environment": "setsid env -i sh -c 'sh -c \"echo \\$\\$ >pid; exec sleep 60\" &' & wait; sleep 60",
+    "deaf": "setsid sh -c \"trap '' TERM HUP INT; echo \\$\\$ >pid; while :; do sleep 60; done\" & wait",
+}
+"""What a tool may do that runs on its own: each writes its number into a file, and the command waits."""
+
+WAYS = [(kind, system) for kind in GETAWAYS for system in SYSTEMS if kind != "no environment" or system == "orphans are adopted"]
+"""Elsewhere, nothing says any more whose a process without an environment is."""
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
+is_linux = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted by prctl(2), which is Linux's")
 
 
 def start_driver(directory: Path, command: str, mark: str, rounds: int = 1_000_000) -> tuple[subprocess.Popen[bytes], int]:
@@ -48,16 +67,30 @@ def start_driver(directory: Path, command: str, mark: str, rounds: int = 1_000_0
     return driver, watchdog
 
 
-def end_by_kill(watchdog: Watchdog) -> None:
-    """Kills a watchdog, and waits until it has ended without taking that from who owns it."""
-    os.kill(watchdog.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
+def both(watchdog: Watchdog) -> list[int]:
+    """Returns the two processes of a watchdog, the outer one first."""
+    there = processes.table()
+    return [watchdog.pid, *(process.pid for process in there.values() if process.parent == watchdog.pid)]
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
+@pytest.fixture
+def mark(tmp_path: Path) -> Mark:
+    return Mark("20270115-080001-add-login", 2, str(tmp_path))
+
+
+@pytest.fixture
+def run(tmp_path: Path, mark: Mark) -> Iterator[Runner]:
+    with Watchdog(mark) as watchdog:
+        yield Runner(tmp_path, watchdog)
+
+
+# The driver is killed
+
+
+@needs_proc
 @pytest.mark.parametrize("kind", COMMANDS)
-def test_nothing_outlives_a_driver_killed_at_any_moment(kind: str, tmp_path: Path) -> None:
-    for _ in range(8):
+def test_nothing_outlives_a_driver_killed_at_any_moment(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    for _ in range(100 if request.config.getoption("--long") else 4):
         mark = str(uuid.uuid4())
         driver, watchdog = start_driver(tmp_path, COMMANDS[kind], mark)
         time.sleep(random.uniform(0, 0.02 if kind == "running" else 0.3))
@@ -67,10 +100,99 @@ def test_nothing_outlives_a_driver_killed_at_any_moment(kind: str, tmp_path: Pat
         assert comes(lambda mark=mark: marked(mark) == []), marked(mark)  # type: ignore[misc]
 
 
+@is_linux
+@pytest.mark.parametrize("kind", GETAWAYS)
+def test_nobody_gets_away_from_a_driver_that_is_killed(kind: str, tmp_path: Path) -> None:
+    driver, watchdog = start_driver(tmp_path, GETAWAYS[kind], "")
+    assert comes(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+    driver.kill()
+    driver.wait()
+    assert ends(watchdog, int((tmp_path / "pid").read_text()))
+
+
+def test_who_is_left_may_clean_up_when_the_driver_is_killed(tmp_path: Path) -> None:
+    command = "trap 'echo cleaned >left; exit' TERM; touch ready; while :; do sleep 0.01; done"
+    driver, watchdog = start_driver(tmp_path, command, "")
+    assert comes((tmp_path / "ready").exists)
+    driver.kill()
+    driver.wait()
+    assert ends(watchdog)
+    assert (tmp_path / "left").read_text() == "cleaned\n"
+
+
 def test_driver_that_ends_without_a_word_leaves_no_watchdog(tmp_path: Path) -> None:
     driver, watchdog = start_driver(tmp_path, "sleep 60 &", "", rounds=1)
     assert driver.wait() == 0
     assert ends(watchdog)
+
+
+def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_driver(run: Runner) -> None:
+    run("true")
+    inner = both(run.watchdog)[-1]
+    os.kill(inner, signal.SIGSTOP)
+    run.watchdog._order(watchdog_module._start_order("touch late", str(run.directory), {}))
+    os.close(run.watchdog._orders)
+    run.watchdog._orders = -1
+    os.kill(inner, signal.SIGCONT)
+    run.watchdog.close()
+    assert not runs(inner)
+    assert not (run.directory / "late").exists()
+
+
+# The driver ends a command
+
+
+@pytest.mark.parametrize(("kind", "system"), WAYS)
+def test_nobody_gets_away_from_a_time_limit(kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, system)
+    outcome = run(f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; wait", silence=0.01, grace=0.05)
+    assert outcome.ended_by == "idle timeout"
+    assert not runs(run.pid("pid"))
+
+
+@pytest.mark.parametrize(("kind", "system"), WAYS)
+def test_nobody_gets_away_when_the_shell_ends(kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, system)
+    assert run(f"({GETAWAYS[kind]}) >/dev/null 2>&1 & while ! test -s pid; do sleep 0.01; done; exit 3").code == 3
+    assert not runs(run.pid("pid"))
+
+
+def test_who_descends_from_nobody_of_the_phase_stays(run: Runner) -> None:
+    """What a service manager starts, say."""
+    argv = ["/bin/sh", "-c", "while ! test -e go; do sleep 0.01; done; sleep 60 & echo $! >stays; wait"]
+    manager = subprocess.Popen(argv, cwd=run.directory)
+    try:
+        assert run("touch go; while ! test -s stays; do sleep 0.01; done").code == 0
+        assert runs(run.pid("stays"))
+    finally:
+        os.kill(run.pid("stays"), signal.SIGKILL)
+        manager.wait()
+
+
+def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process that waits for a disk that is gone, or one of another user."""
+    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import processes, supervisor"
+    kept = "processes.send = lambda *_: False; supervisor.os.killpg = lambda *_: None"
+    monkeypatch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.main(sys.argv[2:])")
+    monkeypatch.setattr("gitckpt.durable.command.execution._DYING", 0.05)
+    run("true")
+    watchdog = run.watchdog.pid
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watchdog_module, "_DYING", -0.5)
+        with pytest.raises(BusyError) as error:
+            run("setsid sh -c 'echo $$ >pid; exec sleep 60' & while ! test -s pid; do sleep 0.01; done", grace=0.05)
+    pid = run.pid("pid")
+    assert error.value.message == (
+        f"what a phase started cannot be ended, and would write into the files of the next attempt: process {pid} (sleep 60)"
+    )
+    assert error.value.hint == f"end it as the user that it belongs to: sudo kill -9 {pid}; then: git ckpt resume"
+    assert runs(watchdog), "it goes on trying, and shows whoever resumes the run what is left"
+    os.kill(pid, signal.SIGKILL)
+    assert os.waitpid(watchdog, 0)[1] == 0
+    assert run("echo next").tail == "next\n"
+
+
+# The watchdog
 
 
 def test_watchdog_starts_with_the_first_command_and_ends_when_closed(tmp_path: Path) -> None:
@@ -89,125 +211,205 @@ def test_watchdog_starts_with_the_first_command_and_ends_when_closed(tmp_path: P
 def test_closing_without_a_command_or_twice_is_nothing() -> None:
     watchdog = Watchdog()
     watchdog.close()
-    watchdog.forget()
     watchdog.close()
 
 
-def test_watchdog_that_was_killed_is_replaced_with_the_next_command(tmp_path: Path) -> None:
-    with Watchdog() as watchdog:
-        run = Runner(tmp_path, watchdog)
-        run("true")
-        first = watchdog.pid
-        end_by_kill(watchdog)
-        assert run("echo on").tail == "on\n"
-        assert watchdog.pid != first
-        assert runs(watchdog.pid)
-        with pytest.raises(ChildProcessError):
-            os.waitpid(first, os.WNOHANG)
+@is_linux
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)], ids=["outer", "inner", "both"])
+def test_watchdog_that_was_killed_is_replaced_with_the_next_command(which: tuple[int, ...], run: Runner) -> None:
+    run("true")
+    first = both(run.watchdog)
+    for index in which:
+        os.kill(first[index], signal.SIGKILL)
+    os.waitid(os.P_PID, first[0], os.WEXITED | os.WNOWAIT)
+    assert run("echo on").tail == "on\n"
+    assert run.watchdog.pid != first[0]
+    assert ends(*first)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(first[0], os.WNOHANG)
 
 
-def test_command_goes_on_when_its_watchdog_is_killed(tmp_path: Path) -> None:
-    with Watchdog() as watchdog:
-        run = Runner(tmp_path, watchdog)
-        outcome = run(
-            "echo ready; sleep 0.1; echo on; sleep 60 & exit 3", output=lambda chunk: end_by_kill(watchdog) if b"r" in chunk else None
+@is_linux
+def test_command_goes_on_when_the_outer_process_is_killed(run: Runner) -> None:
+    outcome = run("echo ready; sleep 0.1; echo on; exit 3", output=lambda _: os.kill(both(run.watchdog)[0], signal.SIGKILL))
+    assert (outcome.code, outcome.tail) == (3, "ready\non\n")
+
+
+@is_linux
+@pytest.mark.parametrize("kind", GETAWAYS)
+def test_nobody_gets_away_when_the_inner_process_is_killed(kind: str, run: Runner) -> None:
+    with pytest.raises(CkptError, match="the watchdog of the command was killed, and the command ended with it"):
+        run(
+            f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; sleep 60",
+            output=lambda _: os.kill(both(run.watchdog)[1], signal.SIGKILL),
         )
-        assert (outcome.code, outcome.tail) == (3, "ready\non\n")
-        first = watchdog.pid
-        assert run("true").code == 0
-        assert watchdog.pid != first
+    assert not runs(run.pid("pid"))
+    assert run("echo next").tail == "next\n"
 
 
-def test_signals_of_a_supervisor_do_not_end_the_watchdog(tmp_path: Path) -> None:
-    with Watchdog() as watchdog:
-        Runner(tmp_path, watchdog)("sleep 0.05")
-        pid = watchdog.pid
+@is_linux
+@pytest.mark.parametrize("kind", sorted(GETAWAYS.keys() - {"no environment"}))
+def test_nobody_who_has_its_environment_gets_away_when_both_processes_are_killed(
+    kind: str, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_GRACE", 0.2)
+
+    def kill(_: bytes) -> None:
+        for pid in both(run.watchdog):
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(CkptError, match="the watchdog of the command was killed, and the command ended with it"):
+        run(f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; sleep 60", output=kill)
+    assert not runs(run.pid("pid"))
+
+
+def test_signals_of_a_supervisor_do_not_end_the_watchdog(run: Runner) -> None:
+    run("true")
+    before = both(run.watchdog)
+    for pid in before:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            os.kill(watchdog.pid, number)
-        Runner(tmp_path, watchdog)("sleep 0.05")
-        assert watchdog.pid == pid
-        assert runs(pid)
-        assert os.getsid(pid) == pid
+            os.kill(pid, number)
+    assert run("sleep 0.05").code == 0
+    assert both(run.watchdog) == before
+    assert {os.getpgid(pid) for pid in before} == {before[0]}
 
 
-def test_watchdog_is_told_before_the_command_starts_and_before_its_number_is_free(tmp_path: Path) -> None:
-    told: list[tuple[str, bool]] = []
-
-    def note(word: str) -> None:
-        told.append((word, (tmp_path / "started").exists()))
-
-    class Noting(Watchdog):
-        def watch(self, group: int) -> None:
-            note("watch")
-            super().watch(group)
-
-        def release_leader(self, group: int) -> None:
-            os.waitid(os.P_PID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises if it was waited for
-            note("release leader")
-            super().release_leader(group)
-
-        def forget(self) -> None:
-            note("forget")
-            super().forget()
-
-    with Noting() as watchdog:
-        assert Runner(tmp_path, watchdog)("touch started").code == 0
-    assert told == [("watch", False), ("release leader", True), ("forget", True)]
+# What an earlier attempt left
 
 
-# What it kills at the end of the file
+def left_by(mark: Mark, command: str, directory: Path) -> int:
+    """Starts something as a phase would that has been left alone; returns its number, once it is ready."""
+    subprocess.run(["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"], cwd=directory, env={**os.environ, **mark.variables}, check=True)
+    assert comes(lambda: (directory / "pid").exists() and (directory / "pid").read_text().endswith("\n"))
+    return int((directory / "pid").read_text())
 
 
-def group_of(script: str) -> subprocess.Popen[bytes]:
-    """Starts a shell that leads a group, and waits until it says that it is ready."""
-    child = subprocess.Popen(["/bin/sh", "-c", script], process_group=0, stdout=subprocess.PIPE)
-    assert child.stdout
-    assert child.stdout.readline() == b"ready\n"
-    child.stdout.close()
-    return child
+SLEEPER = "sh -c 'echo $$ >pid; exec sleep 60'"
 
 
-def test_it_kills_the_group_named_last() -> None:
-    spared, killed = (group_of("echo ready; sleep 60 & wait") for _ in range(2))
-    watchdog = Watchdog()
-    watchdog.watch(spared.pid)
-    watchdog.watch(killed.pid)
+@pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "ps"])
+def test_what_an_earlier_attempt_left_is_ended(has_proc: bool, tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_proc:
+        monkeypatch.setattr(processes, "_SELF", "/nowhere")
+    pid = left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+    (ended,) = leftovers.end(mark)
+    assert ended.startswith(f"{pid} (sleep 60")
+    assert not runs(pid)
+    assert leftovers.end(mark) == []
+
+
+def test_what_is_deaf_is_killed_after_a_grace(tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "_GRACE", 0.05)
+    pid = left_by(Mark(mark.run, 1, mark.directory), "trap '' TERM; sh -c 'echo $$ >pid; sleep 60; :'", tmp_path)
+    assert leftovers.end(mark) != []
+    assert not runs(pid)
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
+def test_children_that_cleared_their_environment_end_with_their_parent(
+    trap: str, tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_GRACE", 0.2)
+    child = f"env -i sh -c '{trap}echo $$ >pid; sleep 60; :' & wait".replace("'' TERM", '"" TERM')
+    pid = left_by(Mark(mark.run, 1, mark.directory), child, tmp_path)
+    leftovers.end(mark)
+    assert not runs(pid)
+
+
+def test_nobody_else_is_touched(tmp_path: Path, mark: Mark) -> None:
+    (tmp_path / "copy").mkdir()
+    others = {
+        "another run": Mark("20270115-080001-add-logout", 1, mark.directory),
+        "another repository": Mark(mark.run, 1, str(tmp_path / "copy")),
+        "this driver": mark,
+        "a later driver": Mark(mark.run, 3, mark.directory),
+    }
+    spared = {name: subprocess.Popen(["sleep", "60"], env={**os.environ, **each.variables}) for name, each in others.items()}
+    spared["no lease"] = subprocess.Popen(["sleep", "60"], env={**os.environ, "CKPT_RUN": mark.run, "CKPT_LEASE": "no"})
+    try:
+        assert leftovers.end(mark) == []
+        assert {name for name, child in spared.items() if child.poll() is not None} == set()
+    finally:
+        for child in spared.values():
+            child.kill()
+            child.wait()
+
+
+def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(tmp_path: Path, mark: Mark) -> None:
+    script = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from gitckpt.durable.command import leftovers
+from gitckpt.durable.command.mark import Mark
+print(leftovers.end(Mark({mark.run!r}, 2, {mark.directory!r})))
+"""
+    line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}; echo on"
+    env = {**os.environ, **Mark(mark.run, 1, mark.directory).variables}
+    assert subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, text=True, check=True).stdout == "[]\non\n"
+
+
+def test_who_cannot_be_ended_refuses_the_resume(tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_GRACE", "_DYING"):
+        monkeypatch.setattr(leftovers, name, 0.05)
+    monkeypatch.setattr(processes, "send", lambda *_: False)
+    pid = left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+    try:
+        with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
+            leftovers.end(mark)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        assert ends(pid)
+
+
+def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(tmp_path: Path, mark: Mark) -> None:
+    watchdog = Watchdog(Mark(mark.run, 1, mark.directory))
+    Runner(tmp_path, watchdog)("true")
+    there = both(watchdog)
+    for fd in (watchdog._orders, watchdog.output, watchdog.reports):
+        os.close(fd)
+    assert leftovers.end(mark) == []
+    assert not any(map(runs, there))
+    watchdog._orders = watchdog.output = watchdog.reports = -1
     watchdog.close()
-    assert killed.wait() == -signal.SIGKILL
-    assert spared.poll() is None
-    os.killpg(spared.pid, signal.SIGKILL)
-    spared.wait()
 
 
-def test_it_kills_nobody_who_was_forgotten() -> None:
-    spared = group_of("echo ready; sleep 60 & wait")
-    watchdog = Watchdog()
-    watchdog.watch(spared.pid)
-    watchdog.forget()
-    watchdog.close()
-    assert spared.poll() is None
-    os.killpg(spared.pid, signal.SIGKILL)
-    spared.wait()
+def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, mark: Mark) -> None:
+    run("true")
+    later = Mark(mark.run, 3, mark.directory)
+    assert leftovers.end(later, is_driven=True) == []
+    assert run("echo on").tail == "on\n"
 
 
-def test_it_kills_what_outlived_the_leader(tmp_path: Path) -> None:
-    left = tmp_path / "left"
-    leader = group_of(f"sleep 60 >/dev/null & echo $! >{left}; echo ready")
-    watchdog = Watchdog()
-    watchdog.watch(leader.pid)
-    watchdog.release_leader(leader.pid)
-    leader.wait()
-    watchdog.close()
-    assert ends(int(left.read_text()))
+# Processes
 
 
-def test_it_spares_whoever_got_the_number_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog_module, "TRIES", 2)
-    spared = group_of("echo ready; sleep 60 & wait")
-    watchdog = Watchdog()
-    watchdog.watch(spared.pid)
-    watchdog.release_leader(spared.pid)
-    watchdog.close()
-    assert spared.poll() is None
-    os.killpg(spared.pid, signal.SIGKILL)
-    spared.wait()
+@pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "ps"])
+def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_proc:
+        monkeypatch.setattr(processes, "_SELF", "/nowhere")
+    child = subprocess.Popen(["sleep", "60"], env={**os.environ, "CKPT_RUN": "a-run"}, start_new_session=True)
+    assert comes(lambda: processes.table()[child.pid].parent == os.getpid())
+    assert comes(lambda: processes.variables(processes.table()[child.pid], ["CKPT_RUN", "CKPT_LEASE"]) == {"CKPT_RUN": "a-run"})
+    found = processes.table()[child.pid]
+    assert found.group == child.pid
+    assert child.pid in {process.pid for process in processes.descendants({os.getpid()}, processes.table())}
+    assert {child.pid, os.getpid(), os.getppid()} <= processes.ancestors(child.pid, processes.table())
+    assert processes.send(found, signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert child.pid not in processes.table(), "who has ended, and was not waited for"
+    child.wait()
+    assert not processes.send(found, signal.SIGKILL)
+
+
+@needs_proc
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_no_signal_for_whoever_got_the_number_since(has_descriptors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_descriptors:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    child = subprocess.Popen(["sleep", "60"])
+    found = processes.table()[child.pid]
+    found.start = "1"
+    assert not processes.send(found, signal.SIGKILL)
+    assert child.poll() is None
+    child.kill()
+    child.wait()

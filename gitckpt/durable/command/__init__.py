@@ -2,6 +2,8 @@
 
 Doors:
     execution: `run_command`, how long it waits (`Patience`), and how a command ended (`Outcome`).
-    watchdog: `Watchdog`, which ends a command whose driver was killed.
+    watchdog: `Watchdog`, which starts commands, and ends those of a driver that was killed.
+    mark: `Mark`, by which it is known what descends from which run.
+    leftovers: ends what the commands of a driver that is gone left running.
     processes: what other processes do.
 """

@@ -1,8 +1,7 @@
 """Runs the command of a phase: a shell with all that it starts, which may talk, hang, ignore signals and leave things behind.
 
-The shell leads a process group, and the group ends with it: what a phase left running would change files behind the back of the next one.
-Only what leaves the group by itself (`setsid`, `set -m`) goes on. The group is signalled while its leader is alive or not waited for, or
-while it is known to have outlived it: at any other time, its number may be somebody else's.
+All that descends from the shell ends with it, in whatever group or session it is: what a phase left running would change files behind the
+back of the next one. Whoever has a right to stay is started by somebody else, such as a service manager.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
-from gitckpt.durable.command.processes import somebody_lives
-from gitckpt.durable.command.shell import Shell
-from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.command import leftovers, processes
+from gitckpt.durable.command.mark import WATCHDOG_VARIABLE
+from gitckpt.durable.command.watchdog import Gone, Watchdog, drain
 from gitckpt.model.errors import CkptError, WorktreeError
 
 EXIT = "exit"
@@ -33,10 +33,10 @@ _ERRORS = ("error:", "fatal:")
 
 _CHUNK = 65536
 _TICK = 1.0
+_LONG_SILENCE = 2.0
 _LINGER = 0.1  # `… > >(tee log)`: tee ends by itself, a moment after the shell, and should have read everything
 _LEFTOVER_GRACE = 0.5
-_DYING = 0.5
-_LONGEST_PAUSE = 0.01
+_DYING = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +97,43 @@ def run_command(
     output: Callable[[bytes], None],
     tick: Callable[[float], None] | None = None,
 ) -> Outcome:
-    """Runs a shell command to its end, and ends what it left running.
+    """Runs a shell command to its end, and ends what it left running, in whatever process group or session that is.
 
     Whatever is raised meanwhile, by a signal, `output` or `tick`, ends the command as a timeout does, and is then raised on; if another
-    exception cuts the grace short, the command is killed at once. If this process is killed, the watchdog kills the command.
+    exception cuts the grace short, the command is killed at once. If this process is killed, the watchdog ends the command.
 
     Args:
         command: what `/bin/sh -c` runs, with nothing on standard input.
         directory: where it runs.
-        env: its whole environment; the shell adds PWD, and OLDPWD is lost.
+        env: its whole environment, with the mark of the watchdog; the shell adds PWD, and OLDPWD is lost.
         watchdog: that of this process; it watches one command at a time.
         patience: when to end it.
         output: gets standard output and error, in the order of writing, as they come. While it works, the command waits.
-        tick: gets the seconds since the start, about once a second until the end.
+        tick: gets the seconds since the start, about once a second until the end; before the start where nobody has called it for long.
 
     Raises:
         WorktreeError: the directory is not there or cannot be entered.
-        CkptError: the command cannot be started, or its end was missed.
+        BusyError: something that it started cannot be ended.
+        CkptError: the command cannot be started, or its watchdog was killed, and the command with it.
     """
     if not os.path.isdir(directory) or not os.access(directory, os.X_OK):
         state = "cannot be entered" if os.path.isdir(directory) else "is not there"
         raise WorktreeError(f"cannot run a command in {directory}: it {state}", hint="open the worktree again: git ckpt resume")
-    shell = Shell(command, directory, env)
-    running = _Running(shell, watchdog, output, tick)
+    if tick is not None and watchdog.silence > _LONG_SILENCE:
+        tick(0.0)  # this process was stopped, perhaps, and the run is somebody else's by now
     try:
-        running.release()
-        ended_by = running.wait(patience)
-        code = running.settle() if ended_by == EXIT else running.end(patience.grace)
-    except BaseException:
-        running.abort(patience.grace)
-        raise
-    finally:
-        shell.close()
+        watchdog.launch(command, directory, env)
+        running = _Running(watchdog, output, tick)
+        try:
+            ended_by = running.wait(patience)
+            code = running.settle() if ended_by == EXIT else running.end(patience.grace)
+        except Gone:
+            raise
+        except BaseException:
+            running.abort(patience.grace)
+            raise
+    except Gone:
+        _end_without(watchdog)
     return Outcome(code, ended_by, running.tail.text(), running.seconds)
 
 
@@ -171,34 +176,29 @@ class _Running:
         seconds: how long the shell ran, once it has ended.
     """
 
-    def __init__(self, shell: Shell, watchdog: Watchdog, output: Callable[[bytes], None], tick: Callable[[float], None] | None) -> None:
+    def __init__(self, watchdog: Watchdog, output: Callable[[bytes], None], tick: Callable[[float], None] | None) -> None:
         self.tail = Tail()
         self.seconds = 0.0
-        self._shell = shell
-        self._group = shell.pid
         self._watchdog = watchdog
         self._output: Callable[[bytes], None] | None = output
         self._tick = tick
-        self._ended = False
         self._code: int | None = None
+        self._is_alone = False
+        self._is_given_up = False
         self._kill_at: float | None = None
         self._started = self._heard = time.monotonic()
         self._next_tick = self._started + _TICK
         self._poll = select.poll()
-        self._poll.register(shell.pipe, select.POLLIN)
-        if shell.end >= 0:
-            self._poll.register(shell.end, select.POLLIN)
-
-    def release(self) -> None:
-        """Lets the shell go on to the command, now that the watchdog knows of it."""
-        self._watchdog.watch(self._group)
-        self._shell.go()
+        for fd in (watchdog.output, watchdog.reports):
+            self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Patience) -> str:
         """Waits for the end of the shell or of our patience, and returns which of them came: a value of `Outcome.ended_by`."""
+        self._note()  # a short command may have ended before its start was answered
         while True:
-            self._step(self._limit(patience)[0])
-            if self._ended:
+            if self._code is None:
+                self._step(self._limit(patience)[0])
+            if self._code is not None:
                 return EXIT
             at, limit = self._limit(patience)
             if time.monotonic() >= at:
@@ -206,32 +206,30 @@ class _Running:
 
     def settle(self) -> int:
         """Ends what the shell, which has ended, left running. Returns the exit code of the shell."""
-        self._reap()
         self._outlast(time.monotonic() + _LINGER)
         return self.end(_LEFTOVER_GRACE)
 
     def end(self, grace: float) -> int:
-        """Ends the group: SIGTERM and, after `grace` seconds, SIGKILL. Returns the exit code of the shell."""
+        """Ends all that is left: SIGTERM and, after `grace` seconds, SIGKILL. Returns the exit code of the shell."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace
-            if self._signal(signal.SIGTERM):
-                self._signal(signal.SIGCONT)  # what is stopped takes no other signal
-        while not self._ended and time.monotonic() < self._kill_at:
-            self._step(self._kill_at)
-        if self._ended:
-            self._reap()
-            self._outlast(self._kill_at)
+            if not self._is_alone:
+                self._watchdog.send(signal.SIGTERM)
+                self._watchdog.send(signal.SIGCONT)  # what is stopped takes no other signal
+        self._outlast(self._kill_at)
         code = self._kill()
-        self._drain()
+        self._take(drain(self._watchdog.output))
         return code
 
     def abort(self, grace: float) -> None:
-        """Ends the group as `end` does, after something was raised; if something else is raised meanwhile, at once."""
+        """Ends all that is left as `end` does, after something was raised; if something else is raised meanwhile, at once."""
         self._tick = None
         try:
-            self.end(grace)
+            if not self._is_given_up:
+                self.end(grace)
         finally:
-            self._kill()
+            if not self._is_given_up:
+                self._kill()
 
     def _limit(self, patience: Patience) -> tuple[float, str]:
         """Returns when our patience ends, on the clock of `time.monotonic`, and which part of it."""
@@ -243,37 +241,32 @@ class _Running:
         return min(((since + seconds, name) for since, seconds, name in limits if seconds is not None), default=(math.inf, EXIT))
 
     def _step(self, until: float) -> None:
-        """Waits for output or for the end of the shell, until `until` at the latest, and takes in what came."""
+        """Waits for output or for a report, until `until` at the latest, and takes in what came."""
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + _TICK
             if self._tick:
                 self._tick(now - self._started)
+            self._watchdog.reassure()
         pause = min(until, self._next_tick) - time.monotonic()
-        if self._shell.end < 0:
-            pause = min(pause, _LONGEST_PAUSE)
-        for fd, _ in self._poll.poll(max(math.ceil(pause * 1000), 0)):
-            if fd == self._shell.pipe:
-                self._receive()
-            else:
-                self._note_end()
-        if self._shell.end < 0 and not self._ended and self._shell.has_ended():
-            self._note_end()
+        ready = [fd for fd, _ in self._poll.poll(max(math.ceil(pause * 1000), 0))]
+        if self._watchdog.output in ready:
+            self._take(os.read(self._watchdog.output, _CHUNK))
+        if self._watchdog.reports in ready:
+            self._note()
 
-    def _note_end(self) -> None:
-        self._ended = True
-        self.seconds = time.monotonic() - self._started
-        if self._shell.end >= 0:
-            self._poll.unregister(self._shell.end)
-
-    def _receive(self) -> None:
-        chunk = os.read(self._shell.pipe, _CHUNK)
-        if chunk:
-            self._take(chunk)
-        else:
-            self._poll.unregister(self._shell.pipe)
+    def _note(self) -> None:
+        for report in self._watchdog.hear():
+            word, _, code = report.partition(" ")
+            if word == "ended":
+                self._code = int(code)
+                self.seconds = time.monotonic() - self._started
+            elif word == "alone":
+                self._is_alone = True
 
     def _take(self, chunk: bytes) -> None:
+        if not chunk:
+            return
         self.tail.add(chunk)
         if self._output:
             try:
@@ -284,72 +277,33 @@ class _Running:
         self._heard = time.monotonic()
 
     def _outlast(self, until: float) -> None:
-        """Waits until nothing is left of the group, whose leader was reaped."""
-        pause = 0.001
-        while self._has_members() and (now := time.monotonic()) < until:
-            self._step(min(now + pause, until))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        """Waits until nobody is left."""
+        while not self._is_alone and time.monotonic() < until:
+            self._step(until)
 
     def _kill(self) -> int:
-        """Ends by SIGKILL what is left of the group, and returns the exit code of the shell."""
-        if self._code is None:
-            self._signal(signal.SIGKILL)
-            while not self._ended:
-                self._step(math.inf)
-            self._reap()
-        if self._signal(signal.SIGKILL):
+        """Ends by SIGKILL what is left, and returns the exit code of the shell."""
+        if not self._is_alone:
+            self._watchdog.kill()
             self._outlast(time.monotonic() + _DYING)
-        self._watchdog.forget()
+        if not self._is_alone:
+            raise self._stuck()
         assert self._code is not None
         return self._code
 
-    def _signal(self, number: int) -> bool:
-        """Returns whether anybody in the group got the signal."""
-        return (self._code is None or self._has_members()) and _reaches(os.killpg, self._group, number)
-
-    def _reap(self) -> None:
-        if self._code is not None:
-            return
-        self._watchdog.release_leader(self._group)
-        self._code = 125
-        try:
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self._group, 0)[1])
-        except ChildProcessError:
-            hint = "let SIGCHLD be handled by default, and wait for no process you did not start"
-            raise CkptError(f"the exit code of process {self._group} is lost: somebody else waited for it", hint=hint) from None
-
-    def _has_members(self) -> bool:
-        """Returns whether the group goes on without its leader, who was reaped."""
-        if not _reaches(os.killpg, self._group, 0):
-            return False
-        try:
-            while os.waitpid(-self._group, os.WNOHANG)[0]:
-                pass  # as the first process of a container we inherit its orphans
-        except ChildProcessError:
-            pass
-        try:
-            os.getpgid(self._group)
-        except ProcessLookupError:
-            return _reaches(os.killpg, self._group, 0) and somebody_lives(self._group)
-        return False  # the number was given anew, which it is not while the group exists
-
-    def _drain(self) -> None:
-        """Takes in what is still in the pipe: no more than a pipe can hold, since who left the group may write on and on."""
-        os.set_blocking(self._shell.pipe, False)
-        for _ in range(16):
-            try:
-                chunk = os.read(self._shell.pipe, _CHUNK)
-            except BlockingIOError:
-                return
-            if not chunk:
-                return
-            self._take(chunk)
+    def _stuck(self) -> CkptError:
+        """Returns the error that somebody cannot be ended, whom the watchdog goes on trying to end."""
+        self._is_given_up = True
+        descending = processes.descendants({self._watchdog.pid}, processes.table())
+        error = leftovers.stuck([process for process in descending if not processes.variables(process, (WATCHDOG_VARIABLE,))])
+        self._watchdog.close()
+        return error
 
 
-def _reaches(send: Callable[[int, int], None], number: int, sign: int) -> bool:
-    """Returns whether a process or group got the signal: it is there, and ours to end."""
-    try:
-        send(number, sign)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+def _end_without(watchdog: Watchdog) -> NoReturn:
+    """Ends what the watchdog, which was killed, has watched over, and raises."""
+    watchdog.close()  # if it was the inner process, the outer one ends them meanwhile
+    if watchdog.mark is not None:
+        leftovers.end(watchdog.mark, older=False)
+    hint = "see who kills processes, the system perhaps when memory runs out: dmesg; then: git ckpt resume"
+    raise CkptError("the watchdog of the command was killed, and the command ended with it", hint=hint) from None

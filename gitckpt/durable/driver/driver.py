@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.driver.registry import STEPS, memory_of
 from gitckpt.durable.phases.command import CommandPhase
@@ -95,8 +96,8 @@ class Driver:
             PhaseFailed: one failed, is blocked, or the run has to stop.
             LeaseLost: somebody else drives the run by now.
         """
-        phases = self._definition.phases
-        with Watchdog() as watchdog:
+        phases, run = self._definition.phases, self._run
+        with Watchdog(Mark(run.id, run.hold.lease.token, run.store.repository.common_dir)) as watchdog:
             at = 0
             while at < len(phases):
                 phase = phases[at]
@@ -139,6 +140,7 @@ class Driver:
             return STEPS[phase.use].action(context) if phase.use is not None else CommandPhase(context).perform()
 
         self._require_not_blocked(phase)
+        watchdog.prepare()  # it is ready once it is recorded that the phase begins
         try:
             self._run.perform(phase.name, action, inputs={}, conduct=conduct)
         except PhaseDeferred:

@@ -1,0 +1,119 @@
+"""What an attempt left running although its driver is gone: found by the mark in the environment, and by whom it descends from."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from gitckpt.durable.command import processes, supervisor
+from gitckpt.durable.command.mark import NAMES, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE, Mark
+from gitckpt.durable.command.processes import Process
+from gitckpt.model.errors import BusyError
+from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
+
+_PAUSE = 0.01
+_WATCHDOG_IS_AT_IT = supervisor.GRACE + 0.5
+_GRACE = 2.0
+_DYING = 3.0
+_NAMED = 5
+
+
+class _Left(NamedTuple):
+    """Who lives.
+
+    Attributes:
+        tools: what the phases started.
+        watchdogs: those of earlier drivers, and what they started for themselves.
+    """
+
+    tools: list[Process]
+    watchdogs: list[Process]
+
+
+def end(mark: Mark, *, older: bool = True, is_driven: bool = False) -> list[str]:
+    """Ends what descends from the phases of a run, as far as it lives on this machine: SIGTERM, two seconds later SIGKILL.
+
+    Neither this process nor one that it descends from is touched, nor a watchdog: that of a driver that is dead ends by itself.
+
+    Args:
+        mark: of the run, with the token of the lease that is held now.
+        older: whether all that was started under an earlier lease is meant; otherwise what was started under this one.
+        is_driven: whether an earlier driver lives, whose watchdog stays.
+
+    Returns:
+        Who was ended, for people.
+
+    Raises:
+        BusyError: somebody cannot be ended.
+    """
+    known: dict[int, str] = {}
+
+    def look() -> _Left:
+        left = _look(mark, known, older=older)
+        known.update((process.pid, process.start) for process in left.tools)
+        return _Left(left.tools, []) if is_driven else left
+
+    left = look()
+    named = [processes.name(process) for process in left.tools]
+    if left.watchdogs:
+        left = _outlast(look, _WATCHDOG_IS_AT_IT)  # it has told them to end, and who is told twice often gives up cleaning up
+    if any(left):
+        for process in left.tools:
+            processes.send(process, signal.SIGTERM)
+        for process in (*left.tools, *left.watchdogs):
+            processes.send(process, signal.SIGCONT)
+        left = _outlast(look, _GRACE)
+    deadline = time.monotonic() + _DYING
+    while any(left):
+        if time.monotonic() > deadline:
+            raise stuck([*left.tools, *left.watchdogs])
+        for process in left.tools:
+            processes.send(process, signal.SIGKILL)
+        time.sleep(_PAUSE)
+        left = look()
+    return named
+
+
+def stuck(left: Sequence[Process]) -> BusyError:
+    """Returns the error that processes, of which there is at least one, cannot be ended."""
+    names = ", ".join(processes.name(process) for process in left[:_NAMED]) + (" and others" if len(left) > _NAMED else "")
+    numbers = " ".join(str(process.pid) for process in left[:_NAMED])
+    message = f"what a phase started cannot be ended, and would write into the files of the next attempt: process {names}"
+    return BusyError(message, hint=f"end it as the user that it belongs to: sudo kill -9 {numbers}; then: git ckpt resume")
+
+
+def _outlast(look: Callable[[], _Left], seconds: float) -> _Left:
+    """Waits until nobody is left, or so long, and returns who is."""
+    deadline = time.monotonic() + seconds
+    while any(left := look()) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+    return left
+
+
+def _look(mark: Mark, known: Mapping[int, str], *, older: bool) -> _Left:
+    """Returns who lives.
+
+    Args:
+        mark: as for `end`.
+        known: whom an earlier look has found, with their start: who cleared the environment is found by the parent only, which may be gone.
+        older: as for `end`.
+    """
+    carriers = processes.carriers(REPOSITORY_VARIABLE)
+    if not carriers and not known:
+        return _Left([], [])
+    there = processes.table()
+    repository = mark.repository
+    tools = {pid for pid, start in known.items() if pid in there and there[pid].start == start}
+    watchdogs: set[int] = set()
+    for process in (there[pid] for pid in carriers & there.keys()):
+        found = processes.variables(process, NAMES)
+        if found.get(RUN_VARIABLE) == mark.run and found.get(REPOSITORY_VARIABLE) == repository:
+            token = found.get(FENCE_VARIABLE, "")
+            if token.isascii() and token.isdigit() and (int(token) < mark.token if older else int(token) == mark.token):
+                (watchdogs if WATCHDOG_VARIABLE in found else tools).add(process.pid)
+    tools |= {process.pid for process in processes.descendants(tools | watchdogs, there)}
+    tools -= watchdogs | processes.ancestors(os.getpid(), there)
+    return _Left([there[pid] for pid in sorted(tools)], [there[pid] for pid in sorted(watchdogs)])
