@@ -331,13 +331,7 @@ class Templates:
 
     def make(self, path: Path) -> None:
         """Makes a repository with one commit, which holds `README`."""
-        directories, files = self._contents[self._template()]
-        for directory in directories:
-            os.mkdir(f"{path}{directory}")
-        for name, mode, content in files:
-            file = os.open(f"{path}{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            os.write(file, content)
-            os.close(file)
+        _write(self._contents[self._template() / "project"], path)
         _know(path / ".git/index", path / "README")
 
     def add(self, main: Checkout, path: Path) -> None:
@@ -349,10 +343,10 @@ class Templates:
         ):
             main.git("worktree", "add", "--quiet", "-b", "side", str(path))
             return
-        shutil.copytree(template / LINKED, path, symlinks=True)
-        (own,) = (made / "worktrees").iterdir()
-        admin = git_dir / "worktrees" / own.name
-        shutil.copytree(own, admin)
+        _write(self._contents[template / LINKED], path)
+        admin = git_dir / ADMIN
+        admin.parent.mkdir()
+        _write(self._contents[made / ADMIN], admin)
         for name in ("refs/heads/side", "logs/refs/heads/side"):
             shutil.copy2(made / name, git_dir / name)
         (admin / "gitdir").write_text(f"{path}/.git\n")
@@ -367,14 +361,16 @@ class Templates:
             main = Checkout(place / "project")
             subprocess.run([git, "init", "--quiet", str(main.path)], check=True)
             main.commit("first", README="hello\n")
-            self._contents[place] = _contents(main.path)
+            self._contents[main.path] = _contents(main.path)
             main.git("worktree", "add", "--quiet", "-b", "side", str(place / LINKED))
+            self._contents.update({each: _contents(each) for each in (place / LINKED, main.path / ".git" / ADMIN)})
             self._made[git] = place
         return self._made[git]
 
 
 Contents = tuple[list[str], list[tuple[str, int, bytes]]]
 LINKED = "linked worktree"
+ADMIN = "worktrees/linked-worktree"
 
 
 def _contents(top: Path) -> Contents:
@@ -382,6 +378,16 @@ def _contents(top: Path) -> Contents:
     ends = {path: os.fspath(path)[len(os.fspath(top)) :] for path in sorted(top.rglob("*"))}
     files = [(end, path.stat().st_mode & 0o777, path.read_bytes()) for path, end in ends.items() if not path.is_dir()]
     return ["", *(end for path, end in ends.items() if path.is_dir())], files
+
+
+def _write(contents: Contents, path: Path) -> None:
+    directories, files = contents
+    for directory in directories:
+        os.mkdir(f"{path}{directory}")
+    for name, mode, content in files:
+        file = os.open(f"{path}{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        os.write(file, content)
+        os.close(file)
 
 
 def _know(index: Path, file: Path) -> None:
