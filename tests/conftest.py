@@ -270,9 +270,9 @@ class Checkout:
             return place, place
         if not place.exists():  # a bare repository
             return self.path, self.path
-        git_dir = self.path / place.read_text().removeprefix("gitdir: ").removesuffix("\n")
+        git_dir = self.path / os.fsdecode(place.read_bytes()).removeprefix("gitdir: ").removesuffix("\n")
         common = git_dir / "commondir"
-        return git_dir, git_dir / common.read_text().removesuffix("\n") if common.exists() else git_dir
+        return git_dir, git_dir / os.fsdecode(common.read_bytes()).removesuffix("\n") if common.exists() else git_dir
 
 
 def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:

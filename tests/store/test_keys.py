@@ -110,7 +110,8 @@ class TestAfterAKill:
         assert plain.run_of(KEY) == RUN
         assert f"refs/ckpt/runs/{RUN}" in main_checkout.refs()
 
-    def test_what_is_being_started_is_waited_for(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_what_is_being_started_is_waited_for(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)  # sooner than it could be taken for one that a kill left
         put(main_checkout, f'version = 1\nkey = "{KEY}"\nrun = "{GONE}"\n')
         lock = main_checkout.write(f".git/refs/ckpt/runs/{GONE}.lock", "")
         with pytest.raises(Exception, match=f"another process holds .*{GONE}.lock"):
