@@ -61,6 +61,9 @@ def main(argv: Sequence[str]) -> int:
             checkpoint_id = _record(repository, event)
             failed = "the checkpoint is recorded; what follows it was not done"
             _follow_up(repository, event, checkpoint_id)
+        elif event == "post-rewrite":
+            failed = "the notes may be broken after a power cut"
+            _flush_notes(repository)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
         _report(repository, event, f"{failed}: {error.message}{advice}")
@@ -190,6 +193,14 @@ def _clear(repository: Repository, event: str, path: str) -> bool:
     from gitckpt.store.records import locks
 
     return locks.clear(repository, lambda sentence: _report(repository, event, sentence), path)
+
+
+def _flush_notes(repository: Repository) -> None:
+    """Gets the notes to the disk that git has copied to an amended commit: it flushes neither them nor their ref."""
+    from gitckpt.git.disk import Arrivals
+    from gitckpt.store.records import layout
+
+    Arrivals(repository).catch_up(refs=[layout.NOTES])
 
 
 def _sort_lines(repository: Repository) -> None:

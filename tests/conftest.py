@@ -23,6 +23,7 @@ import pygit2
 import pytest
 from pygit2.enums import ConfigLevel
 
+from gitckpt.git import disk
 from gitckpt.git.process import LOCAL_VARIABLES, git_executable
 
 # Their assertions are to say as much as those of a test; they stand in no test, so pytest has to be told.
@@ -444,6 +445,23 @@ def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
 def _version(git: str) -> tuple[int, ...]:
     said = subprocess.run([git, "--version"], capture_output=True, text=True, check=True).stdout
     return tuple(int(word) for word in said.split()[2].split(".")[:2])
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that this process flushes to the disk from here on, in order."""
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("the system does not say which file a descriptor is of")
+    paths: list[str] = []
+    flush = os.fsync
+
+    def note(fd: int) -> None:
+        paths.append(os.readlink(f"/proc/self/fd/{fd}"))
+        flush(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(disk, "_above", {})
+    return paths
 
 
 class Clock:

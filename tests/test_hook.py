@@ -192,6 +192,17 @@ def test_every_worktree_of_an_initialised_repository_records(main_checkout: Chec
     assert _summary(main_checkout) == [("post-commit", "later", "from the side"), ("post-commit", "main", "from the middle")]
 
 
+def test_notes_that_git_has_copied_are_flushed(hooked: Checkout, flushed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    hooked.commit("draft")
+    hooked.git("commit", "--quiet", "--amend", "-m", "final")
+    monkeypatch.chdir(hooked.path)
+    (hooked.main / ".git/ckpt/flushed").unlink()
+    hook.main(["post-rewrite", "amend"])
+    notes = hooked.git("rev-parse", "refs/notes/checkpoints")
+    common = hooked.main / ".git"
+    assert flushed.index(str(common / "objects" / notes[:2] / notes[2:])) < flushed.index(str(common / "refs/notes/checkpoints"))
+
+
 @pytest.mark.parametrize("name", ["with space", 'it\'s "quoted"', "new\nline", "trailing\n", "ünïcödé", "$HOME `id`", b"not-utf-8-\xff"])
 def test_any_path_will_do(tmp_path: Path, name: str | bytes) -> None:
     path = tmp_path / os.fsdecode(name)

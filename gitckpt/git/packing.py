@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git import disk
 from gitckpt.git.command import DURABLE, Git
 from gitckpt.git.process import GitError
 
@@ -22,8 +23,7 @@ PACK_FROM = 1000
 
 _INCLUDE_SINCE = (2, 42)
 
-# The loose refs are deleted once they are packed, so the packed ones must be on the disk by then.
-_PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", "-c", "core.hooksPath=/dev/null", "pack-refs", "--prune")
+_PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", "-c", "core.hooksPath=/dev/null", "pack-refs")
 
 
 def count_loose(repository: Repository) -> int:
@@ -59,11 +59,14 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
     if repository.has_reftable or not present:
         return False
     try:
-        if version >= _INCLUDE_SINCE:
-            # Not with `--all`, which includes everything. A star matches slashes as well.
-            repository.git.run(*_PACK, *(option for name in present for option in ("--include", f"{name}/*")))
-        else:
-            _pack_by_links(repository, present)
+        # Twice, as git flushes the packed refs and not their name, and deletes the loose ones at once: they go when that is on the disk.
+        for prune in ("--no-prune", "--prune"):
+            if version >= _INCLUDE_SINCE:
+                # Not with `--all`, which includes everything. A star matches slashes as well.
+                repository.git.run(*_PACK, prune, *(option for name in present for option in ("--include", f"{name}/*")))
+            else:
+                _pack_by_links(repository, present, prune)
+            disk.flush([repository.common_dir])
     except GitError as error:
         if ".lock': File exists" in error.stderr:
             return False
@@ -71,7 +74,7 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
     return True
 
 
-def _pack_by_links(repository: Repository, namespaces: Sequence[str]) -> None:
+def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str) -> None:
     scratch = os.path.join(repository.make_private_dir(), f"pack.{os.getpid()}.{os.urandom(4).hex()}")
     os.mkdir(scratch, 0o700)
     try:
@@ -83,7 +86,7 @@ def _pack_by_links(repository: Repository, namespaces: Sequence[str]) -> None:
         with open(os.path.join(scratch, "HEAD"), "w", encoding="ascii") as head:
             head.write("ref: refs/heads/none\n")
         # With the worktree named, a relative `core.worktree` (of a submodule) in the shared configuration does no harm.
-        Git(scratch, scratch).run(*_PACK, "--all")
+        Git(scratch, scratch).run(*_PACK, prune, "--all")
     finally:
         _remove(scratch)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git import disk
 from gitckpt.git.command import DURABLE
 from gitckpt.git.process import GitError, Standby
 from gitckpt.model.errors import BusyError, CkptError
@@ -54,14 +55,16 @@ class Update:
         ref: full name.
         new: the oid it gets; "" deletes it; the old one only looks whether it still has that.
         old: the oid it must have; "" if it must not exist.
+        lasting: whether a power cut must not undo it once the transaction is over.
     """
 
-    __slots__ = ("new", "old", "ref")
+    __slots__ = ("lasting", "new", "old", "ref")
 
-    def __init__(self, ref: str, new: str, old: str) -> None:
+    def __init__(self, ref: str, new: str, old: str, *, lasting: bool = True) -> None:
         self.ref = ref
         self.new = new
         self.old = old
+        self.lasting = lasting
 
     def command(self) -> str:
         """The command of `git update-ref --stdin -z` for it."""
@@ -90,12 +93,13 @@ class Refs:
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
     def update(self, updates: Iterable[Update]) -> None:
-        """Applies all updates in one transaction, in this order, flushed to the disk.
+        """Applies all updates in one transaction, in this order; when this returns, they are on the disk.
 
-        On the files backend a kill in between leaves the first ones done: the order is the safety. Where git alone is killed, what it has
-        left undone is done by another one.
+        On the files backend a kill or a power cut in between leaves the first ones done: the order is the safety. Where git alone is
+        killed, what it has left undone is done by another one. What a ref points to has to be on the disk before.
 
         Raises:
+            CkptError: the disk reports an error; they were applied, and may be gone after a power cut.
             RefMoved: a ref did not have its expected value; none was changed.
             LockHeld: a lock file stayed in the way; none was changed.
             GitError: git refused for another reason; none was changed.
@@ -109,6 +113,9 @@ class Refs:
             left = self._left_by_kill(meant)
             if left == meant or any(update.new != update.old for update in left):
                 self._apply_healed(_transaction(left))
+        changes = [update for update in meant if update.new != update.old]
+        if any(change.lasting for change in changes) or self._has_packed(changes):
+            self._flush(changes)
 
     def _left_by_kill(self, updates: list[Update]) -> list[Update]:
         """Returns what of a transaction is still to do; all of it where nothing was done."""
@@ -139,6 +146,27 @@ class Refs:
         self._standby.give_back(writer)
         if self._settle is not None:
             self._settle()
+
+    def _has_packed(self, changes: list[Update]) -> bool:
+        """Tells whether git may have rewritten the packed refs: it flushes those, and so the names of its locks, and not that they went."""
+        packed = os.path.join(self._repository.common_dir, "packed-refs")
+        return bool(changes) and not self._repository.has_reftable and disk.has_changed(packed)
+
+    def _flush(self, changes: list[Update]) -> None:
+        """Flushes the directories where refs have changed, in that order: git flushes what it renames, and not the new name."""
+        common = self._repository.common_dir
+        if self._repository.has_reftable:
+            # The list of tables is on the disk by now: where it names one of the user's that is not, git can read no ref at all.
+            place = os.path.join(common, "reftable")
+            disk.flush([place], above=[os.path.join(place, name) for name in os.listdir(place)])
+            return
+        if any(not change.new for change in changes):
+            disk.flush([], above=[os.path.join(common, "packed-refs"), common])  # which git writes first
+        for place in dict.fromkeys(os.path.dirname(change.ref) for change in changes):
+            above = [place]
+            while above[-1] != "refs":
+                above.append(os.path.dirname(above[-1]))
+            disk.flush([os.path.join(common, place)], above=[os.path.join(common, each) for each in above[1:]])
 
     def read(self, ref: str) -> str | None:
         """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""

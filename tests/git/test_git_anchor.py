@@ -199,7 +199,7 @@ class TestHeldUntilRefsLeadThere:
 
     def test_one_that_was_at_work_already(self, main_checkout: Checkout, objects: Objects, refs: Refs) -> None:
         under_way = begin_gc(main_checkout)
-        objects.write([("blob", b"durable\n")], [("blob", b"derived\n")])
+        objects.write([("blob", b"durable\n"), ("blob", b"derived\n")])
         under_way.unlink()
         gc(main_checkout)  # which goes further than the one before could: it may repack as well
         refs.update([Update(self.REF, object_id("blob", b"durable\n", "sha1"), "")])

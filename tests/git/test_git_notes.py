@@ -48,7 +48,7 @@ class Book:
         """Sets the lines of some commits, writes it all, and returns the notes commit."""
         tip = self.notes.tip()
         commit, items = self.notes.edited(tip, list(wanted), lambda name, _: wanted[name], INSTANT)
-        self.objects.write([], items)
+        self.objects.write(items)
         if commit != tip:
             self.checkout.git("update-ref", REF, commit, tip or "0" * len(commit))
         return commit
@@ -345,7 +345,7 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
         while True:
             tip = notes.tip()
             commit, items = notes.edited(tip, list(wanted), change, INSTANT)
-            objects.write([], items)
+            objects.write(items)
             try:
                 refs.update([Update(REF, commit, tip)])
             except RefMoved:

@@ -117,13 +117,13 @@ class TestRead:
 
     def test_of_thousands(self, main_checkout: Checkout, objects: Objects) -> None:
         contents = [(b"%d\n" % number) * (number % 90) for number in range(2500)]
-        objects.write([], [("blob", content) for content in contents])
+        objects.write([("blob", content) for content in contents])
         oids = [object_id("blob", content, "sha1") for content in contents]
         asked = [oid for pair in zip(oids, [MISSING] * len(oids), strict=True) for oid in pair]
         assert list(objects.read(asked)) == [answer for content in contents for answer in (("blob", content), None)]
 
     def test_may_be_left_in_the_middle(self, main_checkout: Checkout, objects: Objects) -> None:
-        objects.write([], [("blob", b"%d" % number) for number in range(200)])
+        objects.write([("blob", b"%d" % number) for number in range(200)])
         oids = [object_id("blob", b"%d" % number, "sha1") for number in range(200)]
         for found in objects.read(oids):
             if found == ("blob", b"3"):
@@ -132,7 +132,7 @@ class TestRead:
 
     def test_may_be_nested(self, main_checkout: Checkout, objects: Objects) -> None:
         contents = [b"%d" % number for number in range(200)]
-        objects.write([], [("blob", content) for content in contents])
+        objects.write([("blob", content) for content in contents])
         oids = [object_id("blob", content, "sha1") for content in contents]
         pairs = [(found, read_one(objects, oid)) for oid, found in zip(oids, objects.read(oids), strict=True)]
         assert pairs == [(("blob", content), ("blob", content)) for content in contents]
@@ -184,19 +184,19 @@ class TestWrite:
         assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
 
     def test_is_seen_by_git_at_once(self, main_checkout: Checkout, objects: Objects) -> None:
-        objects.write([("blob", b"durable")], [("blob", b"derived")])
-        oids = [object_id("blob", data, "sha1") for data in (b"durable", b"derived")]
-        assert [main_checkout.git("cat-file", "blob", oid) for oid in oids] == ["durable", "derived"]
+        oids = objects.write([("blob", b"one"), ("blob", b"two")])
+        assert oids == [object_id("blob", data, "sha1") for data in (b"one", b"two")]
+        assert [main_checkout.git("cat-file", "blob", oid) for oid in oids] == ["one", "two"]
 
     def test_of_nothing_writes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
         before = main_checkout.git("count-objects", "-v")
         objects.write([])
-        objects.write([], [])
+        objects.write([])
         assert main_checkout.git("count-objects", "-v") == before
 
     def test_of_what_exists_changes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
         before = main_checkout.git("count-objects", "-v")
-        objects.write([("blob", b"hello\n")], [("blob", b"hello\n")])
+        objects.write([("blob", b"hello\n"), ("blob", b"hello\n")])
         assert main_checkout.git("count-objects", "-v") == before
 
     def test_of_what_exists_in_a_pack_changes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
@@ -234,9 +234,22 @@ class TestWrite:
         with pytest.raises(GitError):
             objects.write([("blob", b"in the way")])
 
-    def test_plumbing_flushes_each_object(self, repository: Repository, flushes: Callable[[], int]) -> None:
-        Plumbing(repository).write([("blob", b"%d" % number) for number in range(5)])
-        assert flushes() == 5
+    def test_flushes_each_object_and_its_name(self, main_checkout: Checkout, objects: Objects, flushed: list[str]) -> None:
+        oids = objects.write([("blob", b"%d" % number) for number in range(5)])
+        files = [object_file(main_checkout, oid) for oid in oids]
+        top = main_checkout.path / ".git/objects"
+        assert sorted(flushed) == sorted(map(str, {*files, *(file.parent for file in files), top}))
+
+    def test_leaves_the_flushing_to_the_caller(self, objects: Objects, flushed: list[str], flushes: Callable[[], int]) -> None:
+        objects.write([("blob", b"one")], flushed=False)
+        assert [flushed, flushes()] == [[], 0]
+
+    def test_writes_what_a_power_cut_left_empty(self, main_checkout: Checkout, objects: Objects) -> None:
+        (oid,) = objects.write([("blob", b"one")])
+        object_file(main_checkout, oid).unlink()
+        object_file(main_checkout, oid).touch(0o444)
+        objects.write([("blob", b"one")])
+        assert main_checkout.git("cat-file", "blob", oid) == "one"
 
     def test_plumbing_writes_again_and_again_once_warmed_up(self, main_checkout: Checkout, repository: Repository) -> None:
         objects = Plumbing(repository)
@@ -248,35 +261,6 @@ class TestWrite:
         written = list(objects.read([object_id("blob", data, "sha1") for data in (b"one", b"two")]))
         objects.close()
         assert written == [("blob", b"one"), ("blob", b"two")]
-
-    def test_libgit2_flushes_only_durable_objects(self, main_checkout: Checkout, tmp_path: Path) -> None:
-        script = (
-            "import sys\n"
-            "from gitckpt.git.objects.adapters import open_objects\n"
-            "from gitckpt.git.repository import discover\n"
-            "objects = open_objects(discover(sys.argv[1]), 'libgit2')\n"
-            "objects.write([('blob', b'durable')], [('blob', b'derived')])\n"
-        )
-        log = flushed_files(script, str(main_checkout.path), tmp_path)
-        durable, derived = (object_id("blob", data, "sha1") for data in (b"durable", b"derived"))
-        assert [durable[:2] in log, derived[:2] in log] == [True, False]
-
-
-def flushed_files(script: str, argument: str, tmp_path: Path) -> set[str]:
-    """Returns the names of the directories that Python flushed files or entries of, while it ran a script; skips without strace."""
-    import re
-    import shutil
-    import sys
-
-    if shutil.which("strace") is None:
-        pytest.skip("needs strace")
-    log = tmp_path / "strace"
-    subprocess.run(
-        ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(log), sys.executable, "-c", script, argument],
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    return {directory for path in re.findall(r"sync\(\d+<([^>]*)>\)", log.read_text()) for directory in path.split("/")}
 
 
 class TestAdapters:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git import disk
 from gitckpt.git.command import require_git
 from gitckpt.git.packing import count_loose, pack
 from gitckpt.git.process import GitError
@@ -187,7 +188,16 @@ class TestPack:
         repository = opened(filled)
         before = flushes()
         pack(repository, OURS, version)
-        assert flushes() - before == 1
+        assert flushes() - before == 2  # once while all loose refs are there, and once for those that go
+
+    def test_the_name_of_the_packed_refs_is_on_the_disk_before_loose_refs_go(
+        self, filled: Checkout, opened: Open, version: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        loose_then: list[int] = []
+        monkeypatch.setattr(disk, "flush", lambda paths: loose_then.append(len(loose(filled))))
+        before = len(loose(filled))
+        pack(opened(filled), OURS, version)
+        assert loose_then[0] == before > loose_then[-1] == len(loose(filled))
 
     def test_broken_refs_stay_for_the_doctor(self, filled: Checkout, opened: Open, version: tuple[int, ...]) -> None:
         filled.write(".git/refs/checkpoints/dangling", "1" * 40 + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import threading
 from collections.abc import Callable, Iterator
@@ -250,6 +251,34 @@ class TestDurability:
         apply_once(repository, [Update(A, "", head)])
         assert flushes() - before == 1
 
+    def test_the_directories_are_flushed_in_the_order_of_the_updates(
+        self, main_checkout: Checkout, repository: Repository, flushed: list[str]
+    ) -> None:
+        head, common = main_checkout.git("rev-parse", "HEAD"), str(main_checkout.path / ".git")
+        refs = Refs(repository)
+        refs.update([Update("refs/keep/ckpt/a", head, ""), Update("refs/checkpoints/a", head, ""), Update("refs/keep/ckpt/b", head, "")])
+        (kept, checkpoints) = (flushed.index(f"{common}/{name}") for name in ("refs/keep/ckpt", "refs/checkpoints"))
+        assert kept < checkpoints
+        assert {f"{common}/refs/keep", f"{common}/refs"} == set(flushed) - {flushed[kept], flushed[checkpoints]}  # which are new
+        assert max(flushed.index(f"{common}/refs/keep"), flushed.index(f"{common}/refs")) < checkpoints
+        flushed.clear()
+        refs.update([Update("refs/checkpoints/b", head, ""), Update("refs/keep/ckpt/b", head, head)])
+        assert flushed == [f"{common}/refs/checkpoints"]
+        refs.close()
+
+    def test_the_name_of_the_packed_refs_is_flushed(self, main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+        head, common = main_checkout.git("rev-parse", "HEAD"), str(main_checkout.path / ".git")
+        main_checkout.git("update-ref", A, head)
+        main_checkout.git("pack-refs", "--all", "--prune")
+        apply_once(repository, [Update(A, "", head)])
+        assert flushed.index(common) < flushed.index(os.path.dirname(f"{common}/{A}"))
+
+    def test_what_need_not_last_is_not_flushed(self, main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        main_checkout.git("update-ref", A, head)
+        apply_once(repository, [Update("refs/heads/main", head, head), Update(A, "", head, lasting=False)])
+        assert [flushed, main_checkout.refs("refs/checkpoints")] == [[], {}]
+
 
 class TestReftable:
     @pytest.fixture
@@ -291,6 +320,12 @@ class TestReftable:
         head = tabled.git("rev-parse", "HEAD")
         apply_once(opened(tabled), [Update(A, head, "")])
         assert tabled.refs("refs/checkpoints") == {A: head}
+
+    def test_tables_are_flushed_that_git_has_not(self, tabled: Checkout, opened: Callable[..., Repository], flushed: list[str]) -> None:
+        place = tabled.path / ".git" / "reftable"
+        theirs = sorted(str(path) for path in place.glob("*.ref"))
+        apply_once(opened(tabled), [Update("refs/checkpoints/a", tabled.git("rev-parse", "HEAD"), "")])
+        assert set(flushed) >= {str(place), *(path for path in theirs if os.path.exists(path))}
 
     def test_updates_are_flushed(self, tabled: Checkout, opened: Callable[..., Repository], flushes: Callable[[], int]) -> None:
         head = tabled.git("rev-parse", "HEAD")

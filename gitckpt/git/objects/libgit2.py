@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pygit2
-from pygit2.enums import ObjectType, Option
+from pygit2.enums import ObjectType
 
+from gitckpt.git import disk
 from gitckpt.git.objects.anchor import Anchor, is_pruned
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 _KINDS = {"blob": ObjectType.BLOB, "tree": ObjectType.TREE, "commit": ObjectType.COMMIT}
 _TURN = threading.RLock()
-"""Held for each call of libgit2: what it hands out is not for two threads at once, and whether it flushes is a setting of the process."""
+"""Held for each call of libgit2: what it hands out is not for two threads at once."""
 
 _NAMES = {int(number): name for name, number in _KINDS.items()} | {int(ObjectType.TAG): "tag"}
 
@@ -42,6 +44,7 @@ class Libgit2:
             raise RepositoryError(f"libgit2 cannot open {repository.git_dir}: {error}") from None
         if _is_shared(self._repo):
             raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
+        self._repository = repository
         self._odb = self._repo.odb
         self._anchor = Anchor(repository)
 
@@ -67,29 +70,31 @@ class Libgit2:
             else:
                 yield _NAMES[int(kind)], data
 
-    def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
+    def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
         """See `Objects.write`."""
-        items = [*durable, *derived]
         if not items:
-            return
+            return []
+        oids = [object_id(kind, data, "sha1") for kind, data in items]
         if not self._anchor.is_needed():
             try:
-                self._write_loosely(durable, derived)
+                self._write_loosely(items, oids)
             except GitError as error:
                 if not is_pruned(error):
                     raise
             else:
                 self._anchor.remember(items)
-                return
+                if flushed:
+                    disk.flush_written(self._repository, oids)
+                return oids
         self._anchor.write(items)
+        return oids
 
-    def _write_loosely(self, durable: Sequence[Item], derived: Sequence[Item]) -> None:
+    def _write_loosely(self, items: Sequence[Item], oids: Sequence[str]) -> None:
+        disk.drop_empty(self._repository, oids)
         try:
             with _TURN:
-                for items, flush in ((durable, True), (derived, False)):
-                    pygit2.option(Option.ENABLE_FSYNC_GITDIR, flush)
-                    for kind, data in items:
-                        self._repo.write(_KINDS[kind], data)
+                for kind, data in items:
+                    self._repo.write(_KINDS[kind], data)
         except (pygit2.GitError, OSError) as error:
             full = os.statvfs(self._repo.path).f_bavail == 0  # libgit2 speaks of a missing pack then
             raise GitError(["write"], 1, "No space left on device" if full else str(error)) from None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gitckpt.git.command import DURABLE
+from gitckpt.git import disk
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.anchor import Anchor, is_pruned
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, Standby
 
 TYPE_CHECKING = False
@@ -24,8 +25,8 @@ class Plumbing:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._durable = Standby(lambda: repository.git.start(*DURABLE, "unpack-objects", "-q"))
-        self._derived = Standby(lambda: repository.git.start("unpack-objects", "-q"))
+        # Git would flush one after the other, or, by its batches, each but not its name.
+        self._writers = Standby(lambda: repository.git.start("-c", "core.fsync=none", "unpack-objects", "-q"))
         self._anchor = Anchor(repository)
 
     def head(self) -> tuple[str, str | None]:
@@ -39,29 +40,29 @@ class Plumbing:
         for found in self._repository.cat_file.contents(oids):
             yield None if found is None else (found[1], found[2])
 
-    def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
+    def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
         """See `Objects.write`."""
-        items = [*durable, *derived]
         if not items:
-            return
+            return []
+        oids = [object_id(kind, data, self._repository.object_format) for kind, data in items]
         if not self._anchor.is_needed():
-            failed = self._write_loosely(durable, derived)
+            failed = self._write_loosely(items, oids)
             if failed is None:
                 self._anchor.remember(items)
-                return
+                if flushed:
+                    disk.flush_written(self._repository, oids)
+                return oids
             if not is_pruned(failed):
                 raise failed
         self._anchor.write(items)
+        return oids
 
-    def _write_loosely(self, durable: Sequence[Item], derived: Sequence[Item]) -> GitError | None:
-        writers = []
-        for standby, items in ((self._durable, durable), (self._derived, derived)):
-            if items:
-                writer = standby.take()
-                writer.feed(pack.encode(items, self._repository.object_format)[0])  # git compresses it anew
-                writers.append(writer)
-        ends = [writer.communicate() for writer in writers]
-        return next((GitError(["unpack-objects"], done.code, done.complaint) for done in ends if done.code != 0), None)
+    def _write_loosely(self, items: Sequence[Item], oids: Sequence[str]) -> GitError | None:
+        disk.drop_empty(self._repository, oids)
+        writer = self._writers.take()
+        writer.feed(pack.encode(items, self._repository.object_format)[0])  # git compresses it anew
+        done = writer.communicate()
+        return None if done.code == 0 else GitError(["unpack-objects"], done.code, done.complaint)
 
     def hold(self, oids: Iterable[str]) -> bool:
         """See `Objects.hold`."""
@@ -72,13 +73,11 @@ class Plumbing:
         self._anchor.settle()
 
     def warm_up(self) -> None:
-        """Starts the processes that write now, so that they stand by when they are needed."""
-        self._durable.warm_up()
-        self._derived.warm_up()
+        """Starts the process that writes now, so that it stands by when it is needed."""
+        self._writers.warm_up()
 
     def close(self) -> None:
         """See `Objects.close`."""
         self._anchor.close()
-        self._durable.close()
-        self._derived.close()
+        self._writers.close()
         self._repository.cat_file.close()

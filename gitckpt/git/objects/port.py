@@ -22,15 +22,16 @@ if TYPE_CHECKING:
         def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
             """Yields kind and content for each oid, in order; None for an object that is missing or damaged."""
 
-        def write(self, durable: Sequence[Item], derived: Sequence[Item] = ()) -> None:
-            """Writes objects, each a kind ("blob", "tree", "commit") and a content; what is referred to stands before what refers to it.
+        def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
+            """Writes objects and returns their oids.
 
             Args:
-                durable: objects that are flushed to the disk before this returns.
-                derived: objects that can be made anew and need not be.
+                items: each a kind ("blob", "tree", "commit") and a content; what is referred to stands before what refers to it.
+                flushed: whether they are on the disk when this returns. If not, whoever writes a ref to them flushes them before.
 
             Raises:
                 GitError: they could not be written.
+                CkptError: the disk reports an error.
             """
 
         def hold(self, oids: Iterable[str]) -> bool:

@@ -102,7 +102,7 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         new_tip, derived = notes.edited(tip, list(by_commit), change, store.clock())
         if new_tip == tip:
             return
-        store.objects.write([], derived)
+        store.objects.write(derived)
         with contextlib.suppress(RefMoved):
             store.refs.update([Update(layout.NOTES, new_tip, tip)])
             return

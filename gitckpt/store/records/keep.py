@@ -94,7 +94,7 @@ class Line:
         for parent in () if _is_cut(repository, commit) else parents(self._text):
             old = _value(repository, KEEP + parent, again=again)
             if old:
-                self._passed.append(Update(KEEP + parent, "", old))
+                self._passed.append(Update(KEEP + parent, "", old, lasting=False))  # one too many does no harm
 
     def detour(self) -> list[Update]:
         """Returns what keeps the commit as well, where a lock that a kill left is in the way of the ref.
@@ -170,7 +170,7 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
 
     on = kept.get(newest, "")
     alone = reachability.outside(repository.git, left, [newest]) if on else set(left)
-    gone = [Update(KEEP + oid, "", oid) for oid in left if oid not in alone and not _is_locked(repository, KEEP + oid)]
+    gone = [Update(KEEP + oid, "", oid, lasting=False) for oid in left if oid not in alone and not _is_locked(repository, KEEP + oid)]
     if gone:
         apply([Update(KEEP + newest, on, on), *gone])
     _write(repository, objects, apply, {oid: kept[oid] for oid in sorted(alone)[:_AT_ONCE]}, ())

@@ -10,6 +10,7 @@ import os
 import time
 from _thread import RLock  # `threading` would cost the hook 2 ms
 
+from gitckpt.git.disk import Arrivals
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects.encoding import object_id
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from typing import Any, Protocol, TypeAlias
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.port import Item, Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Progress
     from gitckpt.store.records.keys import Claim
@@ -139,6 +140,7 @@ class Recorder:
         self._repository = repository
         self._objects = objects
         self._update = update
+        self._arrivals = Arrivals(repository)
         self.notes = Notes(repository, objects, layout.NOTES)
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._pending_links: dict[str, list[str]] = {}
@@ -218,7 +220,7 @@ class Recorder:
         with self._lock():
             while True:
                 updates: list[Update] = []
-                self._objects.write([], self._link(self._pending_links, updates, instant))
+                self._objects.write(self._link(self._pending_links, updates, instant))
                 try:
                     self._update(updates)
                 except RefMoved:
@@ -256,13 +258,13 @@ class Recorder:
         line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
         updates = [*proposal.fences(), *layout.new_refs(fields, blob, head, line.update if line is not None else None)]
         needed = [*(line.objects if line is not None else ()), ("blob", data)]
-        derived: list[tuple[str, bytes]] = []
+        derived: list[Item] = []
         links = self._pending_links
         if commit:
             links = _joined(links, {commit: [layout.link_line(fields["id"], fields["phase"], fields["timestamp"])]})
             if with_links:
                 derived = self._link(links, updates, instant)
-        self._objects.write(needed, derived)
+        self._arrivals.flush(_roots(fields), self._objects.write([*needed, *derived], flushed=False), fields.get("branch"))
         try:
             self._apply(updates, line)
         except GitError:
@@ -270,7 +272,7 @@ class Recorder:
             if not gone:
                 raise
             self._require_tree(fields, gone)
-            self._objects.write(needed, derived)  # a `gc --prune=now` took them before their refs were there
+            self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
             self._update(updates)
         if commit:
             self._pending_links = {} if with_links else links
@@ -318,6 +320,12 @@ class Recorder:
             updates.append(Update(layout.NOTES, new_tip, tip))
         self._linked_at = time.monotonic()
         return derived
+
+
+def _roots(fields: dict[str, Any]) -> list[str]:
+    """Returns what a checkpoint leans on: the linked commit first."""
+    files = fields.get("worktree") or {}
+    return [oid for oid in (fields["git_sha"], files.get("tree"), files.get("operation_commit")) if oid]
 
 
 def _is_barred(ref: str, error: CkptError) -> bool:

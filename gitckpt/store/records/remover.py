@@ -183,7 +183,7 @@ class Remover:
             return [line for line in lines if layout.link_id(line) not in gone]
 
         new_tip, derived = self._notes.edited(tip, commits, remaining, instant)
-        self._objects.write([], derived)
+        self._objects.write(derived)
         return [Update(layout.NOTES, new_tip, tip)] if new_tip != tip else []
 
     def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:

@@ -15,7 +15,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.store.records import keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
 
-_PRIVATE = ("index", "objects", "pack", "rules")
+_PRIVATE = ("flushed", "index", "objects", "pack", "rules")
 """What processes make for themselves in the private directory, …"""
 
 _BESIDE = ("ckpt-seen", "ckpt-undo")

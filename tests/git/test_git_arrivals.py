@@ -1,0 +1,159 @@
+"""What came into a repository since the last flush is flushed, by whomever it was written, and nothing twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git import disk
+from gitckpt.git.disk import MARK, Arrivals
+from gitckpt.git.repository import Repository
+from gitckpt.model.errors import CkptError
+from tests.conftest import Checkout
+
+
+def files_of(checkout: Checkout, rev: str) -> set[str]:
+    """Returns the files of a commit and of all that is new in it."""
+    listed = checkout.git("rev-list", "--objects", rev, "--not", f"{rev}^@").splitlines()
+    return {str(checkout.main / ".git/objects" / line[:2] / line[2:].split(" ")[0]) for line in listed}
+
+
+def settle(checkout: Checkout) -> Arrivals:
+    """Returns what has flushed all that is there."""
+    made = Arrivals(Repository(str(checkout.main / ".git"), None))
+    made.catch_up()
+    wait_for_a_tick(checkout.main)
+    return made
+
+
+def wait_for_a_tick(place: Path) -> None:
+    """Goes on once the clock of the file system has."""
+    path = place / ".git" / "tick"
+    path.touch()
+    before = path.stat().st_mtime_ns
+    while path.stat().st_mtime_ns == before:
+        time.sleep(0.001)
+        path.touch()
+
+
+def test_what_git_wrote_is_flushed_with_its_names(checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    commit = checkout.commit("change", one="1\n", **{"below/two": "2\n"})
+    checkout.write("staged", "3\n")
+    checkout.git("add", "staged")
+    staged = checkout.git("rev-parse", ":staged")
+    Arrivals(repository).flush([commit], [], "main")
+    wanted = files_of(checkout, commit) | {str(checkout.main / ".git/objects" / staged[:2] / staged[2:])}
+    assert set(flushed) >= wanted | {os.path.dirname(path) for path in wanted} | {str(checkout.main / ".git/objects")}
+
+
+def test_nothing_is_flushed_twice(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    settle(main_checkout)
+    flushed.clear()
+    commit = main_checkout.commit("change", one="1\n")
+    Arrivals(repository).flush([commit], [], None)
+    files = [path for path in flushed if os.path.isfile(path)]
+    assert set(files) == files_of(main_checkout, commit)
+    wait_for_a_tick(main_checkout.path)
+    flushed.clear()
+    for arrivals in (Arrivals(repository), Arrivals(repository)):
+        arrivals.flush([commit], [], None)
+    assert flushed == []
+
+
+def test_only_what_was_written_is_flushed_where_the_commit_is_known(
+    main_checkout: Checkout, repository: Repository, flushed: list[str]
+) -> None:
+    commit = main_checkout.git("rev-parse", "HEAD")
+    arrivals = Arrivals(repository)
+    arrivals.flush([commit], [])
+    flushed.clear()
+    oid = main_checkout.git("hash-object", "-w", "--stdin", data="document")
+    arrivals.flush([commit], [oid])
+    place = main_checkout.path / ".git/objects" / oid[:2]
+    assert set(flushed) >= {str(place / oid[2:]), str(place)}
+    assert {path for path in flushed if os.path.isfile(path)} == {str(place / oid[2:])}
+
+
+def test_a_tree_is_looked_for_each_time_another_process_asks(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    commit = main_checkout.git("rev-parse", "HEAD")
+    settle(main_checkout)
+    flushed.clear()
+    main_checkout.write("new", "1\n")
+    main_checkout.git("add", "new")
+    tree = main_checkout.git("write-tree")
+    Arrivals(repository).flush([commit, tree], [])
+    assert str(main_checkout.path / ".git/objects" / tree[:2] / tree[2:]) in flushed
+
+
+def test_the_branch_and_the_packed_refs_are_flushed(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    main_checkout.git("pack-refs", "--all")
+    main_checkout.git("checkout", "--quiet", "-b", "feature/one")
+    commit = main_checkout.commit("change")
+    Arrivals(repository).flush([commit], [], "feature/one")
+    common = str(main_checkout.path / ".git")
+    assert {f"{common}/refs/heads/feature/one", f"{common}/refs/heads/feature", f"{common}/packed-refs", common} <= set(flushed)
+    objects = [at for at, path in enumerate(flushed) if path.startswith(f"{common}/objects")]
+    assert max(objects) < flushed.index(f"{common}/refs/heads/feature/one")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda mark: mark.unlink(), id="deleted"),
+        pytest.param(lambda mark: mark.write_bytes(b""), id="empty"),
+        pytest.param(lambda mark: mark.write_text("soon"), id="no time"),
+        pytest.param(lambda mark: mark.write_text(" ".join(["9" * 19, *mark.read_text().split()[1:]])), id="from the future"),
+        pytest.param(lambda mark: mark.write_text(" ".join([mark.read_text().split()[0], "1:1"])), id="of another repository"),
+    ],
+)
+def test_where_it_is_not_known_what_was_flushed_all_that_is_recent_is(
+    main_checkout: Checkout, repository: Repository, flushed: list[str], spoil: Callable[[Path], object]
+) -> None:
+    settle(main_checkout)
+    flushed.clear()
+    spoil(main_checkout.path / ".git/ckpt" / MARK)
+    commit = main_checkout.git("rev-parse", "HEAD")
+    Arrivals(repository).flush([commit, commit], [])
+    assert set(flushed) >= files_of(main_checkout, commit)
+
+
+def test_a_copy_of_the_repository_is_not_taken_for_flushed(main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+    settle(main_checkout)
+    shutil.copytree(main_checkout.path, tmp_path / "copy", symlinks=True)
+    flushed.clear()
+    copy = Checkout(tmp_path / "copy")
+    commit = copy.git("rev-parse", "HEAD")
+    Arrivals(Repository(str(copy.path / ".git"), None)).flush([commit], [])
+    assert set(flushed) >= files_of(copy, commit)
+
+
+def test_what_git_has_not_finished_is_left_alone(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    unfinished = main_checkout.write(".git/objects/pack/tmp_pack_x", "half")
+    Arrivals(repository).catch_up()
+    assert str(unfinished) not in flushed
+
+
+def test_what_could_not_be_flushed_is_not_taken_for_flushed(
+    main_checkout: Checkout, repository: Repository, flushed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = main_checkout.git("rev-parse", "HEAD")
+    with monkeypatch.context() as broken:
+        broken.setattr(disk, "flush", lambda paths: (_ for _ in ()).throw(CkptError("the disk is broken")))
+        with pytest.raises(CkptError, match="the disk is broken"):
+            Arrivals(repository).flush([commit], [])
+    assert os.listdir(main_checkout.path / ".git/ckpt") == []
+    Arrivals(repository).flush([commit], [])
+    assert set(flushed) >= files_of(main_checkout, commit)
+
+
+def test_many_new_objects_are_flushed_at_once(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    settle(main_checkout)
+    flushed.clear()
+    commit = main_checkout.commit("many", **{f"file-{number}": f"{number}\n" for number in range(80)})
+    Arrivals(repository).flush([commit], [])
+    assert len(flushed) < 5

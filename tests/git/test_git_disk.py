@@ -1,0 +1,104 @@
+"""What is flushed is on the disk, and what the disk says of it is heard."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git import disk
+from gitckpt.model.errors import CkptError
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    place = tmp_path / "files"
+    place.mkdir()
+    paths = [place / str(number) for number in range(disk._ALL_FROM)]
+    for path in paths:
+        path.touch()
+    return [str(path) for path in paths]
+
+
+def put_sync(directory: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> Path:
+    """Puts a `sync` on PATH that notes what it is called with."""
+    programs, said = directory / "programs", directory / "said"
+    programs.mkdir()
+    (programs / "sync").write_text(f'#!/bin/sh\necho "$@" >>"{said}"\nexit {code}\n')
+    (programs / "sync").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    said.touch()
+    return said
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 20, disk._ALL_FROM - 1])
+def test_each_is_flushed_once(files: list[str], flushed: list[str], count: int) -> None:
+    disk.flush([*files[:count], *files[:count]])
+    assert sorted(flushed) == sorted(files[:count])
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="Linux has a program that flushes one file system")
+def test_of_many_the_file_system_is_flushed(tmp_path: Path, files: list[str], flushed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = put_sync(tmp_path, monkeypatch, 0)
+    disk.flush(files)
+    assert [said.read_text(), flushed] == [f"-f {tmp_path}/files\n", []]
+
+
+def test_where_that_cannot_be_each_is_flushed(
+    tmp_path: Path, files: list[str], flushed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_sync(tmp_path, monkeypatch, 1)
+    disk.flush(files)
+    assert sorted(flushed) == sorted(files)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    disk.flush(files)
+    assert sorted(flushed) == sorted([*files, *files])
+
+
+def test_what_is_gone_is_passed_over(files: list[str], flushed: list[str]) -> None:
+    os.unlink(files[0])
+    disk.flush([files[0], files[1], f"{files[2]}/below"])
+    assert flushed == [files[1]]
+
+
+def test_directories_above_are_flushed_only_where_they_have_changed(tmp_path: Path, files: list[str], flushed: list[str]) -> None:
+    above = str(tmp_path / "files")
+    for _ in range(2):
+        disk.flush([files[0]], above=[above])
+    (tmp_path / "files" / "new").touch()
+    disk.flush([files[0]], above=[above])
+    assert [flushed.count(above), flushed.count(files[0])] == [2, 3]
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_an_error_of_the_disk_is_raised(files: list[str], monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(CkptError, match=r"cannot flush .*/files/\d+ to the disk: Input/output error"):
+        disk.flush(files[:count])
+
+
+def test_a_file_system_that_flushes_no_directory_is_put_up_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    disk.flush([str(tmp_path)])
+
+
+def test_one_that_failed_is_flushed_again(tmp_path: Path, flushed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    note = os.fsync
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(CkptError):
+        disk.flush([], above=[str(tmp_path)])
+    monkeypatch.setattr(os, "fsync", note)
+    disk.flush([], above=[str(tmp_path)])
+    assert flushed == [str(tmp_path)]
