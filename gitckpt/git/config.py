@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+from gitckpt.git import disk
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -27,8 +31,9 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def write(repository: Repository, name: str, value: str, *, add: bool = False) -> None:
-    """Sets a name of the repository's own configuration, or adds one more value to it."""
+    """Sets a name of the repository's own configuration, or adds one more value to it; when this returns, it is on the disk."""
     repository.git.run("config", "--local", "--add" if add else "--replace-all", name, value)
+    disk.flush([os.path.join(repository.common_dir, "config"), repository.common_dir])
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:

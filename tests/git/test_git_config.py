@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,10 @@ class TestWrite:
         config.write(repository, "ckpt.name", "x")
         after = ((sealed / ".gitconfig").read_bytes(), main_checkout.git("config", "--local", "--list"))
         assert after == (before[0], before[1] + "\nckpt.name=x")
+
+    def test_is_on_the_disk(self, checkout: Checkout, opened: Callable[..., Repository], flushed: list[str]) -> None:
+        config.write(opened(checkout), "ckpt.name", "x")
+        assert flushed == [str(checkout.main / ".git"), str(checkout.main / ".git/config")]
 
     def test_refuses_a_name_that_git_refuses(self, repository: Repository) -> None:
         with pytest.raises(GitError, match="key does not contain a section: name"):

@@ -39,6 +39,11 @@ class TestFiles:
         assert everything(checkout) == before
         assert uninstall(repository) == []
 
+    def test_is_on_the_disk(self, checkout: Checkout, standin: StandIn, flushed: list[str]) -> None:
+        standin.install(discover(str(checkout.path)))
+        hooks = hooks_of(checkout)
+        assert {str(hooks), str(hooks.parent), str(checkout.main / ".git/config")} <= set(flushed)
+
     def test_the_block_comes_right_after_the_shebang(self, checkout: Checkout, standin: StandIn) -> None:
         path = put_hook(checkout, "post-commit", USER_TEXT, 0o775)
         before = everything(checkout)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.store import Store, inside
@@ -42,6 +43,12 @@ class TestWhere:
         assert (root / ".gitignore").read_text() == "*\n"
         assert Checkout(checkout.main).git("status", "--porcelain", "--untracked-files=all", "--ignored=no") == ""
         assert store.capture() == made.worktree
+
+    def test_what_git_keeps_of_it_is_on_the_disk(self, store: Store, checkout: Checkout, flushed: list[str]) -> None:
+        made = resume(inside(store), store.record("a-complete", {}, worktree=store.capture()))
+        kept = Path(administration.named_by(made.path) or "")
+        files = {kept / name for name in ("HEAD", "commondir", "gitdir", "locked", "ckpt-run")} | {Path(made.path) / ".git"}
+        assert {str(path) for path in {*files, kept, kept.parent, Path(made.path), Path(made.path).parent}} <= set(flushed)
 
     def test_the_newest_of_a_run_opens_the_runs_and_an_older_one_its_own(self, store: Store, checkout: Checkout) -> None:
         first = store.record("a-started", {}, start="r")

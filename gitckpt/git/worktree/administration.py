@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git import config
+from gitckpt.git import config, disk
 from gitckpt.git.repository import Repository
 
 
@@ -36,6 +36,23 @@ def named_by(path: str) -> str | None:
     """Returns the administrative directory that a worktree's `.git` file names, whether it is there or not; None without such a file."""
     named = content(os.path.join(path, ".git")).removeprefix("gitdir: ")
     return os.path.normpath(os.path.join(path, named)) if named else None
+
+
+def flush(repository: Repository, path: str) -> None:
+    """Gets what git keeps of a linked worktree to the disk, which git does not. The files in the worktree are not flushed.
+
+    Args:
+        repository: seen from any of its worktrees.
+        path: the top of the worktree.
+
+    Raises:
+        CkptError: the disk reports an error.
+    """
+    git_dir = named_by(path)
+    if git_dir is not None:
+        kept = [entry.path for entry in os.scandir(git_dir) if entry.is_file(follow_symlinks=False)]
+        places = [git_dir, administration(repository), repository.common_dir, path, os.path.dirname(path)]
+        disk.flush([*kept, os.path.join(path, ".git"), *places])
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:

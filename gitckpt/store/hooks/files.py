@@ -12,6 +12,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
+from gitckpt.git import disk
 from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
@@ -258,6 +259,8 @@ def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
             else:
                 os.unlink(path)
             undo.callback(_take_back, change)
+        places = {os.path.dirname(change.file.path) for change in changes}
+        disk.flush(places | {os.path.dirname(place) for place in places})  # the directory of hooks may be new
     except OSError as error:
         _refused("write", path, error)
     finally:

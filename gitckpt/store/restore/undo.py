@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git import disk
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError
 from gitckpt.store.records import layout
@@ -89,6 +90,7 @@ def _write(repository: Repository, safety: str, *, is_open: bool) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(scratch, path)
+    disk.flush([repository.git_dir])
 
 
 def _path(repository: Repository) -> str:

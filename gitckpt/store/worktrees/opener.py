@@ -110,6 +110,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
             moved_in = _move(repository, staged, wish.path)
         finally:
             _discard(repository, stage)
+    administration.flush(repository, wish.path)
     return Opened(wish.path, made=True, remarks=remarks) if moved_in else _existing(repository, objects, wish)
 
 
@@ -179,6 +180,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             made.close()
             os.replace(os.path.join(staged, ".git"), os.path.join(wish.path, ".git"))
             repository.git.run("worktree", "repair", wish.path)
+            administration.flush(repository, wish.path)
         except GitError as error:
             raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
         finally:
