@@ -1,0 +1,108 @@
+"""A disk whose power can be cut: a file system in a file, which Linux is told to give up at once, with all that it has not written yet."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, which is XFS_IOC_GOINGDOWN
+_WITHOUT_LOG = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH
+
+SIZE = 48 * 2**20
+
+
+class NoDisk(Exception):
+    """Disks cannot be made here; the text says why."""
+
+
+class Disk:
+    """An ext4 file system on a loop device, mounted below a directory.
+
+    What is written is lost in a cut unless it has reached the device: the journal is committed each five seconds and with each flush, the
+    contents of files after half a minute. A device that says it has flushed and has not is not modelled.
+
+    Args:
+        directory: where the file is kept and the file system is mounted.
+        fill: is called once, with the top of the new file system, whose state then is on the disk.
+
+    Attributes:
+        top: where it is mounted.
+
+    Raises:
+        NoDisk: this takes root, Linux, loop devices and `mkfs.ext4`.
+    """
+
+    def __init__(self, directory: Path, fill: Callable[[Path], None]) -> None:
+        self._master, self._image = directory / "master.img", directory / "disk.img"
+        self.top = directory / "disk"
+        self.top.mkdir()
+        self._mounted = False
+        with self._master.open("wb") as file:
+            file.truncate(SIZE)
+        shutil.copy(self._master, self._image)
+        self._run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self._image))
+        self._mount()
+        try:
+            fill(self.top)
+        finally:
+            self.unmount()
+        os.replace(self._image, self._master)
+
+    def mount(self) -> None:
+        """Mounts a fresh copy of what was filled in."""
+        self.unmount()
+        self._run("cp", "--sparse=always", str(self._master), str(self._image))
+        self._mount()
+
+    def commit(self) -> None:
+        """Lets the journal be committed, as it is every few seconds: names and sizes get to the disk, contents need not."""
+        path = self.top / "unrelated"
+        path.write_text("x")
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+    def cut(self, then: Callable[[], object] = lambda: None) -> None:
+        """Cuts the power, and mounts what is left.
+
+        Args:
+            then: waits for the end of what was still at work.
+        """
+        fd = os.open(self.top, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, _SHUT_DOWN, struct.pack("I", _WITHOUT_LOG))
+        finally:
+            os.close(fd)
+        then()
+        self.unmount()
+        self._mount()
+
+    def unmount(self) -> None:
+        """Unmounts it, if it is mounted."""
+        patience = time.monotonic() + 20
+        while self._mounted:
+            try:
+                self._run("umount", str(self.top))
+                self._mounted = False
+            except NoDisk:  # what was at work in the background has yet to end
+                if time.monotonic() > patience:
+                    raise
+                time.sleep(0.05)
+
+    def _mount(self) -> None:
+        self._run("mount", "-o", "loop", str(self._image), str(self.top))
+        self._mounted = True
+
+    @staticmethod
+    def _run(*argv: str) -> None:
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise NoDisk(f"there is no {argv[0]} here") from None
+        if done.returncode != 0:
+            raise NoDisk(f"{argv[0]}: {done.stderr.strip()}")

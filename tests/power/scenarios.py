@@ -1,0 +1,173 @@
+"""What is done before the power is cut, and what has to be there afterwards.
+
+Each scenario is a shell script. It says `ack ID` where a checkpoint was acknowledged, and `gone ID` where its removal was.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gitckpt.git.process import LOCAL_VARIABLES
+from gitckpt.store.records import layout
+from tests.conftest import GIT_VARIABLES, GITCONFIG
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+PROJECT_NAME = "project"
+"""The directory of the repository, below the top of what is cut off."""
+
+SPARED = ("index", "logs", "COMMIT_EDITMSG", "HEAD", "ORIG_HEAD", "config", "worktrees", "hooks", "ckpt")
+"""What git keeps of its own in `.git` and does not flush, and what is derived."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Something that is done to a repository with one commit and twenty files.
+
+    Attributes:
+        name: what it is called.
+        script: what is done.
+        before: a script that has been on the disk for long.
+        git_writes_notes: whether git itself does so, and flushes nothing: until the script is over, they may be broken.
+    """
+
+    name: str
+    script: str
+    before: str = ""
+    git_writes_notes: bool = False
+
+
+_EDIT = """
+for number in 1 2 3; do
+    mkdir -p "deep/$number"
+    date +%s%N >"new-$number"
+    date +%s%N >"deep/$number/file"
+done
+"""
+_COMMIT = f"{_EDIT} git add new-1 deep; git commit --quiet --message change"
+_SAVE = 'echo "ack $(git ckpt --quiet save)"'
+_NEWEST = "git for-each-ref --format='ack %(refname:lstrip=2)' refs/checkpoints | grep -vFf .git/known"
+_KNOW = "git for-each-ref --format='%(refname:lstrip=2)' refs/checkpoints >.git/known"
+_HOOKED = f"git ckpt init >.git/said 2>&1; mkdir -p .git/ckpt; : >.git/ckpt/maintained; git add --all; git commit -qm hooked; {_KNOW}"
+_ALL = "git for-each-ref --format='ack %(refname:lstrip=2)' refs/checkpoints"
+_PIPELINE = """
+cat >gitckpt.toml <<'END'
+[pipelines.ci]
+phases = [
+    { name = "one", run = "echo one >one; mkdir -p sub; echo two >sub/two" },
+    { name = "two", run = "echo more >>one; git add one; git commit -qm one" },
+]
+END
+git add gitckpt.toml
+git commit --quiet --message pipeline
+"""
+
+SCENARIOS = {
+    each.name: each
+    for each in (
+        Scenario("save", f"{_COMMIT}; echo dirty >>new-2; {_SAVE}"),
+        Scenario("save twice", f"{_EDIT} {_SAVE}; {_EDIT} git add .; {_SAVE}"),
+        Scenario("save clean", f"{_COMMIT}; git add --all; git commit -qm all; {_SAVE}; {_SAVE}"),
+        Scenario("save many", f'for n in $(seq 200); do echo "$n" >"many-$n"; done; git add .; git commit -qm many; {_SAVE}'),
+        Scenario("commit", f"{_COMMIT}; {_NEWEST}; {_KNOW}; {_COMMIT}; {_NEWEST}", _HOOKED),
+        Scenario("commit after gc", f"{_COMMIT}; {_NEWEST}", f"{_HOOKED}; git gc --quiet --prune=now"),
+        Scenario("commit on a new branch", f"git checkout -qb feature/other; {_COMMIT}; {_NEWEST}", _HOOKED),
+        Scenario("amend", f"{_COMMIT}; {_KNOW}; git commit -q --amend -m other; {_NEWEST}", _HOOKED, git_writes_notes=True),
+        Scenario("run", f"git ckpt --quiet run ci >.git/said 2>&1; {_ALL}", _PIPELINE),
+        Scenario(
+            "remove",
+            f'{_SAVE}; git ckpt -q remove $(cat .git/first); echo "gone $(cat .git/first)"',
+            f"{_EDIT} git ckpt -q save >.git/first; {_EDIT} git ckpt -q save >.git/second",
+        ),
+        Scenario(
+            "expire",
+            'git ckpt -q expire --all --keep-last 1 --older-than 0s >.git/said; sed "s/^/gone /" .git/first; sed "s/^/ack /" .git/last',
+            f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; done >.git/first; git pack-refs --all; "
+            "git commit -q --allow-empty -m end; git ckpt -q save >.git/last",
+        ),
+    )
+}
+
+
+@dataclass
+class Acknowledged:
+    """What may be relied on."""
+
+    there: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+
+    def listen(self, said: bytes) -> None:
+        """Takes in what a script has said."""
+        for line in said.decode().splitlines():
+            word, _, name = line.strip().partition(" ")
+            if name and word in ("ack", "gone"):  # without one, the command has failed
+                (self.there if word == "ack" else self.gone).append(name)
+
+
+def environment(home: Path, git: str | None = None) -> dict[str, str]:
+    """Returns the environment of all that is started; writes the configuration that belongs to it."""
+    home.mkdir(exist_ok=True)
+    (home / ".gitconfig").write_text(GITCONFIG)
+    door = home / "bin"
+    door.mkdir(exist_ok=True)
+    (door / "git-ckpt").write_text(f'#!/bin/sh\nPYTHONPATH={PROJECT} exec {sys.executable} -m gitckpt "$@"\n')
+    (door / "git-ckpt").chmod(0o755)
+    path = [str(door), *([os.path.dirname(git)] if git else []), os.environ["PATH"]]
+    kept = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES and not name.startswith(("GIT_", "XDG_"))}
+    return kept | GIT_VARIABLES | {"HOME": str(home), "PATH": os.pathsep.join(path), "TZ": "UTC"}
+
+
+def fill(top: Path, scenario: Scenario, env: dict[str, str]) -> None:
+    """Makes the repository that a scenario begins with."""
+    project = top / PROJECT_NAME
+    project.mkdir()
+    for number in range(20):
+        (project / f"file-{number}").write_text(f"{number}\n" * 50)
+    script = f"git init --quiet && git add . && git commit --quiet --message first\n{scenario.before}\n"
+    subprocess.run(["sh", "-ec", script], cwd=project, env=env, check=True)
+
+
+def flaws(project: Path, said: Acknowledged, env: dict[str, str], *, with_notes: bool = True) -> list[str]:
+    """Returns what is wrong with a repository after a power cut: what is missing of what was acknowledged, and what is broken."""
+    refs = ("refs/checkpoints", "refs/ckpt", "refs/keep", *(("refs/notes",) if with_notes else ()))
+    listed = _git(project, env, "for-each-ref", "--format=%(objectname) %(refname)", *refs)
+    found = [line for line in listed.stderr.decode().splitlines() if "broken" in line]
+    if listed.returncode:
+        return [f"for-each-ref: {listed.stderr.decode()}"]
+    there = {name: oid for oid, _, name in (line.partition(" ") for line in listed.stdout.decode().splitlines())}
+    found += [f"{name} is gone" for name in said.there if layout.CHECKPOINTS + name not in there]
+    found += [f"{name} is there again" for name in said.gone if layout.CHECKPOINTS + name in there]
+    roots, linked = list(there.values()), []
+    for name, oid in there.items():
+        if not name.startswith(layout.CHECKPOINTS):
+            continue
+        document = _git(project, env, "cat-file", "blob", oid)
+        if document.returncode:
+            return [*found, f"{name}: {document.stderr.decode().strip()}"]
+        fields = tomllib.loads(document.stdout.decode())
+        linked.append(fields["git_sha"])
+        tree = fields.get("worktree", {}).get("tree")
+        if tree and there.get(name.replace(layout.CHECKPOINTS, layout.TREES)) != tree:
+            found.append(f"{name}: the ref of its files is missing")
+    keeps = [f"^{oid}" for name, oid in there.items() if name.startswith("refs/keep/")]
+    unkept = _git(project, env, "rev-list", "--stdin", data="".join(f"{oid}\n" for oid in [*linked, *keeps]))
+    found += [f"nothing keeps commit {oid}" for oid in unkept.stdout.decode().split()]
+    if unkept.returncode:
+        return [*found, f"rev-list: {unkept.stderr.decode().strip()}"]
+    walked = _git(project, env, "rev-list", "--objects", "--stdin", data="".join(f"{oid}\n" for oid in roots))
+    if walked.returncode:
+        return [*found, f"rev-list: {walked.stderr.decode().strip()}"]
+    names = "".join(f"{line.split()[0]}\n" for line in walked.stdout.decode().splitlines())
+    read = _git(project, env, "cat-file", "--batch", data=names)
+    if read.returncode or b" missing\n" in read.stdout or read.stderr:
+        found.append(f"cat-file: {read.stderr.decode().strip()}")
+    return found
+
+
+def _git(project: Path, env: dict[str, str], *args: str, data: str = "") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", *args], cwd=project, env=env, input=data.encode(), capture_output=True, check=False)

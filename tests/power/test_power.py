@@ -1,0 +1,54 @@
+"""What was acknowledged is there after a power cut: by a record of what was written and flushed. `./dev prove power` does more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.process import git_executable
+from tests.power import replay, scenarios
+from tests.power.__main__ import instants
+from tests.power.scenarios import SCENARIOS, Acknowledged
+
+NEVER = 10**9
+
+needs_strace = pytest.mark.skipif(not replay.can_record(), reason="needs strace, and the right to use it")
+
+
+@needs_strace
+@pytest.mark.parametrize("name", ["save", "commit after gc", "remove"])
+def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None:
+    env = scenarios.environment(tmp_path / "home", git_executable())
+    found = list(instants(SCENARIOS[name], tmp_path / "record", env, NEVER))
+    assert [(moment, wrong) for moment, wrong in found if wrong] == []
+    assert len(found) >= 2
+
+
+@needs_strace
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_cut_at_any_instant_leaves_whole_checkpoints(name: str, tmp_path: Path) -> None:
+    env = scenarios.environment(tmp_path / "home", git_executable())
+    found = list(instants(SCENARIOS[name], tmp_path / "record", env, 7))
+    assert [(moment, wrong) for moment, wrong in found if wrong] == []
+
+
+@needs_strace
+def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
+    """The record tells what is flushed from what is not."""
+    env = scenarios.environment(tmp_path / "home", git_executable())
+    top = tmp_path / "top"
+    top.mkdir()
+    scenarios.fill(top, SCENARIOS["save"], env)
+    project = top / scenarios.PROJECT_NAME
+    played = replay.Replay(top, project)
+    script = 'echo new >new && git add new && git commit -qm new && git update-ref refs/checkpoints/x "$(git rev-parse HEAD:new)"'
+    for call in replay.record(["sh", "-ec", script], tmp_path / "log", project, env):
+        played.play(call)
+    for names in (False, True):
+        played.left(tmp_path / f"left-{names}", names=names, spared=[f"{scenarios.PROJECT_NAME}/.git/{name}" for name in scenarios.SPARED])
+    said = Acknowledged(there=["x"])
+    lost, empty = (scenarios.flaws(tmp_path / f"left-{names}" / scenarios.PROJECT_NAME, said, env) for names in (False, True))
+    assert lost == ["x is gone"]
+    assert empty[0] == "warning: ignoring broken ref refs/checkpoints/x"
