@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 
+from gitckpt.git import disk
 from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
@@ -56,6 +57,7 @@ class Quarantine:
 
         Raises:
             GitError: they could not be written; DeadlinePassed: it took too long.
+            CkptError: the disk reports an error.
         """
         pack = os.path.join(self._path, "pack")
         loose = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]
@@ -68,21 +70,12 @@ class Quarantine:
         try:
             os.makedirs(target, exist_ok=True)
             made = os.listdir(pack)
+            disk.flush(os.path.join(pack, name) for name in made)
             for name in (name for ending in _ENDINGS for name in made if name.endswith(ending)):
-                path = os.path.join(pack, name)
-                _flush(path)
-                os.replace(path, os.path.join(target, name))
-            _flush(target)
+                os.replace(os.path.join(pack, name), os.path.join(target, name))
+            disk.flush([target])
         except OSError as error:
             raise GitError(["update-index"], 1, f"{error.filename}: {error.strerror}") from None
-
-
-def _flush(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _quoted(path: str) -> str:
