@@ -52,6 +52,14 @@ def start_of(pid: int) -> str:
     return "" if status.startswith("Z") else " ".join(started.split())
 
 
+def is_stopped(pid: int) -> bool:
+    """Tells whether a process of this machine was stopped, as by Ctrl-Z or SIGSTOP, and does nothing until somebody lets it go on."""
+    if os.path.exists(_PROC):
+        fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
+        return fields[:1] in (["T"], ["t"])
+    return _said(["ps", "-o", "stat=", "-p", str(pid)]).startswith("T")
+
+
 def _content(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -139,7 +139,7 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
-    if run.status == runstate.RUNNING:
+    if run.status in runstate.DRIVEN:
         return Decision(run.id, expires=False, reason="somebody drives it")
     if run.status == runstate.COMPLETE:
         limit = min(policy.runs_older_than, policy.older_than) if policy.everything else policy.runs_older_than

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from gitckpt.model import phase
 
-RUNNING, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN = "running", "crashed", "failed", "blocked", "paused", "complete", "open"
-STATUSES = (RUNNING, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
+RUNNING, STALLED, CRASHED, FAILED = "running", "stalled", "crashed", "failed"
+BLOCKED, PAUSED, COMPLETE, OPEN = "blocked", "paused", "complete", "open"
+STATUSES = (RUNNING, STALLED, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
 """Open is a run that nobody has driven yet: people or agents work in its worktree by themselves."""
+
+DRIVEN = (RUNNING, STALLED)
+"""The statuses of runs that somebody who is alive holds."""
 
 _BY_STATUS = {"failed": FAILED, "blocked": BLOCKED, "partial": PAUSED, "complete": PAUSED, "skipped": PAUSED}
 
 
-def status(label: str | None, newest: str, *, driven: bool | None) -> str:
+def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool = False) -> str:
     """Returns the status of a run, one of `STATUSES`.
 
     Args:
         label: the label of the newest checkpoint that whoever drove the run recorded; None without any.
         newest: the label of its newest checkpoint.
         driven: whether somebody who is alive holds its lease; None where the last holder gave it back, or nobody ever had it.
+        stalled: whether whoever holds it does nothing.
     """
     if driven:
-        return RUNNING
+        return STALLED if stalled else RUNNING
     name, how = phase.split(label or newest)
     if name == "run":
         if how == "complete":

@@ -307,7 +307,7 @@ MISTAKES = [
         ("runs", "--status", "dead"),
         2,
         "'dead' is not a status of runs",
-        "it is one of running, crashed, failed, blocked, paused, complete, open",
+        "it is one of running, stalled, crashed, failed, blocked, paused, complete, open",
     ),
     (("status",), 12, "there are no runs yet", "start one: git ckpt run PIPELINE, or git ckpt start NAME"),
     (("status", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),

@@ -48,6 +48,41 @@ class TestSignals:
         again = stage.ckpt("cancel", run)
         assert again == (1, "", f"error: run {run} is not running\nhint: see what became of it: git ckpt status {run}\n")
 
+    def test_a_driver_that_was_stopped_is_stalled_and_can_be_taken_over(self, stage: Stage) -> None:
+        """From end to end, with real processes: what counts is that nobody changes files any more, and that each says so."""
+        driver = waiting(stage)
+        run = stage.run()
+        driver.send_signal(signal.SIGSTOP)
+        assert comes(lambda: stage.status(run) == "stalled")
+        assert stage.ok("status", run).splitlines()[-1] == f"next     git ckpt resume {run} --take-over"
+        assert stage.ok("runs", "--status", "stalled").split("\t")[0] == run
+        pid = driver.pid
+        refused = stage.ckpt("resume", run)
+        assert (refused.code, refused.err.splitlines()[0].partition(":")[2]) == (
+            11,
+            f" run {run} is stalled: it is driven by {stage.lease(run)}",
+        )
+        cancelled = stage.ckpt("cancel", run)
+        assert cancelled == (
+            1,
+            "",
+            (
+                f"error: run {run} was asked to stop, and will when process {pid} goes on, which is stalled\n"
+                f"hint: let it go on: kill -CONT {pid}; or go on without it: git ckpt resume {run} --take-over\n"
+            ),
+        )
+        left = children(stage)
+        stage.pipeline("one: cat work", "two: true")
+        assert stage.ckpt("resume", run, "--accept-changes", "--take-over").code == 0
+        assert ends(*left)
+        assert stage.status(run) == "complete"
+        labels = stage.labels(run)
+        driver.send_signal(signal.SIGCONT)
+        _, err = driver.communicate(timeout=30)
+        assert driver.returncode == 11
+        assert f"error: the lease of run {run} was taken over by git ckpt resume" in err
+        assert stage.labels(run) == labels
+
     def test_a_run_goes_on_where_nobody_listens(self, stage: Stage) -> None:
         stage.pipeline('one: echo a; until [ -e "$CALLS.go" ]; do sleep 0.02; done; yes | head -c 300000', "two: echo b")
         driver = stage.begin("run", "ci")

@@ -151,6 +151,13 @@ class Stage:
         with self.store() as store:
             return timeline.read(inside(store), run).summary.status
 
+    def lease(self, run: str) -> str:
+        """Returns who drives a run, as people are told."""
+        with self.store() as store:
+            (lease,) = (each.lease for each in store.runs() if each.id == run)
+        assert lease is not None
+        return lease.sentence()
+
     def events(self, run: str) -> dict[str, Event]:
         """Returns what has become of each phase."""
         with self.store() as store:

@@ -160,7 +160,7 @@ def run(days: float, status: str = runstate.COMPLETE, *, name: str = "r", needed
 
 
 ALL = Policy(keep_last=0, everything=True)
-UNFINISHED = [status for status in runstate.STATUSES if status not in (runstate.COMPLETE, runstate.RUNNING)]
+UNFINISHED = [status for status in runstate.STATUSES if status not in (runstate.COMPLETE, *runstate.DRIVEN)]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,7 @@ UNFINISHED = [status for status in runstate.STATUSES if status not in (runstate.
         ),
         pytest.param(run(400, "running"), replace(ALL, older_than=0), False, "somebody drives it", id="everything: driven"),
         pytest.param(run(400, "running"), Policy(), False, "somebody drives it", id="driven"),
+        pytest.param(run(400, "stalled"), replace(ALL, older_than=0), False, "somebody drives it", id="everything: stalled"),
         pytest.param(run(400, needed_by=("gone",)), Policy(), True, "complete, 400d old, limit 7d", id="needed by what is not there"),
     ],
 )

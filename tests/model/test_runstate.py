@@ -7,6 +7,12 @@ import pytest
 from gitckpt.model import runstate
 
 
+def test_a_run_whose_driver_does_nothing_is_stalled() -> None:
+    assert runstate.status("a-started", "a-started", driven=True, stalled=True) == "stalled"
+    assert runstate.status("a-started", "a-started", driven=False, stalled=True) == "crashed"
+    assert {"running", "stalled"} == set(runstate.DRIVEN) < set(runstate.STATUSES)
+
+
 @pytest.mark.parametrize(
     ("label", "newest", "driven", "expected"),
     [

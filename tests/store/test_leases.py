@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -142,13 +143,82 @@ def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: 
     desk.require_free(ANOTHER_RUN)
     with pytest.raises(LeaseHeld) as caught:
         desk.require_free(RUN)
-    assert (caught.value.message, caught.value.hint) == (held(RUN, hold.lease).message, held(RUN, hold.lease).hint)
+    assert (caught.value.message, caught.value.hint) == (
+        held(RUN, hold.lease, clock.instant).message,
+        held(RUN, hold.lease, clock.instant).hint,
+    )
     far = elsewhere(desk, hold)
     with pytest.raises(LeaseHeld) as caught:
         desk.require_free(RUN)
-    assert caught.value.message == held(RUN, far).message
+    assert caught.value.message == held(RUN, far, clock.instant).message
     clock.instant += leases.LENGTH
     desk.require_free(RUN)
+
+
+@pytest.fixture
+def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[bytes], Hold]]:
+    """A process that lives, and holds the lease of the run."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        hold = desk.acquire(RUN, "the other one")
+        lease = replace(hold.lease, pid=process.pid, started=host.start_of(process.pid))
+        yield process, Hold(desk, desk.swap(lease, hold.update().old), lease, leases.LENGTH, None)
+        process.kill()
+
+
+Other = tuple["subprocess.Popen[bytes]", Hold]
+
+
+class TestStalled:
+    def test_whose_renewal_is_overdue(self, desk: Leases, clock: Clock, other: Other) -> None:
+        lease = other[1].lease
+        late = times.from_text(lease.renewed) + leases.LENGTH // 2
+        assert (lease.is_stalled(late - 1), lease.is_stalled(late)) == (False, True)
+        assert lease.is_stalled(late + 100 * leases.LENGTH)
+        clock.instant = late
+        other[1].renew()
+        assert not other[1].lease.is_stalled(late)
+
+    def test_that_was_stopped(self, clock: Clock, other: Other) -> None:
+        process, hold = other
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        assert hold.lease.is_stalled(clock.instant)
+        process.send_signal(signal.SIGCONT)
+        os.waitpid(process.pid, os.WCONTINUED)
+        assert not hold.lease.is_stalled(clock.instant)
+
+    def test_never_whoever_asks_nor_the_dead_nor_who_is_elsewhere(self, desk: Leases, clock: Clock, other: Other) -> None:
+        late = clock.instant + 100 * leases.LENGTH
+        process, hold = other
+        assert not replace(hold.lease, host="another machine").is_stalled(times.from_text(hold.lease.expires) - 1)
+        assert not desk.acquire(ANOTHER_RUN, "this one").lease.is_stalled(late)
+        process.kill()
+        process.wait()
+        assert not hold.lease.is_stalled(late)
+        assert not hold.lease.is_held(late)
+
+    def test_can_be_taken_over_and_writes_nothing_more(self, desk: Leases, plain: Store, clock: Clock, other: Other) -> None:
+        with pytest.raises(LeaseHeld) as caught:
+            desk.acquire(RUN, "who is in a hurry", take_over=True)
+        assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
+        clock.instant += leases.LENGTH
+        with pytest.raises(LeaseHeld) as caught:
+            desk.acquire(RUN, "who knows of nothing")
+        process, hold = other
+        assert caught.value.message == f"run {RUN} is stalled: it is driven by {hold.lease.sentence()}"
+        assert caught.value.hint == f"let process {process.pid} go on, or go on without it: git ckpt resume {RUN} --take-over"
+        new = desk.acquire(RUN, "the next one", take_over=True)
+        assert new.lease.token == hold.lease.token + 1
+        for write in (hold.renew, hold.check, hold.release):
+            with pytest.raises(LeaseLost, match="taken over by the next one"):
+                write()
+        new.renew()
+
+    def test_one_that_goes_on_at_that_moment_keeps_it(self, desk: Leases, clock: Clock, other: Other) -> None:
+        clock.instant += leases.LENGTH
+        with pytest.raises(LeaseHeld, match="the other one"):
+            Racing(desk, other[1].renew).acquire(RUN, "the slower one", take_over=True)
+        other[1].check()
 
 
 class Racing(Leases):
@@ -174,7 +244,7 @@ def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
         Racing(desk, lambda: desk.acquire(RUN, "the faster one")).acquire(RUN, "the slower one")
     found = desk.read(RUN)
     assert found is not None
-    assert (caught.value.message, caught.value.hint) == (held(RUN, found[1]).message, held(RUN, found[1]).hint)
+    assert (caught.value.message, caught.value.hint) == (held(RUN, found[1], desk.clock()).message, held(RUN, found[1], desk.clock()).hint)
     assert found[1].holder == "the faster one"
 
 

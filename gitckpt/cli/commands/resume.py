@@ -40,6 +40,10 @@ def resume(
     ] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="Give the whole run so much time from now on.")] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Go on with a run of somebody else's, with the inputs that it brings.")] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Go on with a run that is stalled: its driver can write nothing more, and its command is ended."),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Go on though HEAD has diverged from the recorded work of a review; once.")
     ] = False,
@@ -54,6 +58,7 @@ def resume(
     """
     path = os.path.abspath(into) if into else None
     how: Resumption = {"directory": path, "phase": from_, "accept_changes": accept_changes, "trust": trust, "holder": "git ckpt resume"}
+    how["take_over"] = take_over
     how["inputs"] = _inputs([*(inputs or []), *(["force=yes"] if force else [])])
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
@@ -75,6 +80,8 @@ def resume(
             terminal.remark(f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}")
         pipeline = checkpoint.pipeline
         if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
+            if take_over and checkpoint.run is not None:
+                inside(store).leases.acquire(checkpoint.run, "git ckpt resume --take-over", take_over=True).release()
             if rewind:
                 _rewind(store, checkpoint)
             elif from_ is not None:

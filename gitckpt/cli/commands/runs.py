@@ -89,7 +89,7 @@ def _watch(store: Store, run: str) -> None:
     while True:
         history = store.history(run)
         shown = terminal.replace_lines(shown, _lines(history, times.now()))
-        if history.summary.status != runstate.RUNNING:
+        if history.summary.status not in runstate.DRIVEN:
             return
         time.sleep(_INTERVAL)
 
@@ -111,6 +111,8 @@ def next_command(history: History) -> str | None:
         return None
     if summary.status == runstate.RUNNING:
         return f"git ckpt cancel {name}"
+    if summary.status == runstate.STALLED:
+        return f"git ckpt resume {name} --take-over"
     if summary.status == runstate.BLOCKED:
         return f"git ckpt resume {name} --from '{terminal.harmless(phase)}'"
     if history.pipeline.name is None:
@@ -135,7 +137,7 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
         *((gauge.label, f"{_bar(gauge)}{gauge.text}") for gauge in progress.gauges(history.newest.state, history.newest.progress)),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
-        ("driver" if summary.status == runstate.RUNNING else "left by", summary.lease.sentence() if summary.lease is not None else ""),
+        ("driver" if summary.status in runstate.DRIVEN else "left by", summary.lease.sentence() if summary.lease is not None else ""),
     ]
     return [(label, value) for label, value in facts if value]
 

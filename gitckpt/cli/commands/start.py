@@ -93,8 +93,14 @@ def _await_end(leases: Leases, run: str, token: int) -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         found = leases.read(run)
-        if found is None or found[1].token != token or not found[1].is_held(leases.clock()):
+        now = leases.clock()
+        if found is None or found[1].token != token or not found[1].is_held(now):
             return
+        if found[1].is_stalled(now):
+            raise CkptError(
+                f"run {run} was asked to stop, and will when process {found[1].pid} goes on, which is stalled",
+                hint=f"let it go on: kill -CONT {found[1].pid}; or go on without it: git ckpt resume {run} --take-over",
+            )
         time.sleep(_LOOK)
     raise CkptError(
         f"run {run} was asked to stop, and has not yet",

@@ -62,6 +62,7 @@ AFTER = {
             "--rewind": "rewind",
             "--accept-changes": "accept_changes",
             "--trust": "trust",
+            "--take-over": "take_over",
             "--force": "force",
         },
         values={

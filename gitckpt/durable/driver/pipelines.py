@@ -54,6 +54,9 @@ class Resumption(Wishes, total=False):
     directory: str | None
     """Where its worktree is made; by default where it was, or where the settings say."""
 
+    take_over: bool
+    """Whether it is taken from a driver that is alive and stalled; that one can write nothing more, and its commands are ended."""
+
     phase: str | None
     """A phase that is done again, with all after it."""
 
@@ -202,7 +205,8 @@ class Pipelines:
 
         Args:
             run: its id.
-            how: `directory`, `phase`, `rewind`, `accept_changes`, `trust`, `inputs`, and those of `run`, as `Resumption` tells.
+            how: `directory`, `take_over`, `phase`, `rewind`, `accept_changes`, `trust`, `inputs`, and those of `run`, as `Resumption`
+                tells.
 
         Raises:
             NotFoundError: there is no such run, pipeline or phase.
@@ -231,6 +235,7 @@ class Pipelines:
             holder=how.get("holder", "a program"),
             again=again is not None or back is not None,
             directory=how.get("directory"),
+            take_over=how.get("take_over", False),
         )
         with _closed_on_error(opened):
             if back is not None:

@@ -44,11 +44,14 @@ if TYPE_CHECKING:
         directory: str | os.PathLike[str] | None
         """Where its worktree is made; by default where the settings say."""
 
+        take_over: bool
+        """Whether it is taken from a driver that is alive and stalled, whose commands are ended."""
+
         lease: int
         """How long its lease is good without being renewed, in microseconds."""
 
 
-_KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory", "lease"))
+_KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory", "take_over", "lease"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,8 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
-        hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH))
+        take_over = how.get("take_over", False)
+        hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
         newest = store.heads.catch_up(run)  # again: until the lease was ours, somebody else may have written
         require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None

@@ -73,8 +73,9 @@ class Run:
             store: of the repository.
             run: its id.
             how: `accept_changes=True` goes on though the inputs of phases are other ones than they were; `again=True` goes on with a run
-                that is complete; `directory` is where its worktree is made; `holder` says to others who drives it; `lease` is how long it
-                is theirs without a sign of life, in microseconds; `adapter` is as for `Store.open`.
+                that is complete; `directory` is where its worktree is made; `take_over=True` takes it from a driver that is stalled;
+                `holder` says to others who drives it; `lease` is how long it is theirs without a sign of life, in microseconds;
+                `adapter` is as for `Store.open`.
 
         Raises:
             NotFoundError: there is no such run.

@@ -66,6 +66,21 @@ class Lease:
             return host.start_of(self.pid) == self.started
         return now < times.from_text(self.expires)
 
+    def is_stalled(self, now: int) -> bool:
+        """Tells whether its holder is alive on this machine and does nothing: was stopped, or is late with renewing it.
+
+        A holder elsewhere who is that late does not hold it any more.
+
+        Args:
+            now: as for `is_held`.
+        """
+        here = host.here()
+        is_here = (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
+        if not is_here or self.is_ours or not self.is_held(now):
+            return False
+        half = (times.from_text(self.renewed) + times.from_text(self.expires)) // 2  # two renewals are overdue by then
+        return now >= half or host.is_stopped(self.pid)
+
     @property
     def is_ours(self) -> bool:
         """Whether this very process took it."""
@@ -121,8 +136,13 @@ class _Reader(Reader):
     kinds: Mapping[type, str] = {kind: kind.__name__ for kind in (str, int, bool)}
 
 
-def held(run: str, lease: Lease) -> LeaseHeld:
+def held(run: str, lease: Lease, now: int) -> LeaseHeld:
     """Returns the error that a lease is somebody else's already."""
+    if lease.is_stalled(now):
+        return LeaseHeld(
+            f"run {run} is stalled: it is driven by {lease.sentence()}",
+            hint=f"let process {lease.pid} go on, or go on without it: git ckpt resume {run} --take-over",
+        )
     return LeaseHeld(
         f"run {run} is driven by {lease.sentence()}",
         hint=f"wait for its end, or stop it: git ckpt cancel {run}",

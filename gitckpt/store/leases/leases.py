@@ -77,16 +77,18 @@ class Leases:
     def require_free(self, run: str) -> None:
         """Raises `LeaseHeld` where somebody who is alive drives a run."""
         found = self.read(run)
-        if found is not None and found[1].is_held(self.clock()):
-            raise held(run, found[1])
+        now = self.clock()
+        if found is not None and found[1].is_held(now):
+            raise held(run, found[1], now)
 
-    def acquire(self, run: str, holder: str, length: int = LENGTH) -> Hold:
+    def acquire(self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False) -> Hold:
         """Takes the lease of a run.
 
         Args:
             run: its id.
             holder: what it is taken for, for people.
             length: how long it is good without being renewed, in microseconds.
+            take_over: whether it is taken from somebody who is alive, too, if they are stalled; they can write nothing more then.
 
         Raises:
             LeaseHeld: somebody who is alive has it, or was faster.
@@ -94,8 +96,8 @@ class Leases:
         """
         found = self.read(run)
         now = self.clock()
-        if found is not None and found[1].is_held(now):
-            raise held(run, found[1])
+        if found is not None and found[1].is_held(now) and not (take_over and found[1].is_stalled(now)):
+            raise held(run, found[1], now)
         here, pid = host.here(), os.getpid()
         lease = Lease(
             run=run,
@@ -116,7 +118,7 @@ class Leases:
             winner = self.read(run)
             if winner is None:
                 raise
-            raise held(run, winner[1]) from None
+            raise held(run, winner[1], now) from None
         return Hold(self, oid, lease, length, found[1] if found else None)
 
     def swap(self, lease: Lease, old: str) -> str:

@@ -55,7 +55,7 @@ def cleanup_by_age(store: Checkpoints, days: int) -> Cleaned:
     """
     now = store.clock()
     found = [entry for entry in store.list() if times.age_in_days(entry.timestamp, now) >= max(days, 0)]
-    driven = {run.id for run in summary.summaries(store) if run.status == runstate.RUNNING} if found else set()
+    driven = {run.id for run in summary.summaries(store) if run.status in runstate.DRIVEN} if found else set()
     meant = [entry.id for entry in found if entry.run not in driven]
     deleted = _delete(store, meant)
     return Cleaned(deleted, len(meant) - deleted + len(store.problems()), len(found) - len(meant))

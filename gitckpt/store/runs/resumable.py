@@ -42,7 +42,7 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
 
 def _of_runs(store: Checkpoints) -> Checkpoint | None:
     for run in summary.summaries(store):
-        if run.status in (runstate.COMPLETE, runstate.RUNNING):
+        if run.status in (runstate.COMPLETE, *runstate.DRIVEN):
             continue
         found = _first_whole(store, store.list(Query(run=run.id)))
         if found is not None:

@@ -56,8 +56,9 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     found = []
     for run, time, newest, branch, label, driven_label, started in rows:
         lease = held.get(run)
-        driven = lease.is_held(store.clock()) if lease is not None else None
-        status = runstate.status(driven_label, label, driven=driven)
+        now = store.clock()
+        driven = lease.is_held(now) if lease is not None else None
+        status = runstate.status(driven_label, label, driven=driven, stalled=lease is not None and lease.is_stalled(now))
         shown = driven_label if driven_label and status != runstate.OPEN else label
         found.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
     return found
