@@ -361,6 +361,18 @@ def test_who_cannot_be_ended_refuses_the_resume(tmp_path: Path, mark: Mark, monk
         assert ends(pid)
 
 
+def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process of root's that a phase started by sudo: nobody else may read its environment, or end it."""
+    for name in ("_WATCHDOG_IS_AT_IT", "_GRACE", "_DYING"):
+        monkeypatch.setattr(leftovers, name, 0.05)
+    monkeypatch.setattr(processes, "send", lambda *_: False)
+    with Watchdog(Mark(mark.run, 1, mark.directory)) as watchdog:
+        watchdog.launch("exec env -i sh -c 'echo $$ >pid; exec sleep 60'", str(tmp_path), os.environ)
+        assert comes(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+        with pytest.raises(BusyError, match=rf"process {(tmp_path / 'pid').read_text().strip()} \(sleep 60\)$"):
+            leftovers.end(mark)
+
+
 def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(tmp_path: Path, mark: Mark) -> None:
     watchdog = Watchdog(Mark(mark.run, 1, mark.directory))
     Runner(tmp_path, watchdog)("true")

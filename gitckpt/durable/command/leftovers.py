@@ -69,7 +69,7 @@ def end(mark: Mark, *, older: bool = True, is_driven: bool = False) -> list[str]
     deadline = time.monotonic() + _DYING
     while any(left):
         if time.monotonic() > deadline:
-            raise stuck([*left.tools, *left.watchdogs])
+            raise stuck(left.tools or left.watchdogs)  # a watchdog ends with those it waits for
         for process in left.tools:
             processes.send(process, signal.SIGKILL)
         time.sleep(_PAUSE)
