@@ -28,9 +28,10 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from tests.durable.commanding import Runner
+from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
 directory, command, rounds = sys.argv[1:]
-run = Runner(Path(directory), Watchdog())
+run = Runner(Path(directory), Watchdog(Mark("a-run", 1, directory)))
 run("true")
 print(run.watchdog.pid, flush=True)
 for _ in range(int(rounds)):
@@ -69,8 +70,11 @@ def start_driver(directory: Path, command: str, mark: str, rounds: int = 1_000_0
 
 def both(watchdog: Watchdog) -> list[int]:
     """Returns the two processes of a watchdog, the outer one first."""
-    there = processes.table()
-    return [watchdog.pid, *(process.pid for process in there.values() if process.parent == watchdog.pid)]
+    return [watchdog.pid, *children_of(watchdog.pid)]
+
+
+def children_of(pid: int) -> list[int]:
+    return [process.pid for process in processes.table().values() if process.parent == pid]
 
 
 @pytest.fixture
@@ -108,6 +112,23 @@ def test_nobody_gets_away_from_a_driver_that_is_killed(kind: str, tmp_path: Path
     driver.kill()
     driver.wait()
     assert ends(watchdog, int((tmp_path / "pid").read_text()))
+
+
+@is_linux
+@pytest.mark.long
+@pytest.mark.parametrize("kind", sorted(GETAWAYS.keys() - {"no environment"}))
+def test_a_resume_finds_nobody_whoever_was_killed_when(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    chance = random.Random(kind)
+    for _ in range(100 if request.config.getoption("--long") else 5):
+        word = str(uuid.uuid4())
+        driver, outer = start_driver(tmp_path, f"({GETAWAYS[kind]}) & sleep 0.1", word)
+        victims = [driver.pid, *chance.sample([outer, *children_of(outer)], chance.randint(0, 2))]
+        time.sleep(chance.uniform(0, 0.3))
+        for pid in chance.sample(victims, len(victims)):
+            os.kill(pid, signal.SIGKILL)
+        driver.wait()
+        leftovers.end(Mark("a-run", 2, str(tmp_path)))
+        assert marked(word) == []
 
 
 def test_who_is_left_may_clean_up_when_the_driver_is_killed(tmp_path: Path) -> None:
