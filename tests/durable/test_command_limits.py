@@ -118,6 +118,22 @@ def test_interrupt_ends_the_group(run: Runner) -> None:
     assert run("echo next").tail == "next\n"
 
 
+def test_interrupt_while_a_command_is_started(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("true")
+    answered = run.watchdog._next_report
+
+    def interrupt() -> str:
+        answered()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.watchdog, "_next_report", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run("echo $$ >shell; sleep 60")
+    monkeypatch.undo()
+    assert not (run.directory / "shell").exists() or not runs(run.pid("shell"))
+    assert run("echo next").tail == "next\n"
+
+
 def test_interrupt_leaves_no_child_to_wait_for(run: Runner) -> None:
     forked.close()
     with Watchdog() as run.watchdog, pytest.raises(KeyboardInterrupt):

@@ -121,19 +121,20 @@ def run_command(
         raise WorktreeError(f"cannot run a command in {directory}: it {state}", hint="open the worktree again: git ckpt resume")
     if tick is not None and watchdog.silence > _LONG_SILENCE:
         tick(0.0)  # this process was stopped, perhaps, and the run is somebody else's by now
+    running = None
     try:
         watchdog.launch(command, directory, env)
         running = _Running(watchdog, output, tick)
-        try:
-            ended_by = running.wait(patience)
-            code = running.settle() if ended_by == EXIT else running.end(patience.grace)
-        except Gone:
-            raise
-        except BaseException:
-            running.abort(patience.grace)
-            raise
+        ended_by = running.wait(patience)
+        code = running.settle() if ended_by == EXIT else running.end(patience.grace)
     except Gone:
         _end_without(watchdog)
+    except BaseException:
+        try:
+            running.abort(patience.grace) if running is not None else watchdog.abandon()
+        except Gone:
+            _end_without(watchdog)
+        raise
     return Outcome(code, ended_by, running.tail.text(), running.seconds)
 
 

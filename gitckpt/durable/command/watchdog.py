@@ -62,13 +62,16 @@ class Watchdog:
         self._is_busy = False
 
     def prepare(self) -> None:
-        """Starts it, where it does not run, so that it is ready when a command is to be started. Raises `CkptError`.
-
-        What is left of a command whose end nobody saw, because something was raised before, ends.
-        """
-        if self._is_busy or self._orders < 0 or self._has_ended():
+        """Starts it, where it does not run, so that it is ready when a command is to be started. Raises `CkptError`."""
+        self.abandon()
+        if self._orders < 0 or self._has_ended():
             self.close()
             self._start()
+
+    def abandon(self) -> None:
+        """Ends a command of which nobody knows what became of its start, since something was raised meanwhile; the watchdog ends, too."""
+        if self._is_busy:
+            self.close()
 
     def launch(self, command: str, directory: str, env: Mapping[str, str]) -> None:
         """Starts a command.
