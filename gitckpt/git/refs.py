@@ -56,19 +56,21 @@ class Update:
         new: the oid it gets; "" deletes it; the old one only looks whether it still has that.
         old: the oid it must have; "" if it must not exist.
         lasting: whether a power cut must not undo it once the transaction is over.
+        is_symbolic: whether it is a symbolic ref, which gets the new oid itself even where what it stands for has that.
     """
 
-    __slots__ = ("lasting", "new", "old", "ref")
+    __slots__ = ("is_symbolic", "lasting", "new", "old", "ref")
 
-    def __init__(self, ref: str, new: str, old: str, *, lasting: bool = True) -> None:
+    def __init__(self, ref: str, new: str, old: str, *, lasting: bool = True, is_symbolic: bool = False) -> None:
         self.ref = ref
         self.new = new
         self.old = old
         self.lasting = lasting
+        self.is_symbolic = is_symbolic
 
     def command(self) -> str:
         """The command of `git update-ref --stdin -z` for it."""
-        if self.new == self.old:
+        if self.new == self.old and not self.is_symbolic:
             return f"verify {self.ref}\0{self.old}\0"  # a deletion without an old value would not ask for any
         if not self.new:
             return f"delete {self.ref}\0{self.old}\0"
@@ -229,7 +231,8 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
         if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
             what = line.removeprefix("fatal: ").removeprefix("commit: ")
             return RefMoved(what, hint="somebody else was faster; run the command again")
-    return GitError(["update-ref"], code, said)
+    is_barred = "exists; cannot create" in said
+    return GitError(["update-ref"], code, said, hint="see what is in the way: git ckpt doctor" if is_barred else None)
 
 
 def _transaction(updates: Iterable[Update]) -> bytes:

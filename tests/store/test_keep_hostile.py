@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.store.audit import doctor, verification
 from gitckpt.store.records import layout
@@ -13,6 +14,8 @@ from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.test_keep import age, held, kept, linked, lost
+
+PLACES = ("refs/keep", "refs/keep/ckpt", "refs/ckpt", "refs/ckpt/trees", "refs/checkpoints", "refs/keep/ckpt-operations")
 
 
 def collect(checkout: Checkout) -> None:
@@ -97,6 +100,78 @@ class TestNamesOfOthers:
         assert (report.is_clean, report.refused) == (True, [])
         assert kept(main_checkout) == {commit: commit}
 
+    def test_a_ref_below_the_name_of_a_commit_that_has_none_is_no_reason_to_fail(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = plain.record("one-complete").git_sha
+        main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+        main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
+        age(main_checkout)
+        for _ in range(2):
+            inside(plain).settle()
+            assert set(kept(main_checkout)) == {f"{commit}/x", held(main_checkout, commit)}
+        assert lost(main_checkout) == set()
+        other = main_checkout.commit()
+        plain.record("two-complete")
+        age(main_checkout)
+        inside(plain).settle()
+        assert set(kept(main_checkout)) == {f"{commit}/x", other}
+        assert lost(main_checkout) == set()
+
+    @pytest.mark.parametrize("ref", PLACES)
+    def test_a_ref_in_the_place_of_a_directory_is_named(self, plain: Store, main_checkout: Checkout, ref: str) -> None:
+        main_checkout.git("update-ref", ref, "HEAD")
+        main_checkout.write("new", "not committed")
+        if ref != "refs/keep/ckpt-operations":
+            with pytest.raises(GitError) as caught:
+                plain.save("one-complete")
+            assert caught.value.hint == "see what is in the way: git ckpt doctor"
+        for found in (doctor.examine(inside(plain), (2, 39)), verification.verify(inside(plain)).findings):
+            (finding,) = (one for one in found if one.code == "ref-barring")
+            assert finding.object == ref
+        main_checkout.git("tag", "away", ref)
+        main_checkout.git("update-ref", "--no-deref", "-d", ref)
+        plain.save("one-complete")
+
+    @pytest.mark.parametrize("what", ["settle", "record", "verify"])
+    def test_a_symbolic_ref_keeps_nothing_and_is_replaced(self, plain: Store, main_checkout: Checkout, what: str) -> None:
+        commit = plain.record("one-complete").git_sha
+        inside(plain)._recorder.write_links(inside(plain).clock())
+        main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+        main_checkout.git("symbolic-ref", layout.KEEP + commit, "refs/heads/main")
+        (finding,) = verification.verify(inside(plain)).findings
+        assert (finding.code, finding.object) == ("commit-ref-wrong", layout.KEEP + commit)
+        assert finding.sentence.startswith("stands for refs/heads/main, and keeps ")
+        if what == "settle":
+            age(main_checkout)
+            inside(plain).settle()
+        elif what == "record":
+            plain.record("two-complete")
+        else:
+            assert verification.verify(inside(plain), repair=True).is_clean
+        assert main_checkout.git("symbolic-ref", "--quiet", layout.KEEP + commit, ok=(1,)) == ""
+        main_checkout.git("checkout", "--quiet", "--orphan", "other")
+        main_checkout.commit()
+        main_checkout.git("branch", "-D", "main")
+        collect(main_checkout)
+        assert gone(main_checkout) == set()
+
+    def test_symbolic_refs_of_others_of_ours(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write("new", "not committed")
+        one = plain.save("one-complete", start="r")
+        inside(plain)._recorder.write_links(inside(plain).clock())
+        for ref in (f"{layout.TREES}{one.id}", f"{layout.RUNS}{one.run}"):
+            target = f"refs/tags/{ref.rpartition('/')[2]}"
+            main_checkout.git("update-ref", target, ref)
+            main_checkout.git("symbolic-ref", ref, target)
+        assert {each.code for each in verification.verify(inside(plain), repair=True).findings} == {"ref-symbolic"}
+        assert verification.verify(inside(plain)).findings == []
+        document = layout.CHECKPOINTS + one.id
+        main_checkout.git("update-ref", "refs/tags/document", document)
+        main_checkout.git("symbolic-ref", document, "refs/tags/document")
+        (finding,) = verification.verify(inside(plain), repair=True).findings
+        assert (finding.code, finding.repaired) == ("ref-symbolic", False)
+        main_checkout.git(*str(finding.cure).split()[1:])
+        assert verification.verify(inside(plain)).findings == []
+
     def test_hundreds_of_lines_that_were_fetched_wait_for_maintenance(self, plain: Store, main_checkout: Checkout) -> None:
         many = [main_checkout.git("commit-tree", "HEAD^{tree}", "-m", str(n)) for n in range(30)]
         for commit in many:
@@ -106,6 +181,23 @@ class TestNamesOfOthers:
         assert [values[commit] == held(main_checkout, commit) for commit in sorted(many)] == [True] * 20 + [False] * 10
         inside(plain).settle()
         assert all(kept(main_checkout)[commit] == held(main_checkout, commit) for commit in many)
+
+
+class TestDates:
+    def test_commits_of_1970_hide_nothing_from_verify(self, plain: Store, main_checkout: Checkout) -> None:
+        """Git ends its walk where a handful of dates say that nothing older can lead to what is newer."""
+        for _ in range(3):
+            linked = main_checkout.commit()
+        plain.record("one-complete")
+        main_checkout.commit()
+        for _ in range(6):
+            main_checkout.write("more", os.urandom(4).hex())
+            main_checkout.git("add", "more")
+            main_checkout.git("commit", "--quiet", "-m", "x", env={"GIT_COMMITTER_DATE": "@1 +0000"})
+        plain.record("two-complete")
+        inside(plain)._recorder.write_links(inside(plain).clock())
+        main_checkout.git("update-ref", "-d", layout.KEEP + linked, ok=(0, 1))
+        assert verification.verify(inside(plain)).findings == []
 
 
 class TestAHistoryThatIsCut:
@@ -121,22 +213,26 @@ class TestAHistoryThatIsCut:
 
 
 class TestAHolderThatIsGone:
-    @pytest.fixture
-    def commit(self, plain: Store, main_checkout: Checkout) -> str:
-        """A commit whose ref points to a holder that is missing."""
+    @pytest.fixture(params=["missing", "empty"])
+    def commit(self, plain: Store, main_checkout: Checkout, request: pytest.FixtureRequest) -> str:
+        """A commit whose ref points to a holder that is missing, or of which a power cut has left an empty file."""
         main_checkout.git("checkout", "--quiet", "--detach")
         commit = main_checkout.commit()
         plain.record("one-complete")
         inside(plain)._recorder.write_links(inside(plain).clock())
         oid = held(main_checkout, commit)
-        (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
+        file = main_checkout.path / ".git/objects" / oid[:2] / oid[2:]
+        file.unlink()
+        if request.param == "empty":
+            file.touch()
         return commit
 
     def test_is_found_and_made_anew(self, plain: Store, main_checkout: Checkout, commit: str) -> None:
         oid = held(main_checkout, commit)
         sentence = f"the commit {oid}, by which it keeps {commit}, is missing or damaged"
         report = verification.verify(inside(plain))
-        assert [(one.code, one.object, one.sentence) for one in report.findings] == [("commit-ref-wrong", layout.KEEP + commit, sentence)]
+        found = [(one.code, one.object, one.sentence) for one in report.findings if one.code != "object-empty"]
+        assert found == [("commit-ref-wrong", layout.KEEP + commit, sentence)]
         assert verification.verify(inside(plain), repair=True).is_clean
         assert verification.verify(inside(plain)).findings == []
         collect(main_checkout)

@@ -1,7 +1,7 @@
 """Which commits lead to which: one walk of git's for any number of them.
 
 Commits that are missing count for nothing, and nothing is fetched. Replaced commits (git-replace(1)) lead where they say themselves, as
-`git gc` sees it. Where clocks went wrong by days, git may miss that one leads to another, and never the reverse.
+`git gc` sees it. Where clocks went wrong by days, git may miss that one leads to another, and never the reverse; but for `unreached`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,17 @@ def outside(git: Git, commits: Collection[str], tips: Iterable[str]) -> set[str]
         GitError: git cannot walk the history.
     """
     return _walk(git, [*commits, *(f"^{tip}" for tip in tips)] if commits else []) & set(commits)
+
+
+def unreached(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str]:
+    """Returns what `outside` does, and is never misled by dates; where there is something to return, it walks all that the tips lead to.
+
+    Raises:
+        GitError: git cannot walk the history.
+    """
+    # git ends a walk that excludes something where a handful of dates say that no more will come: six commits of 1970 are enough.
+    found = outside(git, commits, tips)
+    return found - _walk(git, list(tips)) if found and tips else found
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:

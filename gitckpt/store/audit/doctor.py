@@ -82,13 +82,15 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         store: of the repository.
         version: of git.
     """
+    listing, complaint = inventory.list_refs(store.repository)
+    refs = [*inventory.broken(store.repository, complaint), *inventory.in_the_way(store.repository, listing)]
     return [
         *installation.inspect(store.repository, version=version),
         *_settings(store),
         *_locks(store),
         *_maintenance(store.repository),
         *(_invalid(problem) for problem in store.problems()),
-        *(flaw.finding for flaw in inventory.broken(store.repository, inventory.list_refs(store.repository)[1])),
+        *(flaw.finding for flaw in refs),
     ]
 
 

@@ -18,6 +18,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
 
 _BROKEN = "ignoring broken ref "
+_CURE_OF_BAR = "look at it: git show {ref}; move it away: git tag NAME {ref} && git update-ref --no-deref -d {ref}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Evidence:
     Attributes:
         listing: what git said of the refs.
         refs: oid by full name, without those of other tools below `refs/checkpoints/`.
+        symbolic: what a ref stands for that points to no object itself, by its full name.
         records: the valid checkpoints by id.
         unjudged: oid by name, below `refs/checkpoints/`, of what is no valid checkpoint or of a newer gitckpt.
         kinds: kind of each object that a ref of a checkpoint should point to; those that are missing are left out.
@@ -62,6 +64,7 @@ class Evidence:
 
     listing: bytes
     refs: Mapping[str, str]
+    symbolic: Mapping[str, str]
     records: Mapping[str, Record]
     unjudged: Mapping[str, str]
     kinds: Mapping[str, str]
@@ -87,8 +90,8 @@ class Evidence:
 
 
 def list_refs(repository: Repository) -> tuple[bytes, str]:
-    """Returns a line with oid and name for each ref of ours, and what git complained about."""
-    done = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *layout.OWN, layout.NOTES)
+    """Returns a line for each ref of ours, with oid, name, and the ref that it stands for if it is symbolic; and git's complaints."""
+    done = repository.git.run("for-each-ref", "--format=%(objectname) %(refname) %(symref)", *layout.OWN, layout.NOTES)
     return done.out, done.complaint
 
 
@@ -100,21 +103,23 @@ def gather(store: Checkpoints) -> Evidence:
     """
     listing, complaint = list_refs(store.repository)
     lines = listing.decode("utf-8", "surrogateescape").splitlines()
-    refs = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines) if not layout.is_foreign(ref)}
+    found = [(oid, ref, target) for oid, ref, target in (line.split(" ") for line in lines) if not layout.is_foreign(ref)]
+    refs = {ref: oid for oid, ref, _ in found}
+    symbolic = {ref: target for _, ref, target in found if target}
     own = [(ref, oid) for ref, oid in refs.items() if ref.startswith(layout.CHECKPOINTS)]
     records: dict[str, Record] = {}
     unjudged: dict[str, str] = {}
-    flaws = broken(store.repository, complaint)
-    for (ref, oid), found in zip(own, store.objects.read([oid for _, oid in own]), strict=True):
+    flaws = [*broken(store.repository, complaint), *in_the_way(store.repository, listing)]
+    for (ref, oid), read in zip(own, store.objects.read([oid for _, oid in own]), strict=True):
         try:
-            record = _record(ref, oid, found)
+            record = _record(ref, oid, read)
         except InvalidCheckpoint as error:
             unjudged[ref.removeprefix(layout.CHECKPOINTS)] = oid
-            flaws.append(_invalid(error, is_missing=found is None))
+            flaws.append(_invalid(error, is_missing=read is None))
         else:
             records[record.entry.id] = record
     held = {oid for record in records.values() for oid in record.holds.values()}
-    return Evidence(listing, refs, records, unjudged, _kinds(store, held), flaws)
+    return Evidence(listing, refs, symbolic, records, unjudged, _kinds(store, held), flaws)
 
 
 def _record(ref: str, oid: str, found: tuple[str, bytes] | None) -> Record:
@@ -170,6 +175,23 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
     return [
         lasting("broken-ref", ref, "git cannot read this ref", f"rm {shlex.quote(os.path.join(repository.common_dir, ref))}")
         for ref in refs
+    ]
+
+
+def in_the_way(repository: Repository, listing: bytes) -> list[Flaw]:
+    """Returns the refs that stand where git needs a directory for ours: as long as they do, nothing can be recorded.
+
+    Args:
+        repository: where.
+        listing: what `list_refs` returned.
+    """
+    spaces = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.RUNS, layout.LEASES, layout.KEYS)))
+    listed = {line.split(b" ")[1].decode("utf-8", "surrogateescape") for line in listing.splitlines()}
+    there = [ref for ref in spaces if ref in listed]
+    there += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]  # others live below as well
+    return [
+        lasting("ref-barring", ref, "bars all refs below its name, so that nothing can be recorded", _CURE_OF_BAR.format(ref=ref))
+        for ref in there
     ]
 
 

@@ -30,7 +30,18 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
                 updates = (Update(owner, "", ""), Update(ref, "", oid)) if ids.is_id(name) else (Update(ref, "", oid),)
                 sentence = "keeps something for a checkpoint that does not exist"
                 flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
-    return [*flaws, *_of_commits(repository, evidence)]
+    return [*flaws, *_symbolic(evidence), *_of_commits(repository, evidence)]
+
+
+def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
+    """Yields the refs of ours that stand for others, but for those of commits: they would move, and go, with these."""
+    for ref, target in evidence.symbolic.items():
+        oid = evidence.refs[ref]
+        sentence = f"stands for {target}, and points to nothing itself"
+        if ref.startswith(layout.CHECKPOINTS):
+            yield lasting("ref-symbolic", ref, sentence, f"git update-ref --no-deref {ref} {oid}")
+        elif not ref.startswith(layout.KEEP):
+            yield mendable("ref-symbolic", ref, sentence, updates=(Update(ref, oid, oid, is_symbolic=True),))
 
 
 def _of_checkpoint(repository: Repository, record: Record, evidence: Evidence) -> Iterator[Flaw]:
@@ -78,9 +89,10 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.entry.id}")
     kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
-    right = {name for name, (_, oid) in kept.items() if ids.is_oid(name) and keep.is_right(repository, name, oid)}
+    plain = {name: oid for name, (ref, oid) in kept.items() if ids.is_oid(name) and ref not in evidence.symbolic}
+    right = {name for name, oid in plain.items() if keep.is_right(repository, name, oid)}
     try:
-        lost = reachability.outside(repository.git, linked, right)
+        lost = reachability.unreached(repository.git, linked, right)
         useful = reachability.above(repository.git, right - linked.keys(), linked)
         is_whole = not right & gone
     except GitError:
@@ -92,7 +104,11 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         code, sentence = "commit-ref-missing", f"nothing keeps {commit}, the linked commit of {record.entry.id}"
         if there:
             code, sentence = "commit-ref-wrong", f"points to {there}, which does not keep {commit}, the linked commit of {record.entry.id}"
-        yield mendable(code, ref, sentence, updates=(record.is_there, Update(ref, commit, there)))
+        target = evidence.symbolic.get(ref)
+        if target is not None:
+            sentence = f"stands for {target}, and keeps {commit}, the linked commit of {record.entry.id}, only while that does not move"
+        update = Update(ref, commit, there, is_symbolic=target is not None)
+        yield mendable(code, ref, sentence, updates=(record.is_there, update))
     yield from _without_holder(repository, {name: kept[name] for name in sorted(right)})
     if evidence.unjudged:
         useful = right  # by checkpoints that cannot be read

@@ -12,7 +12,8 @@ import time
 
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id, parents
-from gitckpt.git.refs import Update
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld, Update
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.layout import KEEP
@@ -78,7 +79,7 @@ class Line:
         ref = KEEP + commit
         there = _value(repository, ref, again=again)
         if there == commit:
-            self.update = Update(ref, commit, commit)
+            self.update = Update(ref, commit, commit, is_symbolic=is_symbolic(repository, ref))
             return
         self._text = _text(repository, commit)
         value = commit
@@ -162,8 +163,8 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
     Raises:
         BusyError, GitError: they stay as they are.
     """
-    kept, tips = _listing(repository)
-    left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in abandoned)]
+    kept, tips, symbolic = _listing(repository)
+    left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in abandoned or oid in symbolic)]
     if not left:
         return
     from gitckpt.git.objects import reachability
@@ -173,7 +174,7 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
     gone = [Update(KEEP + oid, "", oid, lasting=False) for oid in left if oid not in alone and not _is_locked(repository, KEEP + oid)]
     if gone:
         apply([Update(KEEP + newest, on, on), *gone])
-    _write(repository, objects, apply, {oid: kept[oid] for oid in sorted(alone)[:_AT_ONCE]}, ())
+    _write(repository, objects, apply, {oid: kept[oid] for oid in sorted(alone)[:_AT_ONCE]}, (), symbolic=symbolic)
 
 
 def settle(repository: Repository, objects: Objects, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
@@ -191,11 +192,10 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
         RefMoved: somebody else was faster.
         LockHeld, GitError: git refused; each commit is kept all the same.
     """
-    listed, tips = _listing(repository)
+    listed, tips, symbolic = _listing(repository)
     from gitckpt.git.objects import reachability
-    from gitckpt.git.process import GitError
 
-    kept = {oid: value for oid, value in listed.items() if is_right(repository, oid, value)}
+    kept = {oid: value for oid, value in listed.items() if oid not in symbolic and is_right(repository, oid, value)}
     before = needed()
     wanted = set(kept) if before is None else {oid for oid in before if may_name(repository, oid)}
     wanted |= {oid for oid in kept if is_young(repository, KEEP + oid)}
@@ -203,8 +203,9 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
         newest = reachability.newest(repository.git, wanted)
     except GitError:
         return
-    values = _write(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips)
-    gone = [oid for oid in kept if oid not in newest and (oid not in wanted or repository.cat_file.info(oid) is not None)]
+    values = _write(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips, symbolic=symbolic)
+    gone = [oid for oid in kept if oid not in newest and oid not in values]
+    gone = [oid for oid in gone if oid not in wanted or repository.cat_file.info(oid) is not None]
     gone = [oid for oid in gone if not _is_locked(repository, KEEP + oid)]
     if not gone:
         return
@@ -212,7 +213,23 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
     # What came while we looked: its ref was there when it was recorded, and we have taken it.
     came = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
     lost = reachability.outside(repository.git, came, newest)
-    _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips)
+    _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips, symbolic=symbolic)
+
+
+def is_symbolic(repository: Repository, ref: str) -> bool:
+    """Tells whether a ref stands for another one, such as a branch: it moves, and goes, with that. Reftables are not looked into."""
+    try:
+        with open(os.path.join(repository.common_dir, ref), "rb") as file:
+            return file.read(4) == b"ref:"
+    except OSError:
+        return False
+
+
+def is_barred(ref: str, error: CkptError) -> bool:
+    """Tells whether a lock that a kill left is in the way of a ref, or a ref of somebody's below its name."""
+    if isinstance(error, GitError):
+        return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
+    return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
 
 
 def _is_locked(repository: Repository, ref: str) -> bool:
@@ -221,7 +238,7 @@ def _is_locked(repository: Repository, ref: str) -> bool:
 
 
 def is_right(repository: Repository, oid: str, value: str) -> bool:
-    """Tells whether a ref keeps the commit that it is named after."""
+    """Tells whether a ref that points to an object, and stands for no other one, keeps the commit that it is named after."""
     if value == oid:
         return True
     try:
@@ -235,21 +252,33 @@ def is_whole(repository: Repository, oid: str, value: str) -> bool:
     return value == oid or not _lacks(repository, _holder(repository, oid, _text(repository, oid))[1])
 
 
-def _listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """Returns what the refs point to, by the oid in their name, and where branches point."""
-    lines = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", KEEP.rstrip("/"), _HEADS.rstrip("/")).out
+def _listing(repository: Repository) -> tuple[dict[str, str], set[str], set[str]]:
+    """Returns what the refs point to, by the oid in their name; where branches point; and those oids whose ref stands for another one."""
+    form = "--format=%(objectname) %(refname) %(symref)"
+    lines = repository.git.run("for-each-ref", form, KEEP.rstrip("/"), _HEADS.rstrip("/")).out
     kept: dict[str, str] = {}
     tips: set[str] = set()
+    symbolic: set[str] = set()
     for line in lines.decode("utf-8", "surrogateescape").splitlines():
-        oid, _, ref = line.partition(" ")
+        oid, ref, target = line.split(" ")
         if ref.startswith(_HEADS):
             tips.add(oid)
         elif may_name(repository, ref.removeprefix(KEEP)):
             kept[ref.removeprefix(KEEP)] = oid
-    return kept, tips
+            if target:
+                symbolic.add(ref.removeprefix(KEEP))
+    return kept, tips, symbolic
 
 
-def _write(repository: Repository, objects: Objects, apply: Apply, kept: Mapping[str, str], tips: Collection[str]) -> dict[str, str]:
+def _write(
+    repository: Repository,
+    objects: Objects,
+    apply: Apply,
+    kept: Mapping[str, str],
+    tips: Collection[str],
+    *,
+    symbolic: Collection[str],
+) -> dict[str, str]:
     """Gives each commit the ref it should have.
 
     Args:
@@ -258,9 +287,10 @@ def _write(repository: Repository, objects: Objects, apply: Apply, kept: Mapping
         apply: applies updates in one transaction.
         kept: what the ref of each commit points to now; "" where it has none.
         tips: where branches point.
+        symbolic: commits whose ref stands for another one.
 
     Returns:
-        What the refs point to now.
+        What the refs point to now, by the last part of their names.
     """
     values: dict[str, str] = {}
     new: list[Item] = []
@@ -269,12 +299,35 @@ def _write(repository: Repository, objects: Objects, apply: Apply, kept: Mapping
         if oid not in tips:
             values[oid], made = _holder(repository, oid, _text(repository, oid))
             new += made if kept[oid] != values[oid] or _lacks(repository, made) else []
-    updates = [Update(KEEP + oid, values[oid], there) for oid, there in kept.items() if values[oid] != there]
+    updates = {
+        oid: Update(KEEP + oid, values[oid], there, is_symbolic=oid in symbolic)
+        for oid, there in kept.items()
+        if values[oid] != there or oid in symbolic
+    }
     if new:
         objects.write(new)
-    if updates:
-        apply(updates)
+    while updates:
+        try:
+            apply(list(updates.values()))
+            break
+        except GitError as error:
+            barred = next((oid for oid, update in updates.items() if is_barred(update.ref, error)), None)
+            if barred is None:
+                raise
+            del updates[barred], values[barred]
+            held = _stand_in(repository, objects, barred)
+            values[held.ref.removeprefix(KEEP)] = held.new
+            if held.new != held.old:
+                updates[held.ref] = held
     return values
+
+
+def _stand_in(repository: Repository, objects: Objects, oid: str) -> Update:
+    """Returns what keeps a commit under the name of its holder, where its own name is barred; the holder is written."""
+    held, made = _holder(repository, oid, _text(repository, oid))
+    objects.write(made)
+    there = _value(repository, KEEP + held)
+    return Update(KEEP + held, there if there and is_right(repository, held, there) else held, there)
 
 
 def _value(repository: Repository, ref: str, *, again: bool = False) -> str:

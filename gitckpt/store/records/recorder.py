@@ -17,7 +17,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document
-from gitckpt.model.errors import BusyError, CkptError, NotFoundError, UsageError
+from gitckpt.model.errors import BusyError, NotFoundError, UsageError
 from gitckpt.store.records import keep, layout
 
 TYPE_CHECKING = False
@@ -285,7 +285,7 @@ class Recorder:
         try:
             self._update(updates)
         except (LockHeld, GitError) as error:
-            if line is None or not _is_barred(line.update.ref, error):
+            if line is None or not keep.is_barred(line.update.ref, error):
                 raise
             at = updates.index(line.update)
             updates[at : at + 1] = line.detour()
@@ -326,13 +326,6 @@ def _roots(fields: dict[str, Any]) -> list[str]:
     """Returns what a checkpoint leans on: the linked commit first."""
     files = fields.get("worktree") or {}
     return [oid for oid in (fields["git_sha"], files.get("tree"), files.get("operation_commit")) if oid]
-
-
-def _is_barred(ref: str, error: CkptError) -> bool:
-    """Tells whether a lock that a kill left is in the way of a ref, or a ref of somebody's below its name."""
-    if isinstance(error, GitError):
-        return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
-    return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
 
 
 def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
