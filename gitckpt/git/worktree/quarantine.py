@@ -60,16 +60,28 @@ class Quarantine:
             CkptError: the disk reports an error.
         """
         pack = os.path.join(self._path, "pack")
-        loose = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]
-        if loose:
+        oids = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]
+        made = os.listdir(pack)
+        indexes = [name for name in made if name.endswith(".idx")]
+        if oids or len(indexes) > 1:
+            known = f"--object-format={self._repository.object_format}"
+            for name in indexes:
+                with open(os.path.join(pack, name), "rb") as file:
+                    listed = self._repository.git.run("show-index", known, data=file.read(), deadline=deadline).out
+                oids += [line.split(b" ")[1].decode("ascii") for line in listed.splitlines()]
             # Without a search for deltas, which would take longer than all else; a repack makes them.
-            words = (*self.options, "pack-objects", "-q", "--window=0", os.path.join(pack, "pack"))
-            data = "".join(f"{oid}\n" for oid in loose).encode("ascii")
+            words = (*self.options, "pack-objects", "-q", "--window=0", os.path.join(self._path, "one"))
+            data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
+            for name in made:
+                os.unlink(os.path.join(pack, name))
+            for name in os.listdir(self._path):
+                if name.startswith("one-"):
+                    os.replace(os.path.join(self._path, name), os.path.join(pack, f"pack{name[3:]}"))
+            made = os.listdir(pack)
         target = os.path.join(self._objects, "pack")
         try:
             os.makedirs(target, exist_ok=True)
-            made = os.listdir(pack)
             disk.flush(os.path.join(pack, name) for name in made)
             for name in (name for ending in _ENDINGS for name in made if name.endswith(ending)):
                 os.replace(os.path.join(pack, name), os.path.join(target, name))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gitckpt.git import leftovers
 from gitckpt.git.objects.anchor import gc_is_running, is_pruned
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.process import Completed, DeadlinePassed, GitError
+from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
@@ -41,6 +41,9 @@ _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in
 _ATTRIBUTES = b".gitattributes"
 _MANY = 1000
 """From so many files on, their objects go into a pack: a thousand loose ones take 20 ms to write, and as many flushes."""
+
+_AT_ONCE = 20_000
+"""Git compares each object of a pack that it streams with all that are in it already (`already_written` in bulk-checkin.c)."""
 
 _STORING = ("failed to insert into database", "temporary file")
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
@@ -301,10 +304,21 @@ class _Capture:
     def _add(self, paths: list[bytes]) -> None:
         """Reads files into the private index; what git cannot read stays as the index has it, and is listed as omitted."""
         paths = [path for path in paths if self._is_readable(path)]
+        if len(paths) < _MANY:
+            self._read_in(paths)
+            return
+        with Quarantine(self._repository) as quarantine:
+            for at in range(0, len(paths), _AT_ONCE):
+                self._read_in(paths[at : at + _AT_ONCE], quarantine.options, quarantine.environment)
+            quarantine.migrate(self._index.deadline)
+
+    def _read_in(self, paths: list[bytes], settings: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         options = ("--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
+        # Whatever the user says of line ends that change: what is to be saved is to be saved.
+        words = (*settings, "-c", "core.safecrlf=warn", "update-index", *options)
         while True:
             try:
-                said = self._read_in(options, paths)
+                said = self._index.run(*words, data=b"".join(path + b"\0" for path in paths), env=environment)
             except GitError as error:
                 refused = _refused_path(error, paths)
                 if refused is None or _was_pruned(error):
@@ -315,17 +329,6 @@ class _Capture:
                 warned = set(_CONVERTED.findall(said.complaint))
                 self._converted += [quoted(path) for path in paths if path.decode("utf-8", "replace") in warned]
                 return
-
-    def _read_in(self, options: Sequence[str], paths: list[bytes]) -> Completed:
-        # Whatever the user says of line ends that change: what is to be saved is to be saved.
-        words = ("-c", "core.safecrlf=warn", "update-index", *options)
-        data = b"".join(path + b"\0" for path in paths)
-        if len(paths) < _MANY:
-            return self._index.run(*words, data=data)
-        with Quarantine(self._repository) as quarantine:
-            said = self._index.run(*quarantine.options, *words, data=data, env=quarantine.environment)
-            quarantine.migrate(self._index.deadline)
-        return said
 
     def _is_readable(self, path: bytes) -> bool:
         whole = os.path.join(self._top, path)
