@@ -51,6 +51,7 @@ def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | 
         said.pop(name) for name in ("foreign_refs", "leftover_files", "leftover_bytes", "maintenance_started", "maintenance_ended")
     )
     outcome = said.pop("maintenance_outcome")
+    said["maintenance"] = outcome
     if started is not None:
         said["maintenance"] = f"{started}, {outcome}" + (f" at {ended}" if ended is not None else "")
     if foreign:
