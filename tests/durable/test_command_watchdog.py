@@ -201,7 +201,7 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watchdog_module, "_DYING", -0.5)
         with pytest.raises(BusyError) as error:
-            run("setsid sh -c 'echo $$ >pid; exec sleep 60' & while ! test -s pid; do sleep 0.01; done", grace=0.05)
+            run("setsid sleep 60 & echo $! >pid; while ! ps -o args= -p $! | grep -q ^sleep; do :; done", grace=0.05)
     pid = run.pid("pid")
     assert error.value.message == (
         f"what a phase started cannot be ended, and would write into the files of the next attempt: process {pid} (sleep 60)"
@@ -298,11 +298,19 @@ def test_signals_of_a_supervisor_do_not_end_the_watchdog(run: Runner) -> None:
 # What an earlier attempt left
 
 
+def noted(directory: Path, program: str = "") -> int:
+    """Returns the number in the file `pid`, once it is there; with a program, once the process has become that."""
+    path = directory / "pid"
+    assert comes(lambda: path.exists() and path.read_text().endswith("\n"))
+    pid = int(path.read_text())
+    assert comes(lambda: f"({program}" in processes.name(processes.table()[pid]))
+    return pid
+
+
 def left_by(mark: Mark, command: str, directory: Path) -> int:
     """Starts something as a phase would that has been left alone; returns its number, once it is ready."""
     subprocess.run(["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"], cwd=directory, env={**os.environ, **mark.variables}, check=True)
-    assert comes(lambda: (directory / "pid").exists() and (directory / "pid").read_text().endswith("\n"))
-    return int((directory / "pid").read_text())
+    return noted(directory)
 
 
 SLEEPER = "sh -c 'echo $$ >pid; exec sleep 60'"
@@ -312,7 +320,8 @@ SLEEPER = "sh -c 'echo $$ >pid; exec sleep 60'"
 def test_what_an_earlier_attempt_left_is_ended(has_proc: bool, tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_proc:
         monkeypatch.setattr(processes, "_SELF", "/nowhere")
-    pid = left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+    left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+    pid = noted(tmp_path, "sleep 60")
     (ended,) = leftovers.end(mark)
     assert ended.startswith(f"{pid} (sleep 60")
     assert not runs(pid)
@@ -373,7 +382,8 @@ def test_who_cannot_be_ended_refuses_the_resume(tmp_path: Path, mark: Mark, monk
     for name in ("_GRACE", "_DYING"):
         monkeypatch.setattr(leftovers, name, 0.05)
     monkeypatch.setattr(processes, "send", lambda *_: False)
-    pid = left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+    left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+    pid = noted(tmp_path, "sleep 60")
     try:
         with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
             leftovers.end(mark)
@@ -389,8 +399,8 @@ def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(tmp_path:
     monkeypatch.setattr(processes, "send", lambda *_: False)
     with Watchdog(Mark(mark.run, 1, mark.directory)) as watchdog:
         watchdog.launch("exec env -i sh -c 'echo $$ >pid; exec sleep 60'", str(tmp_path), os.environ)
-        assert comes(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
-        with pytest.raises(BusyError, match=rf"process {(tmp_path / 'pid').read_text().strip()} \(sleep 60\)$"):
+        pid = noted(tmp_path, "sleep 60")
+        with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
             leftovers.end(mark)
 
 
