@@ -55,7 +55,7 @@ def test_a_run_begins_on_an_unborn_branch(make_store: Any, make_checkout: Any) -
     store = make_store(make_checkout())
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
-    assert store.heads.read(RUN).git_sha == ""
+    assert inside(store).heads.read(RUN).git_sha == ""
 
 
 def test_a_worktree_that_is_gone_is_made_again_from_the_newest_checkpoint(store: Store, checkout: Checkout) -> None:

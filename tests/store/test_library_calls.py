@@ -21,8 +21,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     "run": (lambda store: store.list(Query(run=5)), "run: must be a string, not 5"),  # type: ignore[arg-type]
     "ids": (lambda store: store.list(Query(ids="abcd")), "ids: must be a list of strings, not 'abcd'"),
     "rev": (lambda store: store.list(Query(git_sha="HEAD")), "'HEAD' is not the full oid of a commit"),
-    "links of a rev": (lambda store: store.links("HEAD"), "'HEAD' is not the full oid of a commit"),
-    "links of nothing": (lambda store: store.links(None), "None is not the full oid of a commit"),
+    "links of nothing": (lambda store: store.links(None), "commit: must be a string, not None"),
     "no policy": (lambda store: store.expire("30d"), "policy: must be a Policy, not '30d'"),
     "age": (
         lambda store: store.expire(Policy(older_than=timedelta(days=3))),  # type: ignore[arg-type]

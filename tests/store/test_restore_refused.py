@@ -15,7 +15,6 @@ from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import view
 
@@ -250,7 +249,7 @@ def forge(plain: Store, main_checkout: Checkout) -> Forge:
     return Forge(main_checkout, plain)
 
 
-@pytest.fixture(params=[restorer.restore, resumption.resume], ids=lambda action: action.__name__)
+@pytest.fixture(params=[Store.restore, Store.resume], ids=lambda action: action.__name__)
 def use(request: pytest.FixtureRequest) -> Callable[[Store, Checkpoint], object]:
     """What is done with a snapshot."""
     action: Callable[[Store, Checkpoint], object] = request.param

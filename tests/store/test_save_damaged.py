@@ -49,7 +49,9 @@ def test_it_is_written_anew(main_checkout: Checkout, make_store: MakeStore, path
             spoil(place_of(main_checkout, oid), how)
         made = store.save("two-complete")
         said = list(told(store))
-        if how != "missing":
+        if how == "empty" and not path.startswith("files"):
+            assert said == []  # an object that we write ourselves takes the place of an empty file
+        elif how != "missing":
             assert [oid in sentence and "written anew" in sentence for sentence in said] == [True]
         assert set(require_whole(main_checkout)) == {ONE, made.id}
         assert main_checkout.git("fsck", "--no-dangling") == ""

@@ -48,16 +48,14 @@ while read_all():
 """
 EVERYTHING = """
 import os, sys
-from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import Store
-from gitckpt.store.worktrees.resumption import resume
+from gitckpt import Store
 with Store.open(sys.argv[1]) as store:
     made = store.save("a-complete", {})
     with open(os.path.join(sys.argv[1], "README"), "w") as file:
         file.write("changed\\n")
-    restore(store, made)
-    undo(store)
-    resume(store, made)
+    store.restore(made)
+    store.undo()
+    store.resume(made)
     print(sorted(entry.path for entry in store.read(store.find("latest")).worktree.omitted))
 """
 

@@ -123,8 +123,9 @@ def run_command(
         tick(0.0)  # this process was stopped, perhaps, and the run is somebody else's by now
     running = None
     try:
+        began = time.monotonic()
         watchdog.launch(command, directory, env)
-        running = _Running(watchdog, output, tick)
+        running = _Running(watchdog, output, tick, began)
         ended_by = running.wait(patience)
         code = running.settle() if ended_by == EXIT else running.end(patience.grace)
     except Gone:
@@ -177,7 +178,7 @@ class _Running:
         seconds: how long the shell ran, once it has ended.
     """
 
-    def __init__(self, watchdog: Watchdog, output: Callable[[bytes], None], tick: Callable[[float], None] | None) -> None:
+    def __init__(self, watchdog: Watchdog, output: Callable[[bytes], None], tick: Callable[[float], None] | None, began: float) -> None:
         self.tail = Tail()
         self.seconds = 0.0
         self._watchdog = watchdog
@@ -187,7 +188,7 @@ class _Running:
         self._is_alone = False
         self._is_given_up = False
         self._kill_at: float | None = None
-        self._started = self._heard = time.monotonic()
+        self._started, self._heard = began, time.monotonic()
         self._next_tick = self._started + _TICK
         self._poll = select.poll()
         for fd in (watchdog.output, watchdog.reports):

@@ -110,7 +110,7 @@ class _Reading:
     def __init__(self, repository: Repository, oids: Sequence[bytes]) -> None:
         self._oids = oids
         self._new_hash = hashlib.sha256 if repository.object_format == "sha256" else hashlib.sha1
-        self._child: Child = repository.git.start("cat-file", "--batch", "--buffer", env=AS_GC)
+        self._child: Child = repository.git.start("-c", "core.bigFileThreshold=32m", "cat-file", "--batch", "--buffer", env=AS_GC)
         self._data = b""
         self._at = 0
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
 
 
-_FEW = 200  # so many objects are read sooner than a process starts that reads them as they come
+_FEW, _LARGE = 200, 32 << 20
+"""So many objects, of so many bytes, are read sooner than a process starts that reads them as they come."""
 
 
 def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
@@ -31,7 +32,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
     # In this order: a gc that is over by the first question has deleted all it will by the second.
     if own and gc_is_running(repository.common_dir) and pack.hold(repository, own) is None:
         return False
-    if len(own) > _FEW:
+    if len(own) > _FEW or any(known[2] > _LARGE for oid in own if (known := repository.cat_file.info(oid)) is not None):
         return not integrity.damaged(repository, own)
     found = zip(own, repository.cat_file.contents(list(own)), strict=True)
     return all(read is not None and object_id(read[1], read[2], repository.object_format) == oid for oid, read in found)
