@@ -27,10 +27,8 @@ SETTLED = 3600
 """In seconds: what has not changed for so long is on the disk by itself. Linux writes what has been waiting for half a minute."""
 
 _AT_ONCE = 8
-"""So many are flushed side by side: the file system commits its journal once for all that wait. 30 files take 30 ms one by one, so 8."""
-
-_IN_TURN = 2
-"""So many are flushed one after the other: a file and its directory are on the disk once the file is, for most file systems."""
+"""So many are flushed side by side: the file system commits its journal once for all that wait. 30 files take 30 ms one by one, so 8; and a
+file with its directory as long as one of them."""
 
 MARK = "flushed"
 """The file in the private directory: a time in nanoseconds, which directory of objects is meant, and the last commit that was flushed."""
@@ -74,7 +72,7 @@ def flush(paths: Iterable[str], above: Iterable[str] = ()) -> None:
         return
     last = waiting[-1:]
     failures: list[OSError] = []
-    running = [_start(waiting, failures) for _ in range(min(_AT_ONCE, len(waiting)) - 1)] if len(waiting) > _IN_TURN else []
+    running = [_start(waiting, failures) for _ in range(min(_AT_ONCE, len(waiting)) - 1)]
     _work(waiting, failures)
     for lock in running:
         lock.acquire()
@@ -83,12 +81,6 @@ def flush(paths: Iterable[str], above: Iterable[str] = ()) -> None:
     if failures:
         raise _failed(failures[0])
     _above.update(changed)
-
-
-def flush_in_order(paths: Iterable[str]) -> None:
-    """Does as `flush`, one after the other: each is on the disk before the next one."""
-    for path in dict.fromkeys(paths):
-        flush([path])
 
 
 def has_changed(path: str) -> bool:
@@ -224,8 +216,10 @@ class Arrivals:
                 now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
                 hour_ago = now - SETTLED * _NANO
                 since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back
-                flush(self._new(since))
-                flush(self._refs(refs, since))
+                new, theirs = self._new(since), self._refs(refs, since)
+                # The notes that git has copied come after what they need; a branch leads to its commit already.
+                for lot in [[*new, *theirs]] if roots else [new, theirs]:
+                    flush(lot)
                 file.write(" ".join([str(now), self._identity(), *([*roots][:1] or commit)]).encode("ascii"))
             except BaseException:
                 os.unlink(scratch)

@@ -14,7 +14,7 @@ from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from gitckpt.git.repository import Repository
 
@@ -22,6 +22,9 @@ LOCK_TIMEOUT_MS = 2000
 """How long git waits for somebody else's `.lock` file."""
 
 _OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
+_CHECKPOINTS = "refs/checkpoints"
+"""The directory of what needs the others: once it is flushed, a checkpoint is there."""
+
 _SCANNED = 8_000_000
 """Up to so many bytes of `packed-refs` are read sooner than git answers."""
 
@@ -155,7 +158,7 @@ class Refs:
         return bool(changes) and not self._repository.has_reftable and disk.has_changed(packed)
 
     def _flush(self, changes: list[Update]) -> None:
-        """Flushes the directories where refs have changed, in that order: git flushes what it renames, and not the new name."""
+        """Flushes the directories where refs have changed, that of checkpoints last: git flushes what it renames, and not the new name."""
         common = self._repository.common_dir
         if self._repository.has_reftable:
             # The list of tables is on the disk by now: where it names one of the user's that is not, git can read no ref at all.
@@ -164,11 +167,11 @@ class Refs:
             return
         if any(not change.new for change in changes):
             disk.flush([], above=[os.path.join(common, "packed-refs"), common])  # which git writes first
-        for place in dict.fromkeys(os.path.dirname(change.ref) for change in changes):
-            above = [place]
-            while above[-1] != "refs":
-                above.append(os.path.dirname(above[-1]))
-            disk.flush([os.path.join(common, place)], above=[os.path.join(common, each) for each in above[1:]])
+        places = {os.path.dirname(change.ref) for change in changes}
+        above = {above for place in places for above in _above(place)}
+        last = places & {_CHECKPOINTS}
+        for lot in (places - last, last):
+            disk.flush([os.path.join(common, place) for place in lot], above=[os.path.join(common, place) for place in above - places])
 
     def read(self, ref: str) -> str | None:
         """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""
@@ -233,6 +236,12 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
             return RefMoved(what, hint="somebody else was faster; run the command again")
     is_barred = "exists; cannot create" in said
     return GitError(["update-ref"], code, said, hint="see what is in the way: git ckpt doctor" if is_barred else None)
+
+
+def _above(place: str) -> Iterator[str]:
+    """Yields the directories above one of refs, up to `refs`."""
+    while place := os.path.dirname(place):
+        yield place
 
 
 def _transaction(updates: Iterable[Update]) -> bytes:
