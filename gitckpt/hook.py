@@ -1,6 +1,6 @@
 """What the installed hooks call. It never fails a commit, never hides a failure, and is too fast to notice.
 
-Python without `site`, none of the packages this project depends on, four git processes: everything imported here is measured
+Python without `site`, none of the packages this project depends on, three git processes: everything imported here is measured
 (`benchmarks/`, and a test of the module list). What only some calls need is imported there.
 """
 
