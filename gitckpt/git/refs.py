@@ -153,9 +153,12 @@ class Refs:
             self._settle()
 
     def _has_packed(self, changes: list[Update]) -> bool:
-        """Tells whether git may have rewritten the packed refs: it flushes those, and so the names of its locks, and not that they went."""
+        """Tells whether git may have rewritten other refs as well: packed ones, or tables, which it joins as it likes.
+
+        Packed refs it flushes, and so the names of its locks, and not that they went.
+        """
         packed = os.path.join(self._repository.common_dir, "packed-refs")
-        return bool(changes) and not self._repository.has_reftable and disk.has_changed(packed)
+        return bool(changes) and (self._repository.has_reftable or disk.has_changed(packed))
 
     def _flush(self, changes: list[Update]) -> None:
         """Flushes the directories where refs have changed, that of checkpoints last: git flushes what it renames, and not the new name."""

@@ -327,6 +327,12 @@ class TestReftable:
         apply_once(opened(tabled), [Update("refs/checkpoints/a", tabled.git("rev-parse", "HEAD"), "")])
         assert set(flushed) >= {str(place), *(path for path in theirs if os.path.exists(path))}
 
+    def test_tables_are_flushed_whatever_changes(self, tabled: Checkout, opened: Callable[..., Repository], flushed: list[str]) -> None:
+        head = tabled.git("rev-parse", "HEAD")
+        tabled.git("update-ref", "refs/keep/ckpt/a", head)
+        apply_once(opened(tabled), [Update("refs/keep/ckpt/a", "", head, lasting=False)])
+        assert str(tabled.path / ".git" / "reftable") in flushed
+
     def test_updates_are_flushed(self, tabled: Checkout, opened: Callable[..., Repository], flushes: Callable[[], int]) -> None:
         head = tabled.git("rev-parse", "HEAD")
         before = flushes()

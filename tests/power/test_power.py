@@ -52,3 +52,12 @@ def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
     lost, empty = (scenarios.flaws(tmp_path / f"left-{names}" / scenarios.PROJECT_NAME, said, env) for names in (False, True))
     assert lost == ["x is gone"]
     assert empty[0] == "warning: ignoring broken ref refs/checkpoints/x"
+
+
+@needs_strace
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["save", "commit", "remove"])
+def test_what_was_acknowledged_is_in_reftables_on_the_disk(name: str, newer_git: str, tmp_path: Path) -> None:
+    env = scenarios.environment(tmp_path / "home", newer_git) | {"GIT_DEFAULT_REF_FORMAT": "reftable", "GITCKPT_GIT": newer_git}
+    found = list(instants(SCENARIOS[name], tmp_path / "record", env, NEVER))
+    assert [(moment, wrong) for moment, wrong in found if wrong] == []
