@@ -404,22 +404,23 @@ def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(tmp_path:
             leftovers.end(mark)
 
 
-def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(tmp_path: Path, mark: Mark) -> None:
-    watchdog = Watchdog(Mark(mark.run, 1, mark.directory))
-    Runner(tmp_path, watchdog)("true")
-    there = both(watchdog)
-    for fd in (watchdog._orders, watchdog.output, watchdog.reports):
-        os.close(fd)
-    assert leftovers.end(mark) == []
+@needs_proc
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(is_stopped: bool, tmp_path: Path) -> None:
+    driver, outer = start_driver(tmp_path, "sleep 60", "")
+    there = [outer, *children_of(outer)]
+    if is_stopped:
+        os.kill(there[-1], signal.SIGSTOP)
+    driver.kill()
+    driver.wait()
+    leftovers.end(Mark("a-run", 2, str(tmp_path)))
     assert not any(map(runs, there))
-    watchdog._orders = watchdog.output = watchdog.reports = -1
-    watchdog.close()
 
 
 def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, mark: Mark) -> None:
+    """One that was stopped, and that somebody took over from: whoever resumes the run after that is not kept waiting."""
     run("true")
-    later = Mark(mark.run, 3, mark.directory)
-    assert leftovers.end(later, is_driven=True) == []
+    assert leftovers.end(Mark(mark.run, 3, mark.directory)) == []
     assert run("echo on").tail == "on\n"
 
 

@@ -26,22 +26,22 @@ class _Left(NamedTuple):
 
     Attributes:
         tools: what the phases started.
-        watchdogs: those of earlier drivers, and what they started for themselves.
+        watchdogs: those of drivers that are dead, and what they started for themselves.
     """
 
     tools: list[Process]
     watchdogs: list[Process]
 
 
-def end(mark: Mark, *, older: bool = True, is_driven: bool = False) -> list[str]:
+def end(mark: Mark, *, older: bool = True) -> list[str]:
     """Ends what descends from the phases of a run, as far as it lives on this machine: SIGTERM, two seconds later SIGKILL.
 
-    Neither this process nor one that it descends from is touched, nor a watchdog: that of a driver that is dead ends by itself.
+    Neither this process nor one that it descends from is touched, nor a watchdog: that of a driver that is dead ends by itself, that of one
+    that was stopped goes on.
 
     Args:
         mark: of the run, with the token of the lease that is held now.
         older: whether all that was started under an earlier lease is meant; otherwise what was started under this one.
-        is_driven: whether an earlier driver lives, whose watchdog stays.
 
     Returns:
         Who was ended, for people.
@@ -54,7 +54,7 @@ def end(mark: Mark, *, older: bool = True, is_driven: bool = False) -> list[str]
     def look() -> _Left:
         left = _look(mark, known, older=older)
         known.update((process.pid, process.start) for process in left.tools)
-        return _Left(left.tools, []) if is_driven else left
+        return left
 
     left = look()
     named = [processes.name(process) for process in left.tools]
@@ -107,13 +107,16 @@ def _look(mark: Mark, known: Mapping[int, str], *, older: bool) -> _Left:
     there = processes.table()
     repository = mark.repository
     tools = {pid for pid, start in known.items() if pid in there and there[pid].start == start}
-    watchdogs: set[int] = set()
+    watchdogs: dict[int, bool] = {}
     for process in (there[pid] for pid in carriers & there.keys()):
         found = processes.variables(process, NAMES)
         if found.get(RUN_VARIABLE) == mark.run and found.get(REPOSITORY_VARIABLE) == repository:
             token = found.get(FENCE_VARIABLE, "")
             if token.isascii() and token.isdigit() and (int(token) < mark.token if older else int(token) == mark.token):
-                (watchdogs if WATCHDOG_VARIABLE in found else tools).add(process.pid)
-    tools |= {process.pid for process in processes.descendants(tools | watchdogs, there)}
-    tools -= watchdogs | processes.ancestors(os.getpid(), there)
-    return _Left([there[pid] for pid in sorted(tools)], [there[pid] for pid in sorted(watchdogs)])
+                if WATCHDOG_VARIABLE in found:
+                    watchdogs[process.pid] = processes.is_there(found[WATCHDOG_VARIABLE], there)
+                else:
+                    tools.add(process.pid)
+    tools |= {process.pid for process in processes.descendants(tools | watchdogs.keys(), there)}
+    tools -= watchdogs.keys() | processes.ancestors(os.getpid(), there)
+    return _Left([there[pid] for pid in sorted(tools)], [there[pid] for pid in sorted(watchdogs) if not watchdogs[pid]])

@@ -11,7 +11,7 @@ REPOSITORY_VARIABLE = "CKPT_REPOSITORY"
 """Environment of what a driver starts: the repository. The id of a run names it in one repository only, and a copy has the same ones."""
 
 WATCHDOG_VARIABLE = "CKPT_WATCHDOG"
-"""Environment of a watchdog and of what it starts for itself, which nobody shall take for a command of the phase."""
+"""Environment of a watchdog and of what it starts for itself, which nobody shall take for a command of the phase: the driver's process."""
 
 DIRECTORY_VARIABLE = "CKPT_DIRECTORY"
 """Environment of a watchdog: the common directory of the repository, where it looks for the lease."""

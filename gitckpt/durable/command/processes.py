@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Collection, Iterable, Mapping
 
+from gitckpt.git import host
 from gitckpt.git.process import Child, environment
 
 _SELF = "/proc/self/stat"
@@ -48,6 +49,18 @@ def table() -> dict[int, Process]:
         return _asked()
     found = (_read(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {process.pid: process for process in found if process is not None}
+
+
+def own_name() -> str:
+    """Returns what names this process and no other one, in a word: its number and its start."""
+    return "@".join((str(os.getpid()), host.start_of(os.getpid()).replace(" ", "_")))
+
+
+def is_there(word: str, processes: Mapping[int, Process]) -> bool:
+    """Tells whether the process with a name that `own_name` has returned is among some."""
+    pid, _, start = word.partition("@")
+    found = processes.get(int(pid)) if pid.isascii() and pid.isdigit() else None
+    return found is not None and found.start.replace(" ", "_") == start
 
 
 def carriers(variable: str) -> set[int]:

@@ -14,7 +14,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from gitckpt.durable.command import supervisor
+from gitckpt.durable.command import processes, supervisor
 from gitckpt.durable.command.mark import DIRECTORY_VARIABLE, WATCHDOG_VARIABLE, Mark
 from gitckpt.model.errors import CkptError
 
@@ -179,7 +179,7 @@ class Watchdog:
         reports, theirs_reports = make_pipe()
         theirs = (theirs_orders, theirs_output, theirs_output, theirs_reports, output)
         actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
-        env, words = {**os.environ, WATCHDOG_VARIABLE: "1"}, ["0"]
+        env, words = {**os.environ, WATCHDOG_VARIABLE: processes.own_name()}, ["0"]
         if self.mark is not None:
             env |= {**self.mark.variables, DIRECTORY_VARIABLE: self.mark.directory}
             words = [str(PATIENCE), *self.mark.variables]

@@ -216,7 +216,7 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
     if hold.before is None:
         return ()
     mark = Mark(hold.lease.run, hold.lease.token, store.repository.common_dir)
-    ended = leftovers.end(mark, is_driven=hold.before.is_held(store.clock()))
+    ended = leftovers.end(mark)
     return (f"what an earlier attempt had left running was ended: {', '.join(ended)}",) if ended else ()
 
 
