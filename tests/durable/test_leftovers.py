@@ -26,16 +26,23 @@ __all__ = ["stage"]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
-WRITE = "while :; do echo $CKPT_ATTEMPT >>lines; sleep 0.01; done"
+WRITE = "while test -e $CALLS.pids; do echo $CKPT_ATTEMPT >>lines; sleep 0.01; done"
 TOOLS = {
     "session": f"setsid sh -c 'echo $$ >>\"$CALLS.pids\"; {WRITE}' &",
     "daemon": f"setsid sh -c '(sh -c \"echo \\$\\$ >>$CALLS.pids; {WRITE}\" <&- >&- 2>&- &)' &",
     "no environment": (
         'setsid env -i CALLS=$CALLS PATH="$PATH" sh -c \'(sh -c "echo \\$\\$ >>$CALLS.pids; '
-        "while :; do echo 1 >>lines; sleep 0.01; done\" <&- >&- 2>&- &)' &"
+        "while test -e $CALLS.pids; do echo 1 >>lines; sleep 0.01; done\" <&- >&- 2>&- &)' &"
     ),
 }
 """What an agent may run a tool as, which then writes into the worktree on and on."""
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays(tmp_path: Path) -> Iterator[None]:
+    """Ends the tools of a test that failed."""
+    yield
+    (tmp_path / "calls.pids").unlink(missing_ok=True)
 
 
 def phase(tool: str) -> str:
