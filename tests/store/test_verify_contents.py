@@ -200,6 +200,50 @@ def test_a_pack_that_is_cut_off(saved: Checkout) -> None:
     assert {"pack-damaged", "checkpoint-unreadable"} <= codes
 
 
+@pytest.mark.parametrize(
+    "ref", ["refs/checkpoints", "refs/ckpt/trees", "refs/ckpt/runs", "refs/ckpt/keys", "refs/notes", "refs/keep/ckpt", ""]
+)
+def test_what_is_past_mending_can_be_cleared(main_checkout: Checkout, make_store: MakeStore, ref: str) -> None:
+    """What a ref of ours points to is gone, or the linked commit: by the cures, git collects garbage again, and the rest is whole."""
+    with make_store(main_checkout) as store:
+        kept = store.save("one-complete").id
+        main_checkout.git("checkout", "--quiet", "--detach")
+        main_checkout.commit("second")
+        main_checkout.write("new", "new\n")
+        store.save("run-started", start="r", key="k")
+    main_checkout.git("checkout", "--quiet", "main")
+    (main_checkout.path / "new").unlink()
+    refs = {name: oid for name, oid in main_checkout.refs(*filter(None, [ref])).items() if name.startswith("refs/keep") or ref}
+    oids = [oid for name, oid in refs.items() if kept not in name]
+    hit = oids[0] if ref else next(name.rpartition("/")[2] for name in refs if main_checkout.git("rev-parse", "main") not in name)
+    place_of(main_checkout, hit).unlink()
+    main_checkout.git("reflog", "expire", "--expire=now", "--all")
+    assert main_checkout.git("gc", "--quiet", "--prune=now", ok=(0, 1, 128)) == ""
+    for _ in range(3):
+        report = read_all(main_checkout, repair=True)
+        for finding in report.findings if not report.is_clean else ():
+            cure = str(finding.cure)
+            if "git ckpt remove " in cure:
+                prefix = cure.rpartition("git ckpt remove ")[2]
+                with make_store(main_checkout) as store:
+                    store.remove([name.rpartition("/")[2] for name in main_checkout.refs("refs/checkpoints") if f"/{prefix}" in name])
+            elif "git update-ref -d " in cure:
+                main_checkout.git("update-ref", "-d", cure.rpartition(" ")[2])
+    assert read_all(main_checkout).findings == []
+    main_checkout.git("gc", "--quiet", "--prune=now")
+    assert kept in require_whole(main_checkout)
+
+
+def test_a_run_head_whose_document_is_gone_waits_for_nobody(main_checkout: Checkout) -> None:
+    """One that is young may belong to a run that is about to start, but not where its object is missing."""
+    oid = main_checkout.git("hash-object", "-w", "--stdin", data="a document\n")
+    main_checkout.git("update-ref", "refs/ckpt/runs/r", oid)
+    assert told(look(main_checkout)) == []
+    place_of(main_checkout, oid).unlink()
+    assert told(look(main_checkout, repair=True)) == [("run-head-orphan", "refs/ckpt/runs/r", "no checkpoint of the run exists")]
+    main_checkout.git("gc", "--quiet", "--prune=now")
+
+
 def test_a_document_that_is_damaged_can_be_given_up(saved: Checkout, make_store: MakeStore) -> None:
     """Nothing but its ref tells of it any more; with that gone, git collects garbage again."""
     for path in place_of(saved, "1" * 40).parent.parent.glob("??/*"):

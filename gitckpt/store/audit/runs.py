@@ -143,7 +143,8 @@ def _heads(store: Checkpoints, evidence: Evidence, runs: dict[str, list[Record]]
         elif head is None or head in unjudged or (newest is not None and head == newest.entry.oid):
             continue
         elif newest is None:
-            if not keep.is_young(store.repository, ref):
+            # A young one may belong to a run that starts; but not where its object is gone, and then no gc succeeds.
+            if not keep.is_young(store.repository, ref) or store.repository.cat_file.info(head) is None:
                 sentence = "no checkpoint of the run exists"
                 yield mendable("run-head-orphan", ref, sentence, updates=(Update(ref, "", head),), is_leftover=True)
         else:

@@ -198,7 +198,8 @@ def settle(repository: Repository, objects: Objects, apply: Apply, needed: Calla
     kept = {oid: value for oid, value in listed.items() if oid not in symbolic and is_right(repository, oid, value)}
     before = needed()
     wanted = set(kept) if before is None else {oid for oid in before if may_name(repository, oid)}
-    wanted |= {oid for oid in kept if is_young(repository, KEEP + oid)}
+    # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
+    wanted |= {oid for oid in kept if is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
     try:
         newest = reachability.newest(repository.git, wanted)
     except GitError:

@@ -186,11 +186,19 @@ class Remover:
         self._objects.write(derived)
         return [Update(layout.NOTES, new_tip, tip)] if new_tip != tip else []
 
+    def _headed_by(self, oids: Collection[str]) -> set[str]:
+        """Returns the runs whose head is one of some documents."""
+        lines = self._refs.list(layout.RUNS.rstrip("/")).decode("utf-8", "surrogateescape").splitlines()
+        return {ref.removeprefix(layout.RUNS) for oid, _, ref in (line.partition(" ") for line in lines) if oid in oids}
+
     def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:
         """Returns the updates that move heads of runs off checkpoints that go."""
         updates = []
         if runs is None:
-            runs = {entry.run for entry in self._index.select(Query(ids=list(gone))) if entry.run}
+            entries = self._index.select(Query(ids=list(gone)))
+            runs = {entry.run for entry in entries if entry.run}
+            if len(entries) < len(gone):  # where a document cannot be read, only the head tells whose it was
+                runs |= self._headed_by(set(gone.values()))
         newest: dict[str, str] = {}
         for entry in self._index.select(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:
