@@ -250,11 +250,15 @@ class Arrivals:
         """Yields the files of objects that came at an instant or after it, with their directories."""
         with os.scandir(self._top) as places:
             for place in places:
-                if (len(place.name) == 2 or place.name == "pack") and place.stat().st_ctime_ns >= since:
-                    names = _arrived(place.path, since)
-                    if names:
-                        yield from names
-                        yield place.path
+                if len(place.name) != 2 and place.name != "pack":
+                    continue
+                try:
+                    names = _arrived(place.path, since) if place.stat().st_ctime_ns >= since else []
+                except FileNotFoundError:  # a gc has come, which deletes directories that are empty
+                    continue
+                if names:
+                    yield from names
+                    yield place.path
         if os.stat(self._top).st_ctime_ns >= since:
             yield self._top
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git import disk
+from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 
 
@@ -102,3 +103,20 @@ def test_one_that_failed_is_flushed_again(tmp_path: Path, flushed: list[str], mo
     monkeypatch.setattr(os, "fsync", note)
     disk.flush([], above=[str(tmp_path)])
     assert flushed == [str(tmp_path)]
+
+
+def test_a_directory_that_a_gc_deletes_meanwhile_is_passed_over(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once before it is looked at, as a link that leads nowhere is, and once before its names are read."""
+    objects = Path(repository.common_dir) / "objects"
+    (objects / "ab").symlink_to("gone")
+    (objects / "cd").mkdir()
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if path.endswith("/cd"):
+            os.rmdir(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    disk.Arrivals(repository).catch_up()
+    assert not (objects / "cd").exists()
