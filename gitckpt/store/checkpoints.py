@@ -24,7 +24,7 @@ from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.store import log
-from gitckpt.store.records import draft, layout, locks
+from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
 
@@ -68,7 +68,7 @@ class Checkpoints:
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository, partial(locks.clear, repository, self.announce), self.objects.settle)
+        self.refs = Refs(repository, self._clear, self.objects.settle)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._opening = threading.Lock()
@@ -223,7 +223,7 @@ class Checkpoints:
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
-        from gitckpt.store.snapshot import repair
+        from gitckpt.store.snapshot import assurance
 
         draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(
@@ -234,7 +234,7 @@ class Checkpoints:
             files = self.capture(limits, beside)
             return record(without_files if without_files is not None and files.degraded else phase, worktree=files)
 
-        return repair.recorded(self.repository, self.objects, attempt, self.remove, self.announce)
+        return assurance.recorded(self.repository, self.objects, attempt, self.remove, self.announce)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """As `Store.read`."""
@@ -344,6 +344,12 @@ class Checkpoints:
 
         # Notes of its own: those of the recorder belong to whoever records.
         return Remover(self.repository, self.objects, self.refs, Notes(self.repository, self.objects, layout.NOTES), self.index)
+
+    def _clear(self, lock: str) -> bool:
+        """Removes a lock of a ref that a killed git left, and tells whether it is gone."""
+        from gitckpt.store.records import locks  # which are seldom in the way
+
+        return locks.clear(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
         """Says what was done unasked: to whoever opened the store, and in the log."""

@@ -240,7 +240,7 @@ class Pipelines:
         with _closed_on_error(opened):
             if back is not None:
                 opened.rewind(back)
-            self._take_over(opened, definition, how, mode)
+            self._bring_up_to_date(opened, definition, how, mode)
             if again is not None:
                 later = definition.phases[definition.phases.index(again) :]
                 opened.redo(again.name, {key for each in later for key in memory_of(each)})
@@ -274,7 +274,7 @@ class Pipelines:
     def _definition(self, name: str) -> PipelineDefinition:
         return file.read(self._file(), name, OPTIONS)
 
-    def _take_over(self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None) -> None:
+    def _bring_up_to_date(self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None) -> None:
         """Lets a run be driven from now on by what is there now, and as the caller wishes."""
         pipeline, contents = launch.require_same(self._store, run.newest, definition, accept=how.get("accept_changes", False))
         launch.take_in(run, contents)

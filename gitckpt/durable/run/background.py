@@ -16,7 +16,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.runs.run_files import RunFiles
-from gitckpt.store.snapshot import repair
+from gitckpt.store.snapshot import assurance
 from gitckpt.store.snapshot.limits import Limits
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Autosaver:
         if (commit, files.tree) == self._saved and not files.degraded:
             return
         made = store.record(f"{self._phase}-progress", worktree=files, run=self._run, trigger=PHASE, guard=self._guard)
-        if not repair.secure(store.repository, store.objects, made, store.announce):
+        if not assurance.secure(store.repository, store.objects, made, store.announce):
             store.remove([made.id])
             raise CkptError("objects are pruned as fast as they are written, or damaged")
         self._saved = held(made)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.leftovers import is_alive
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld
@@ -240,7 +239,11 @@ def _is_left_over(lock: str, directory: str) -> bool:
         found = os.stat(lock)
     except FileNotFoundError:
         return False
-    for name in os.listdir(directory) if found.st_nlink > 1 else ():
+    if found.st_nlink == 1:
+        return False
+    from gitckpt.git.leftovers import is_alive
+
+    for name in os.listdir(directory):
         path = os.path.join(directory, name)
         if name.startswith("index.") and os.path.samestat(os.stat(path), found):
             return not is_alive(int(name.split(".")[1]))

@@ -7,7 +7,6 @@ what a filter or the conversion of line ends changes: those become files, here, 
 from __future__ import annotations
 
 import os
-import shutil
 
 from gitckpt.git import disk
 from gitckpt.git.process import GitError
@@ -47,6 +46,8 @@ class Quarantine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        import shutil  # with all that it knows of archives: not for captures of a few files
+
         shutil.rmtree(self._path, ignore_errors=True)  # what stays is swept later
 
     def migrate(self, deadline: float | None = None) -> None:

@@ -23,7 +23,7 @@ from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import PathChange, Plan, make_plan
-from gitckpt.store.snapshot import capture, comparison, index_state, manifest, repair
+from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import SKIPPED, Contents
 
@@ -200,8 +200,10 @@ class _Restore:
         }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
-        if not repair.secure(self._repository, self._store.objects, made, self._store.announce):
+        if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
             self._store.remove([made.id])
+            from gitckpt.store.snapshot import repair
+
             raise repair.failure(self._repository, self._store.objects, made)
         undoing.begin(self._repository, made.id)
         return made.id

@@ -3,7 +3,7 @@
 Doors:
     capture: files → tree.
     manifest: what a snapshot holds.
-    repair: damaged objects of a snapshot, written anew from the files.
+    assurance: a snapshot that is recorded is whole, or captured again.
     comparison: a worktree against its snapshot.
     index_state: an index as a snapshot has it.
     limits: what is left out.

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gitckpt.git import leftovers
 from gitckpt.git.objects.anchor import gc_is_running, is_pruned
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
@@ -100,6 +99,8 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
         with index:
             found = capture_in(index, objects, commit, limits).worktree
     except DeadlinePassed:
+        from gitckpt.git import leftovers
+
         leftovers.discard_objects(index.repository)  # of the last time: what this one has left is still too young to tell
         return Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds")
     _hold(index.repository, objects, found, commit)

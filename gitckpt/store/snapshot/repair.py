@@ -5,97 +5,24 @@ git takes an object to be there as soon as a file has its name: what a power cut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from gitckpt.git.damage import integrity, salvage
 from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
-from gitckpt.store.records.recorder import FilesPruned
-from gitckpt.store.snapshot import capture, manifest, wholeness
+from gitckpt.store.snapshot import manifest
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
 
-_ATTEMPTS = 10
-_TORN = 3
-"""So many snapshots may lack something once they are recorded, though what could be done about it was."""
-
 _WRITTEN = "the object {oid} was missing or damaged in the repository, and was written anew from {where}"
 _ASIDE = "the object {oid} was damaged in the repository, and is written anew; what was left of it is in {rest}"
 _PLACES = (b"files/", *(b"index/%d/" % stage for stage in range(4)))
 """Where the paths of a worktree stand in a snapshot."""
-
-
-def recorded(
-    repository: Repository,
-    objects: Objects,
-    attempt: Callable[[], Checkpoint],
-    remove: Callable[[list[str]], object],
-    say: Callable[[str], None],
-) -> Checkpoint:
-    """Returns a checkpoint whose snapshot is whole; it may take several attempts.
-
-    Args:
-        repository: seen from the worktree.
-        objects: its objects.
-        attempt: captures the worktree, and records a checkpoint with that.
-        remove: removes checkpoints by id.
-        say: as for `secure`.
-
-    Raises:
-        BusyError: HEAD moved, or objects of the snapshot vanished, each time.
-        WorktreeError: an object is damaged, and no file has its content.
-    """
-    checkpoint: Checkpoint | None = None
-    torn = 0
-    unreadable: set[str] = set()
-    for _ in range(_ATTEMPTS):
-        try:
-            checkpoint = attempt()
-        except (FilesPruned, capture.Moved):
-            continue
-        except capture.DamagedObject as error:  # git itself reads some objects before it writes them: those of links
-            sentence = _make_way(repository, error.oid) if error.oid not in unreadable else None
-            if sentence is None:
-                raise
-            unreadable.add(error.oid)
-            say(sentence)
-            continue
-        if secure(repository, objects, checkpoint, say):
-            return checkpoint
-        remove([checkpoint.id])
-        torn += 1
-        if torn == _TORN:
-            break
-    raise failure(repository, objects, checkpoint)
-
-
-def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say: Callable[[str], None]) -> bool:
-    """Sees to it that what the snapshot of a checkpoint needs is there and can be read; what is damaged is written anew from the files.
-
-    Where that does not do, what is damaged is out of the way afterwards, and another capture writes it.
-
-    Args:
-        repository: seen from the worktree that was captured.
-        objects: its objects.
-        checkpoint: was recorded just now.
-        say: is told, in a sentence each, what was damaged.
-
-    Returns:
-        Whether everything is there.
-
-    Raises:
-        GitError: an object cannot be written.
-    """
-    if wholeness.is_whole(repository, checkpoint):
-        return True
-    for sentence in _mend(repository, objects, checkpoint):
-        say(sentence)
-    return wholeness.is_whole(repository, checkpoint)
 
 
 def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | None) -> CkptError:
@@ -118,7 +45,7 @@ def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | N
     return BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
 
 
-def _make_way(repository: Repository, oid: str) -> str | None:
+def make_way(repository: Repository, oid: str) -> str | None:
     """Writes an object anew that nothing is known of, or puts it aside; returns a sentence about it, None where neither can be done."""
     with Salvage(repository) as found:
         for each, where in found.find([oid], {}).items():
@@ -128,7 +55,7 @@ def _make_way(repository: Repository, oid: str) -> str | None:
     return _ASIDE.format(oid=oid, rest=rest) if rest is not None else None
 
 
-def _mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> list[str]:
+def mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> list[str]:
     """Writes lost objects anew, or puts what is damaged aside where a capture writes it; returns a sentence about each."""
     said = []
     lost = _lost(repository, objects, checkpoint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gitckpt.git.damage import integrity
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
@@ -33,6 +32,8 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
     if own and gc_is_running(repository.common_dir) and pack.hold(repository, own) is None:
         return False
     if len(own) > _FEW or any(known[2] > _LARGE for oid in own if (known := repository.cat_file.info(oid)) is not None):
+        from gitckpt.git.damage import integrity  # threads and hashes: not for the few files of most checkpoints
+
         return not integrity.damaged(repository, own)
     found = zip(own, repository.cat_file.contents(list(own)), strict=True)
     return all(read is not None and object_id(read[1], read[2], repository.object_format) == oid for oid, read in found)

@@ -1,0 +1,92 @@
+"""Sees to it that a snapshot that is recorded is whole, and is captured again where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gitckpt.store.records.recorder import FilesPruned
+from gitckpt.store.snapshot import capture, wholeness
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+    from gitckpt.model.checkpoint import Checkpoint
+
+_ATTEMPTS = 10
+_TORN = 3
+"""So many snapshots may lack something once they are recorded, though what could be done about it was."""
+
+
+def recorded(
+    repository: Repository,
+    objects: Objects,
+    attempt: Callable[[], Checkpoint],
+    remove: Callable[[list[str]], object],
+    say: Callable[[str], None],
+) -> Checkpoint:
+    """Returns a checkpoint whose snapshot is whole; it may take several attempts.
+
+    Args:
+        repository: seen from the worktree.
+        objects: its objects.
+        attempt: captures the worktree, and records a checkpoint with that.
+        remove: removes checkpoints by id.
+        say: as for `secure`.
+
+    Raises:
+        BusyError: HEAD moved, or objects of the snapshot vanished, each time.
+        WorktreeError: an object is damaged, and no file has its content.
+    """
+    checkpoint: Checkpoint | None = None
+    torn = 0
+    unreadable: set[str] = set()
+    for _ in range(_ATTEMPTS):
+        try:
+            checkpoint = attempt()
+        except (FilesPruned, capture.Moved):
+            continue
+        except capture.DamagedObject as error:  # git itself reads some objects before it writes them: those of links
+            from gitckpt.store.snapshot import repair  # damage is seldom
+
+            sentence = repair.make_way(repository, error.oid) if error.oid not in unreadable else None
+            if sentence is None:
+                raise
+            unreadable.add(error.oid)
+            say(sentence)
+            continue
+        if secure(repository, objects, checkpoint, say):
+            return checkpoint
+        remove([checkpoint.id])
+        torn += 1
+        if torn == _TORN:
+            break
+    from gitckpt.store.snapshot import repair
+
+    raise repair.failure(repository, objects, checkpoint)
+
+
+def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say: Callable[[str], None]) -> bool:
+    """Sees to it that what the snapshot of a checkpoint needs is there and can be read; what is damaged is written anew from the files.
+
+    Where that does not do, what is damaged is out of the way afterwards, and another capture writes it.
+
+    Args:
+        repository: seen from the worktree that was captured.
+        objects: its objects.
+        checkpoint: was recorded just now.
+        say: is told, in a sentence each, what was damaged.
+
+    Returns:
+        Whether everything is there.
+
+    Raises:
+        GitError: an object cannot be written.
+    """
+    if wholeness.is_whole(repository, checkpoint):
+        return True
+    from gitckpt.store.snapshot import repair
+
+    for sentence in repair.mend(repository, objects, checkpoint):
+        say(sentence)
+    return wholeness.is_whole(repository, checkpoint)
