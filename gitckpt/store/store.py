@@ -216,18 +216,14 @@ class Store:
         """Returns the checkpoints linked to a commit, newest first: those its note lists, and those that name it themselves.
 
         Args:
-            commit: a rev; or a full oid, also of a commit that is gone.
+            commit: a rev; or a full oid, also of a commit that is gone; or "" for what was recorded before the first commit.
 
         Raises:
-            NotFoundError: there is no such commit, and nothing is linked to it.
+            NotFoundError: there is no such rev.
         """
         require_text("commit", commit)
-        repository = self._checkpoints.repository
-        oid = commit if ids.is_oid(commit) else repository.commit(commit)
-        found = self._checkpoints.links(oid)
-        if not found:
-            repository.commit(oid)
-        return found
+        is_given = commit == "" or ids.is_oid(commit)
+        return self._checkpoints.links(commit if is_given else self._checkpoints.repository.commit(commit))
 
     def changed_files(self, entries: Sequence[Entry]) -> Mapping[str, int]:
         """Returns how many files differ from the linked commit, by id, for those entries whose files were captured and are still there."""

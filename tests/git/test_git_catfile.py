@@ -10,6 +10,7 @@ import pytest
 
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.process import Child
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from tests.conftest import Checkout
@@ -99,10 +100,18 @@ class TestItsEnd:
         assert (caught.value.message, caught.value.hint) == ("git cat-file ended unexpectedly", "check the repository: git fsck")
         assert cat_file.info("HEAD") == alive
 
-    def test_a_reader_that_died_before_many_answers_is_reported(self, main_checkout: Checkout, cat_file: CatFile) -> None:
-        cat_file.info("HEAD")
-        os.kill(cat_file._standby._idle[0].pid, signal.SIGKILL)
-        with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
+    def test_a_reader_that_died_before_many_answers_is_reported(
+        self, main_checkout: Checkout, cat_file: CatFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        really = cat_file._standby.take
+
+        def take() -> Child:
+            child = really()
+            os.kill(child.pid, signal.SIGKILL)
+            return child
+
+        with monkeypatch.context() as patch, pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
+            patch.setattr(cat_file._standby, "take", take)
             list(cat_file.contents(["HEAD"] * 400))
         assert len(list(cat_file.contents(["HEAD"] * 400))) == 400
 

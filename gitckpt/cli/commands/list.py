@@ -38,6 +38,7 @@ def list_(
 ) -> None:
     """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
     from gitckpt.store.records.entry import Query
+    from gitckpt.store.store import inside
 
     if status is not None and status not in phases.STATUSES:
         raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
@@ -45,7 +46,7 @@ def list_(
         limit = None if all_ else _NEWEST if number is None else number
         query = Query(
             run=store.find_run(run) if run is not None else None,
-            ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
+            ids=[entry.id for entry in store.links(inside(store).repository.commit(commit))] if commit is not None else None,
             phase=phase,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
