@@ -110,9 +110,10 @@ class TestItsEnd:
             os.kill(child.pid, signal.SIGKILL)
             return child
 
-        with monkeypatch.context() as patch, pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
-            patch.setattr(cat_file._standby, "take", take)
+        monkeypatch.setattr(cat_file._standby, "take", take)
+        with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
             list(cat_file.contents(["HEAD"] * 400))
+        monkeypatch.undo()
         assert len(list(cat_file.contents(["HEAD"] * 400))) == 400
 
     def test_a_damaged_object_among_thousands_is_none_and_the_rest_is_read(self, main_checkout: Checkout, cat_file: CatFile) -> None:
