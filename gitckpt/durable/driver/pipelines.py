@@ -12,7 +12,6 @@ from gitckpt.durable.agent.client import read_clients
 from gitckpt.durable.driver.driver import Driver, Observer, Result
 from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
 from gitckpt.durable.driver.skip import skipped
-from gitckpt.durable.phases.review import phase as review
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
@@ -259,6 +258,8 @@ class Pipelines:
             UsageError: it is no review that goes on, or there is no task.
             WorktreeError: it cannot be written.
         """
+        from gitckpt.durable.phases.review import phase as review  # two dozen modules, which no other pipeline needs
+
         if not task.strip():
             raise UsageError("there is no task", hint="say what the task has become")
         status = summary.summary(self._store, run).status
