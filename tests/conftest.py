@@ -15,9 +15,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pygit2
 import pytest
@@ -67,6 +68,10 @@ for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQ
         signal.signal(number, action)
 
 
+PLACES = ("main", "linked")
+"""The two kinds of worktree."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--long`: the property tests take an hour instead of a minute. `--lane`, `--shard`: which tests are run."""
     parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
@@ -92,8 +97,24 @@ def pytest_configure(config: pytest.Config) -> None:
 def is_long(item: pytest.Item) -> bool:
     """Tells whether a test is in the lane `long`: it is marked so, and its case is none that the mark leaves in the lane `test`."""
     marker = item.get_closest_marker("long")
-    case = item.callspec.id if marker is not None and isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
-    return marker is not None and case not in marker.kwargs.get("but", ())
+    case = item.callspec if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    if marker is None:
+        return case is not None and not _has_its_turn(item.nodeid, case)
+    return case is None or case.id not in marker.kwargs.get("but", ())
+
+
+def _has_its_turn(name: str, case: Any) -> bool:
+    """Tells whether a case belongs to the lane `test` by where it runs.
+
+    Most behave alike in a main and in a linked worktree, and through either adapter. So what runs in all of them has one place and one
+    adapter there, by turns, and the others in the lane `long`.
+    """
+    where, how = case.params.get("checkout"), case.params.get("adapter")
+    if where not in PLACES:
+        return True
+    rest = [part for part in case.id.split("-") if part not in (where, how)]
+    turn = zlib.crc32("-".join([name.partition("[")[0], *rest]).encode()) & 1
+    return bool((where == PLACES[turn]) == (how != "libgit2"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -419,7 +440,7 @@ def main_checkout(make_checkout: Callable[..., Checkout], templates: Templates, 
     return checkout
 
 
-@pytest.fixture(params=["main", "linked"])
+@pytest.fixture(params=PLACES)
 def checkout(request: pytest.FixtureRequest, main_checkout: Checkout, templates: Templates, tmp_path: Path) -> Checkout:
     """A worktree with one commit on a branch; every test that uses it runs in a main and in a linked worktree."""
     if request.param == "main":

@@ -29,9 +29,24 @@ def test_some(case): ...
 
 @pytest.mark.parametrize("case", ["a", "b"])
 def test_cases(case): ...
+
+@pytest.fixture(params=["main", "linked"])
+def checkout(request): return request.param
+
+@pytest.fixture(params=["libgit2", "plumbing"])
+def adapter(request): return request.param
+
+def test_place(checkout): ...
+
+@pytest.mark.parametrize("case", range(20))
+def test_places(checkout, adapter, case): ...
+
+def test_adapters(adapter): ...
 """
 LONG = {"test_long", "test_some[a]", "test_some[c]"}
-SHORT = {"test_short", "test_some[b]", "test_cases[a]", "test_cases[b]"}
+SHORT = {"test_short", "test_some[b]", "test_cases[a]", "test_cases[b]", "test_adapters[libgit2]", "test_adapters[plumbing]"}
+PLACES = {"test_place[main]", "test_place[linked]"}
+CELLS = [f"{place}-{adapter}" for place in ("main", "linked") for adapter in ("libgit2", "plumbing")]
 
 
 @pytest.fixture
@@ -50,16 +65,35 @@ def collected(project: Path, *args: str) -> list[str]:
     return [line.removeprefix("test_it.py::") for line in done.stdout.splitlines() if "::" in line]
 
 
+def alike(names: list[str]) -> set[str]:
+    """Returns the names of those tests whose place and adapter do not matter here."""
+    return {name for name in names if not name.startswith("test_place")}
+
+
 def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None:
-    assert set(collected(project)) == SHORT
-    assert set(collected(project, "test_it.py")) == SHORT | LONG
-    assert set(collected(project, "test_it.py", "--lane", "test")) == SHORT
+    assert alike(collected(project)) == SHORT
+    assert alike(collected(project, "test_it.py")) == SHORT | LONG
+    assert alike(collected(project, "test_it.py", "--lane", "test")) == SHORT
+
+
+def test_each_place_and_each_adapter_has_its_turn(project: Path) -> None:
+    lanes = [collected(project, "test_it.py", "--lane", lane) for lane in ("test", "long")]
+    assert [len(PLACES & set(names)) for names in lanes] == [1, 1]
+    seen = set()
+    for case in range(20):
+        cells = [{cell for cell in CELLS if f"test_places[{cell}-{case}]" in names} for names in lanes]
+        assert cells[0] | cells[1] == set(CELLS)
+        for half in cells:
+            assert ({cell.split("-")[0] for cell in half}, len(half)) == ({"main", "linked"}, 2)
+            assert {cell.split("-")[1] for cell in half} == {"libgit2", "plumbing"}
+        seen.add(frozenset(cells[0]))
+    assert len(seen) == 2
 
 
 def test_shards_share_the_lane_out_among_them(project: Path) -> None:
     shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
-    assert [len(shard) for shard in shards] == [2, 1]
-    assert {name for shard in shards for name in shard} == LONG
+    assert [len(shard) for shard in shards] == [22, 22]
+    assert alike([name for shard in shards for name in shard]) == LONG
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/", "-1/2"])

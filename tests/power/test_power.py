@@ -17,6 +17,7 @@ needs_strace = pytest.mark.skipif(not replay.can_record(), reason="needs strace,
 
 
 @needs_strace
+@pytest.mark.long(but=["save"])
 @pytest.mark.parametrize("name", ["save", "commit after gc", "remove"])
 def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None:
     env = scenarios.environment(tmp_path / "home", git_executable())

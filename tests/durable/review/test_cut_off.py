@@ -175,6 +175,7 @@ def test_killed_again_and_again(copies: Callable[[], Checkout]) -> None:
     assert story(other) == story(bench)
 
 
+@pytest.mark.long
 def test_killed_after_an_error(copies: Callable[[], Checkout]) -> None:
     """The milestone of an error, of any step that asks somebody, leads back to that step."""
     bench, _ = undisturbed(copies())
