@@ -202,9 +202,7 @@ class _Restore:
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
         if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
             self._store.remove([made.id])
-            from gitckpt.store.snapshot import repair
-
-            raise repair.failure(self._repository, self._store.objects, made)
+            raise assurance.failure(self._repository, self._store.objects, made)
         undoing.begin(self._repository, made.id)
         return made.id
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gitckpt.model.errors import CkptError
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import capture, wholeness
 
@@ -61,9 +62,7 @@ def recorded(
         torn += 1
         if torn == _TORN:
             break
-    from gitckpt.store.snapshot import repair
-
-    raise repair.failure(repository, objects, checkpoint)
+    raise failure(repository, objects, checkpoint)
 
 
 def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say: Callable[[str], None]) -> bool:
@@ -90,3 +89,10 @@ def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say
     for sentence in repair.mend(repository, objects, checkpoint):
         say(sentence)
     return wholeness.is_whole(repository, checkpoint)
+
+
+def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | None) -> CkptError:
+    """Returns why a worktree could not be captured for good; the arguments are those of `repair.failure`."""
+    from gitckpt.store.snapshot import repair
+
+    return repair.failure(repository, objects, checkpoint)
