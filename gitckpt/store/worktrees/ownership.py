@@ -77,4 +77,6 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
     locked = os.path.join(git_dir, "locked")
     if os.path.lexists(path) or (os.path.exists(locked) and not content(locked).startswith(LOCK_REASON)):
         return False
-    return moved_to(repository, git_dir, path) is None and not went_along(repository, git_dir, path)
+    # One that is being made is moved from a directory of its own into the one above, and git is told of it after that.
+    above = os.path.dirname(os.path.dirname(path))
+    return moved_to(repository, git_dir, path, above) is None and not went_along(repository, git_dir, path)
