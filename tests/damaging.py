@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.conftest import Checkout
@@ -21,3 +22,8 @@ def spoil(path: Path, how: str) -> None:
     data = bytearray(whole)
     data[len(data) // 2] ^= 1
     path.write_bytes({"empty": b"", "cut": whole[:-3], "flipped": bytes(data)}[how])
+
+
+def some(places: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """Returns the names of the cases of a grid of places and kinds of damage that stand for all: each place and each kind is in one."""
+    return [f"{place}-{kinds[number % len(kinds)]}" for number, place in enumerate(places)]

@@ -12,7 +12,7 @@ from gitckpt.store import log
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.damaging import KINDS, place_of, spoil
+from tests.damaging import KINDS, place_of, some, spoil
 from tests.store.conftest import ONE, MakeStore, require_whole, view
 
 PLACES = ("files/new", "files/deep/changed", "files/deep/staged", "files/link", "files", "files/deep", "index/0", "index", "")
@@ -33,6 +33,7 @@ def told(store: Store) -> list[str]:
     return [line.partition(" ")[2] for line in lines if "written anew" in line]
 
 
+@pytest.mark.long(but=some(PLACES, [*KINDS, "missing"]))
 @pytest.mark.parametrize("how", [*KINDS, "missing"])
 @pytest.mark.parametrize("path", PLACES)
 def test_it_is_written_anew(main_checkout: Checkout, make_store: MakeStore, path: str, how: str) -> None:

@@ -15,7 +15,7 @@ from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
-from tests.damaging import KINDS, place_of, spoil
+from tests.damaging import KINDS, place_of, some, spoil
 from tests.store.conftest import ONE, MakeStore, require_whole
 from tests.store.verifying import look, told
 
@@ -54,6 +54,7 @@ def missing(oid: str) -> tuple[str, str, str]:
     return "objects-missing", f"refs/checkpoints/{ONE}", f"{oid} is missing or damaged, which its files or history need"
 
 
+@pytest.mark.long(but=some(PLACES, KINDS))
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("path", PLACES)
 def test_it_is_found(saved: Checkout, path: str, how: str) -> None:
@@ -67,6 +68,7 @@ def test_it_is_found(saved: Checkout, path: str, how: str) -> None:
     assert quick == (found if how == "empty" else [found[0]] if path == "files/deep" else [])
 
 
+@pytest.mark.long(but=some(PLACES[:5], [*KINDS, "missing"]))
 @pytest.mark.parametrize("how", [*KINDS, "missing"])
 @pytest.mark.parametrize("path", PLACES[:5])
 def test_it_is_written_anew_from_the_file(saved: Checkout, path: str, how: str) -> None:
