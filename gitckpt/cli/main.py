@@ -92,7 +92,10 @@ def _prepare_streams() -> None:
 
 def _discard_output() -> None:
     """Lets go of what standard output still holds: Python must not fail anew when it flushes at its end."""
-    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+    except OSError:
+        return  # too many files are open: what has failed was said
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
 
