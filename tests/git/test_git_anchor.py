@@ -66,13 +66,17 @@ class TestWhatAGcTakes:
         assert [is_there(main_checkout, data) for data in (b"packed\n", b"loose\n")] == [True, False]
 
     def test_git_says_so_while_one_is_at_work(self, main_checkout: Checkout, repository: Repository, tmp_path: Path) -> None:
-        """A stand-in for git, by which a gc calls its own parts, looks at the moment of the prune."""
+        """A stand-in for git, by which a gc calls its own parts, looks at the moment of the prune; a newer git asks a program there."""
         program = tmp_path / "bin/git"
         program.parent.mkdir()
         real = shutil.which(git_executable())
         program.write_text(f'#!/bin/sh\ntest "$1" != prune || cp "{main_checkout.path}/.git/gc.pid" "{tmp_path}/said"\nexec {real} "$@"\n')
         program.chmod(0o755)
-        main_checkout.git("gc", "--quiet", "--prune=now", env={"GIT_EXEC_PATH": str(program.parent)})
+        asked = tmp_path / "asked"
+        asked.write_text(f'#!/bin/sh\ncp "{main_checkout.path}/.git/gc.pid" "{tmp_path}/said"\n')
+        asked.chmod(0o755)
+        settings = ("-c", f"gc.recentObjectsHook='{asked}'")
+        main_checkout.git(*settings, "gc", "--quiet", "--prune=now", env={"GIT_EXEC_PATH": str(program.parent)})
         assert (tmp_path / "said").read_text().split()[1:] == [socket.gethostname()]
         assert not gc_is_running(repository.common_dir)
 
