@@ -75,6 +75,7 @@ class TestWhatAGcTakes:
         asked = tmp_path / "asked"
         asked.write_text(f'#!/bin/sh\ncp "{main_checkout.path}/.git/gc.pid" "{tmp_path}/said"\n')
         asked.chmod(0o755)
+        main_checkout.git("hash-object", "-w", "--stdin", data="without one, nobody is asked\n")
         settings = ("-c", f"gc.recentObjectsHook='{asked}'")
         main_checkout.git(*settings, "gc", "--quiet", "--prune=now", env={"GIT_EXEC_PATH": str(program.parent)})
         assert (tmp_path / "said").read_text().split()[1:] == [socket.gethostname()]
