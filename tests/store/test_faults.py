@@ -25,7 +25,8 @@ def save(checkout: Checkout, kind: int, limit: int) -> subprocess.CompletedProce
     return subprocess.run(
         [sys.executable, "-m", "gitckpt", "save"],
         cwd=checkout.path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        # Python would keep what it could write of its own bytecode, and fail by it ever after.
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
