@@ -19,7 +19,7 @@ from gitckpt.model.errors import CkptError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from gitckpt.git.repository import Repository
 
@@ -123,16 +123,21 @@ def _work(waiting: list[str], failures: list[OSError]) -> None:
             path = waiting.pop()
         except IndexError:
             return
+        _carry_out(os.fsync, path, failures)
+
+
+def _carry_out(flush_fd: Callable[[int], object], path: str, failures: list[OSError]) -> None:
+    """Flushes a file or a directory, and notes a failure that is neither its being gone nor the file system's being unable to."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            if error.errno not in (*_GONE, *_UNABLE):
-                error.filename = path
-                failures.append(error)
+            flush_fd(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno not in (*_GONE, *_UNABLE):
+            error.filename = path
+            failures.append(error)
 
 
 def _empty_cache(path: str, failures: list[OSError]) -> None:
@@ -141,16 +146,7 @@ def _empty_cache(path: str, failures: list[OSError]) -> None:
         return
     import fcntl
 
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        if error.errno not in (*_GONE, *_UNABLE):
-            error.filename = path
-            failures.append(error)
+    _carry_out(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), path, failures)
 
 
 def _flush_file_system(path: str) -> bool:
