@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import pytest
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.snapshot import capture
+from gitckpt.store.snapshot import capture, wholeness
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -143,3 +143,26 @@ def test_what_is_asked_for_has_no_time_limit(main_checkout: Checkout, make_store
         assert store.save("a-complete").worktree.degraded is None  # type: ignore[union-attr]
         assert store.capture().degraded is None
         assert store.capture(Limits(timeout=0)).degraded == "capturing the files took more than 0 seconds"
+
+
+def test_a_large_file_is_never_held_as_a_whole(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wholeness, "_LARGE", 5000)
+    main_checkout.write("large", "x" * 5001)
+    main_checkout.write("small", "x" * 5000)
+    large, small = (main_checkout.git("hash-object", name) for name in ("large", "small"))
+    with make_store(main_checkout) as store:
+        asked: list[str] = []
+        cat_file = inside(store).repository.cat_file
+        really = cat_file.contents
+
+        def contents(names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
+            asked.extend(names)
+            return really(names)
+
+        monkeypatch.setattr(cat_file, "contents", contents)
+        made = store.save("a-complete")
+        assert large not in asked
+        main_checkout.write("large", "x")
+        store.save("b-complete")
+        assert small in asked
+        assert made.id in require_whole(main_checkout)
