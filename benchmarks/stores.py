@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import uuid
 
-from gitckpt.model import codec, times
+from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
+from gitckpt.model.readers import codec
 from gitckpt.store.leases.lease import Lease, render
 from gitckpt.store.records import layout
 

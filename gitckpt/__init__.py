@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import WorktreeError as WorktreeError
     from gitckpt.model.finding import Finding as Finding
     from gitckpt.model.policy import Policy as Policy
-    from gitckpt.model.statediff import StateChange as StateChange
+    from gitckpt.model.readers.statediff import StateChange as StateChange
     from gitckpt.store.audit.doctor import Diagnosis as Diagnosis
     from gitckpt.store.audit.verification import Report as Report
     from gitckpt.store.config.file import ConfigError as ConfigError
@@ -143,7 +143,7 @@ _HOMES = {
     "WorktreeError": "gitckpt.model.errors",
     "Finding": "gitckpt.model.finding",
     "Policy": "gitckpt.model.policy",
-    "StateChange": "gitckpt.model.statediff",
+    "StateChange": "gitckpt.model.readers.statediff",
     "Diagnosis": "gitckpt.store.audit.doctor",
     "Report": "gitckpt.store.audit.verification",
     "ConfigError": "gitckpt.store.config.file",

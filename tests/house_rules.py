@@ -22,6 +22,7 @@ LAYERS = tuple(
     words(line)
     for line in """
     model
+    model.readers
     git
     store.records store.log
     store.snapshot store.leases store.hooks
@@ -62,7 +63,6 @@ DOORS = {package: _doors(package) for package in (path.removesuffix("/__init__.p
 
 WIDEST = 12
 WIDE = {
-    "gitckpt/model": "the values of a checkpoint, which import each other in one direction and nothing else",
     "gitckpt/cli/commands": "alike things: one file a command",
 }
 """Folders that may hold more modules than `WIDEST`, and why."""

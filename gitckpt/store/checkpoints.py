@@ -19,10 +19,11 @@ from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository
-from gitckpt.model import codec, ids, times
+from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.readers import codec
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads

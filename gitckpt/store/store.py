@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gitckpt.model.checkpoint import Worktree
     from gitckpt.model.policy import Policy
-    from gitckpt.model.statediff import StateChange
+    from gitckpt.model.readers.statediff import StateChange
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.hooks.installation import Installation
@@ -279,7 +279,7 @@ class Store:
         Raises:
             NotFoundError, InvalidCheckpoint: as `read`.
         """
-        from gitckpt.model import statediff
+        from gitckpt.model.readers import statediff
 
         return statediff.compare(dict(self._given(before).state), dict(self._given(after).state))
 

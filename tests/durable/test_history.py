@@ -14,10 +14,11 @@ import pytest
 
 from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
-from gitckpt.model import codec, times, toml
+from gitckpt.model import times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
+from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs
 from gitckpt.store.runs.resumable import latest_resumable

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from gitckpt.model import codec, toml
+from gitckpt.model import toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.readers import codec
 
 quick = settings(max_examples=150, deadline=None, database=None)
 ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gitckpt.git import host
-from gitckpt.model import codec, times
+from gitckpt.model import times
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
+from gitckpt.model.readers import codec
 from gitckpt.store.leases.lease import Lease, render
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore

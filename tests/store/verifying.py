@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from gitckpt.git.repository import discover
-from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.readers import codec
 from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout

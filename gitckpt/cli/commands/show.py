@@ -36,7 +36,7 @@ def show(
             return
         checkpoint = store.read(checkpoint_id)
         if as_json or state:
-            from gitckpt.model import jsonable
+            from gitckpt.model.readers import jsonable
 
             document = jsonable.state(checkpoint) if state else jsonable.document(checkpoint)
             terminal.out_json(document)

@@ -313,7 +313,7 @@ def _print_history(events: Sequence[StepEvent]) -> None:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    from gitckpt.model import jsonable
+    from gitckpt.model.readers import jsonable
 
     terminal.out_json(jsonable.plain(document))
 

@@ -13,8 +13,9 @@ from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Ended
-from gitckpt.model import ids, jsonable, times
+from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
+from gitckpt.model.readers import jsonable
 from gitckpt.store.runs import run_files
 
 RETRY_LATER, BLOCKED = 75, 4

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gitckpt.model import codec, phase
+from gitckpt.model import phase
 from gitckpt.model.checkpoint import STEP
+from gitckpt.model.readers import codec
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 

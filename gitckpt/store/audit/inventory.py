@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.codec import decode
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.readers.codec import decode
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import Update
-from gitckpt.model import codec
 from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.readers import codec
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints

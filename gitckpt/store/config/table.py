@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from gitckpt.model import table, times
+from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest
+from gitckpt.model.readers import table
 
 if TYPE_CHECKING:
     from gitckpt.store.config.lines import Locations

@@ -10,7 +10,7 @@ from typing import Any
 from gitckpt.git import host
 from gitckpt.model import times, toml
 from gitckpt.model.errors import BusyError, InvalidCheckpoint
-from gitckpt.model.table import Reader
+from gitckpt.model.readers.table import Reader
 from gitckpt.store.records import layout
 
 _VERSION = 1

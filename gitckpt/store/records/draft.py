@@ -7,11 +7,12 @@ from dataclasses import replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from gitckpt.model import codec, times
 from gitckpt.model import phase as phases
+from gitckpt.model import times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
+from gitckpt.model.readers import codec
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from gitckpt import __version__
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import require
-from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.readers.codec import decode_summary
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry, Problem, Query
 

@@ -95,8 +95,8 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
     Raises:
         InvalidCheckpoint: it is no checkpoint document of a run.
     """
-    from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint
+    from gitckpt.model.readers.codec import decode
 
     if found is None or found[0] != "blob":
         raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint="look at the store: git ckpt doctor")

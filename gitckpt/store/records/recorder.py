@@ -245,7 +245,7 @@ class Recorder:
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         if written != found[0] or proposal.state is None:
-            from gitckpt.model.codec import fields as fields_of
+            from gitckpt.model.readers.codec import fields as fields_of
 
             newest = layout.run_head(next(self._objects.read([found[0]])), ref)
             before, state = fields_of(newest), dict(newest.state)

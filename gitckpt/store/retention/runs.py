@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gitckpt.git.refs import RefMoved, Update
-from gitckpt.model import codec, policy, runstate
+from gitckpt.model import policy, runstate
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Policy, RunCandidate
+from gitckpt.model.readers import codec
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import worktree

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gitckpt.model import codec, phase, runstate
+from gitckpt.model import phase, runstate
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, LOOP, REVIEW, SAFETY, STEP, Checkpoint, Pipeline
+from gitckpt.model.readers import codec
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import summary as runs

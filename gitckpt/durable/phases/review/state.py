@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from gitckpt.durable.phases.review.finding import FOUND, STATUSES, ReviewFinding, Verification
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.table import Reader
+from gitckpt.model.readers.table import Reader
 
 D = TypeVar("D")
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gitckpt.model import document, ids, pointers, toml
+from gitckpt.model import document, ids, toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
-from gitckpt.model.table import Reader, shown
+from gitckpt.model.readers import pointers
+from gitckpt.model.readers.table import Reader, shown
 
 _STATE = b"\n[state]\n"
 _OTHER_TABLE = re.compile(rb"\n[ \t]*\[(?!state[\].])")

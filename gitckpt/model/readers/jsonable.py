@@ -10,7 +10,7 @@ from typing import Any
 
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.codec import fields
+from gitckpt.model.readers.codec import fields
 
 
 def document(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.table import shown
+from gitckpt.model.readers.table import shown
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:

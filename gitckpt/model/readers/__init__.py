@@ -1,0 +1,8 @@
+"""Documents read: back into checkpoints, table by table with the place of each mistake, as JSON, and compared.
+
+Doors:
+    codec: a document → a checkpoint, and its fields.
+    table: the keys of one table, of any TOML.
+    jsonable: a checkpoint as JSON.
+    statediff: what differs between two states.
+"""
