@@ -28,6 +28,7 @@ from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
+from gitckpt.store.snapshot.memory import Memory
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
@@ -72,6 +73,7 @@ class Checkpoints:
         self.refs = Refs(repository, self._clear, self.objects.settle)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
+        self._memory = Memory(repository)
         self._opening = threading.Lock()
         self._tell = tell
         self.clock = clock
@@ -148,14 +150,23 @@ class Checkpoints:
 
     def capture(self, limits: Limits | None = None, beside: Beside | None = None) -> Worktree:
         """As `Store.capture`, with files of the run that lie `beside` the worktree, and that the snapshot keeps as well."""
+        commit = self.objects.head()[0]
+        known = self._memory.recall(commit, limits)
+        found, known = (Worktree(dirty=False), known) if known is not None else self._captured(commit, limits)
+        return beside.added(self.repository, self.objects, found, commit, known) if beside is not None else found
+
+    def _captured(self, commit: str, limits: Limits | None) -> tuple[Worktree, Limits]:
+        """Returns what is to be found in the worktree, and the limits that apply."""
         from gitckpt.store.config import settings
         from gitckpt.store.snapshot import capture as snapshot
 
+        before = self._memory.look(commit, settings.path(self.repository))
+        asked = limits
         # Who asks for the files shall have them, however long it takes; who must not wait brings limits of their own.
-        limits = limits or replace(settings.read(self.repository).limits, timeout=math.inf)
-        commit = self.objects.head()[0]
-        found = snapshot.capture(self.private_index(), self.objects, commit, limits)
-        return beside.added(self.repository, self.objects, found, commit, limits) if beside is not None else found
+        limits = asked or replace(settings.read(self.repository).limits, timeout=math.inf)
+        captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
+        self._memory.learn(commit, limits if asked is None else None, captured, before)
+        return captured.worktree, limits
 
     def record(
         self,

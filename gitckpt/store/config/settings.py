@@ -114,8 +114,7 @@ def read(repository: Repository) -> Settings:
         ConfigError: the file has mistakes; each is named with its line and the cure.
         UsageError: the file cannot be read, or a value of git's configuration cannot be understood.
     """
-    top = repository.worktree or main_worktree(repository)
-    file = read_file(os.path.join(top, FILE) if top else "")
+    file = read_file(path(repository))
     own = config.read(repository, r"^ckpt\.")
     overriding = Mistakes("")
     over = Table({name: _own(name, values) for name, values in own.items()}, (), "git config", overriding)
@@ -148,6 +147,12 @@ def read(repository: Repository) -> Settings:
     for mistake in overriding.found:
         raise UsageError(mistake.text, hint=mistake.hint)
     return found
+
+
+def path(repository: Repository) -> str:
+    """Returns where the settings for everybody are, as seen from a worktree, whether the file is there or not; "" where nothing is."""
+    top = repository.worktree or main_worktree(repository)
+    return os.path.join(top, FILE) if top else ""
 
 
 def write_template(path: str) -> bool:

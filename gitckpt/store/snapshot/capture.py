@@ -73,10 +73,13 @@ class Captured:
     """The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet."""
 
     files: str
-    """The tree of all files."""
+    """The tree of all files; "" where the time did not suffice."""
+
+    directories: Collection[bytes] | None = None
+    """Those that were looked into, relative to the top; None where there is more to say of the worktree than that it is as its commit."""
 
 
-def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Worktree:
+def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
     """Captures the worktree.
 
     Args:
@@ -86,8 +89,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
         limits: what is left out, and how long it may take.
 
     Returns:
-        The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet. It is degraded where the
-        time did not suffice.
+        What was found; it is degraded where the time did not suffice.
 
     Raises:
         WorktreeError: there is no worktree here, or git cannot read it.
@@ -97,13 +99,13 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     index.deadline = limits.deadline()
     try:
         with index:
-            found = capture_in(index, objects, commit, limits).worktree
+            found = capture_in(index, objects, commit, limits)
     except DeadlinePassed:
         from gitckpt.git import leftovers
 
         leftovers.discard_objects(index.repository)  # of the last time: what this one has left is still too young to tell
-        return Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds")
-    _hold(index.repository, objects, found, commit)
+        return Captured(Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds"), "")
+    _hold(index.repository, objects, found.worktree, commit)
     return found
 
 
@@ -209,7 +211,7 @@ class _Capture:
         is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
         if not dirty and settings is None:
-            return Captured(Worktree(dirty=False, omitted=omitted), files)
+            return Captured(Worktree(dirty=False, omitted=omitted), files, seen.directories if not omitted else None)
         content = Contents(files, stages, seen.flags, sparse=settings)
         needed = None
         if under_way:

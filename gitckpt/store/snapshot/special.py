@@ -48,8 +48,8 @@ class Scan:
             new = sorted(self._unknown - self.seen.keys())
             there = [path for path in new if not os.path.lexists(self._join(path, b".git"))]
             self._unknown.clear()
-            ignored = self._ignored([path + b"/" for path in there])
-            self.look(path for path in there if path + b"/" not in ignored)
+            ignored = self._ignored(there)  # a slash at its end would have the rules in it decide of itself
+            self.look(path for path in there if path not in ignored)
         ignored = self._ignored([path for path, _ in self._special])
         self.found += [(path, reason) for path, reason in self._special if path not in ignored]
         self._special.clear()

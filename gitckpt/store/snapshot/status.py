@@ -50,6 +50,9 @@ class Survey:
     passed_over: list[Omitted] = field(default_factory=list)
     """Sockets and the like, and directories that cannot be read."""
 
+    directories: Collection[bytes] = ()
+    """Those that are not ignored; the top is the empty one."""
+
 
 class Surveyor:
     """Looks at a worktree, from now on.
@@ -100,6 +103,7 @@ class Surveyor:
         _read_status(self._status_out(), found)
         scan.look(_parents(found.untracked))
         scan.look_elsewhere()
+        found.directories = scan.seen.keys()
         found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
         _read_submodules(self._index, found)
         if scan.news or not self._known.is_known:

@@ -1,0 +1,137 @@
+"""What tells that nothing about a worktree has changed: the stat data of all that git goes by when it looks for changes.
+
+A process that looks at the same worktree again and again learns it without a `git status`, which reads the index, the rules and each
+directory anew. A file that git takes for unchanged is so by the same stat data (Documentation/technical/racy-git.txt).
+"""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git import config
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
+    from typing import Self, TypeAlias
+
+    from gitckpt.git.repository import Repository
+
+    Stat: TypeAlias = tuple[int, int, int, int, int]
+
+MOST = 4000
+"""So many tracked files at most: git, which looks at several at a time, is faster with more."""
+
+_GRAIN = 2_000_000_000
+"""In nanoseconds: the coarsest time stamps of file systems."""
+
+_RULES = (b".gitignore", b".gitattributes")
+
+
+class Fingerprint:
+    """How a worktree looked at one instant.
+
+    Args:
+        directories: those that were looked at, relative to the top.
+        inside: stat data by path, of links themselves.
+        outside: stat data by path, of what links lead to; None where there was nothing.
+
+    Attributes:
+        directories: as above.
+    """
+
+    def __init__(self, directories: AbstractSet[bytes], inside: list[tuple[bytes, Stat]], outside: list[tuple[str, Stat | None]]) -> None:
+        self.directories = directories
+        self._inside = inside
+        self._outside = outside
+
+    @classmethod
+    def take(cls, repository: Repository, directories: AbstractSet[bytes], also: Iterable[str] = ()) -> Self | None:
+        """Returns how a worktree looks now; None where stat data would not tell of each change that is still to come.
+
+        Args:
+            repository: seen from the worktree.
+            directories: those that git looks into, relative to the top, which is empty. Where it looks into others by now, nothing can
+                be concluded from what is returned.
+            also: absolute paths of files that count as well, whether they are there or not.
+
+        Raises:
+            GitError: git cannot read its configuration or the index.
+        """
+        tracked = repository.git.run("ls-files", "-z").out.split(b"\0")[:-1]
+        if len(tracked) > MOST:
+            return None
+        clock = _Clock(repository.make_private_dir())
+        try:
+            inside = [(path, clock.stamped(os.lstat(path))) for path in _inside(repository, directories, tracked)]
+            outside = [(path, clock.stamped(os.stat(path)) if os.path.exists(path) else None) for path in _outside(repository, also)]
+        except (OSError, _TooYoung):
+            return None
+        return cls(directories, inside, outside)
+
+    def holds(self) -> bool:
+        """Tells whether all is as it was."""
+        look = os.lstat
+        try:
+            return all(_outer(path) == then for path, then in self._outside) and all(
+                _stat(look(path)) == then for path, then in self._inside
+            )
+        except OSError:
+            return False
+
+
+class _TooYoung(Exception):
+    """What changed this lately may change again and keep its time stamp."""
+
+
+class _Clock:
+    """Tells which time stamps no later change can have.
+
+    Args:
+        directory: one of ours, by which the file system is asked what time it is.
+    """
+
+    def __init__(self, directory: str) -> None:
+        os.utime(directory)
+        status = os.stat(directory)
+        self._now = status.st_ctime_ns
+        self._device = status.st_dev
+
+    def stamped(self, status: os.stat_result) -> Stat:
+        """Returns what is to be compared later. Another file system may have a clock of its own, and coarser stamps."""
+        if status.st_ctime_ns >= (self._now if status.st_dev == self._device else self._now - _GRAIN):
+            raise _TooYoung
+        return _stat(status)
+
+
+def _inside(repository: Repository, directories: Iterable[bytes], tracked: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields what lies in the worktree, and what git keeps of it. Files of rules count though they may be ignored themselves."""
+    yield from (os.fsencode(os.path.join(repository.git_dir, name)) for name in ("HEAD", "index"))
+    top = os.fsencode(repository.worktree or "")
+    for directory in directories:
+        place = os.path.join(top, directory)
+        yield place
+        yield from (path for path in (os.path.join(place, rules) for rules in _RULES) if os.path.lexists(path))
+    yield from (os.path.join(top, path) for path in tracked)
+
+
+def _outside(repository: Repository, also: Iterable[str]) -> Iterator[str]:
+    """Yields what git reads besides: its configuration, rules, and what stands in for objects."""
+    yield from config.files(repository)
+    for name in ("exclude", "attributes", "grafts"):
+        yield os.path.join(repository.common_dir, "info", name)
+    yield os.path.join(repository.git_dir, "info", "sparse-checkout")
+    yield os.path.join(repository.common_dir, "refs", "replace")
+    yield from also
+
+
+def _outer(path: str) -> Stat | None:
+    try:
+        return _stat(os.stat(path))
+    except OSError:
+        return None
+
+
+def _stat(status: os.stat_result) -> Stat:
+    return status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
