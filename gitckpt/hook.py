@@ -184,7 +184,7 @@ def _record(repository: Repository, event: str) -> str:
         "message": message,
         "errors": [],
     }
-    Recorder(repository, objects, refs.update).record(Proposal(fields, None), now)
+    Recorder(repository, objects, refs).record(Proposal(fields, None), now)
     return str(fields["id"])
 
 

@@ -20,6 +20,9 @@ while not said.endswith(b"\\0commit\\0"):
     if not chunk:
         sys.exit(0)
     said += chunk
+    if said.endswith(b"\\0prepare\\0"):  # it prepares nothing, and says that it has
+        said = said.removesuffix(b"prepare\\0")
+        os.write(1, b"start: ok\\nprepare: ok\\n")
 with open({order!r}) as file:
     count = int(file.read())
 words, parts = said.removesuffix(b"commit\\0").split(b"\\0")[:-1], []

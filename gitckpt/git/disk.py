@@ -190,10 +190,14 @@ class Arrivals:
         Raises:
             CkptError: the disk reports an error.
         """
-        if self._known.issuperset(roots) or [*roots] == self._read()[1]:
+        if self.has_flushed(roots):
             flush_written(self._repository, written)
         else:
             self.catch_up(roots, ["packed-refs", *([f"refs/heads/{branch}"] if branch else ())])
+
+    def has_flushed(self, roots: Collection[str]) -> bool:
+        """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do."""
+        return self._known.issuperset(roots) or [*roots] == self._read()[1]
 
     def catch_up(self, roots: Collection[str] = (), refs: Sequence[str] = ()) -> None:
         """Waits until all objects that are there are on the disk.

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from gitckpt.git.process import Child
     from gitckpt.git.repository import Repository
 
 LOCK_TIMEOUT_MS = 2000
@@ -23,7 +24,7 @@ LOCK_TIMEOUT_MS = 2000
 
 _OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 _CHECKPOINTS = "refs/checkpoints"
-"""The directory of what needs the others: once it is flushed, a checkpoint is there."""
+"""The directory of what needs the others: once its name is flushed, a checkpoint is there."""
 
 _SCANNED = 8_000_000
 """Up to so many bytes of `packed-refs` are read sooner than git answers."""
@@ -97,11 +98,16 @@ class Refs:
         self._settle = settle
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
-    def update(self, updates: Iterable[Update]) -> None:
+    def update(self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None) -> None:
         """Applies all updates in one transaction, in this order; when this returns, they are on the disk.
 
         On the files backend a kill or a power cut in between leaves the first ones done: the order is the safety. Where git alone is
-        killed, what it has left undone is done by another one. What a ref points to has to be on the disk before.
+        killed, what it has left undone is done by another one. What a ref points to has to be on the disk before the first one is done.
+
+        Args:
+            updates: what is to change.
+            meanwhile: flushes what the refs point to, while git flushes its locks with the new values; nothing is done before it
+                returns, nor where it raises. It is called again where git was killed.
 
         Raises:
             CkptError: the disk reports an error; they were applied, and may be gone after a power cut.
@@ -111,13 +117,13 @@ class Refs:
         """
         meant = list(updates)
         try:
-            self._apply_healed(_transaction(meant))
+            self._apply_healed(meant, meanwhile)
         except GitError as error:
             if error.code >= 0:
                 raise
             left = self._left_by_kill(meant)
             if left == meant or any(update.new != update.old for update in left):
-                self._apply_healed(_transaction(left))
+                self._apply_healed(left, meanwhile)
         changes = [update for update in meant if update.new != update.old]
         if any(change.lasting for change in changes) or self._has_packed(changes):
             self._flush(changes)
@@ -127,19 +133,24 @@ class Refs:
         values = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(self.list()).splitlines())}
         return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
 
-    def _apply_healed(self, transaction: bytes) -> None:
+    def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
         try:
-            self._apply(transaction)
+            self._apply(updates, meanwhile)
         except LockHeld as error:
             if self._heal is None or not self._heal(error.path):
                 raise
-            self._apply(transaction)
+            self._apply(updates, meanwhile)
 
-    def _apply(self, transaction: bytes) -> None:
+    def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
+        commands = "".join(update.command() for update in updates).encode("utf-8", "surrogateescape")
         writer = self._standby.take()
         try:
-            writer.write(transaction)
-            committed = writer.read_line() == b"start: ok" and writer.read_line() == b"commit: ok"
+            if meanwhile is None:
+                committed = _goes(writer, b"start\0" + commands + b"commit\0", "start", "commit")
+            else:
+                writer.write(b"start\0" + commands + b"prepare\0")
+                meanwhile()
+                committed = _goes(writer, b"", "start", "prepare") and _goes(writer, b"commit\0", "commit")
         except BrokenPipeError:
             committed = False
         except BaseException:
@@ -161,7 +172,10 @@ class Refs:
         return bool(changes) and (self._repository.has_reftable or disk.has_changed(packed))
 
     def _flush(self, changes: list[Update]) -> None:
-        """Flushes the directories where refs have changed, that of checkpoints last: git flushes what it renames, and not the new name."""
+        """Flushes the directories where refs have changed: git flushes what it renames, and not the new name.
+
+        What stands before a checkpoint in the transaction is what it needs, and goes first; what comes with it, and after it, at once.
+        """
         common = self._repository.common_dir
         if self._repository.has_reftable:
             # The list of tables is on the disk by now: where it names one of the user's that is not, git can read no ref at all.
@@ -170,11 +184,14 @@ class Refs:
             return
         if any(not change.new for change in changes):
             disk.flush([], above=[os.path.join(common, "packed-refs"), common])  # which git writes first
-        places = {os.path.dirname(change.ref) for change in changes}
-        above = {above for place in places for above in _above(place)}
-        last = places & {_CHECKPOINTS}
-        for lot in (places - last, last):
-            disk.flush([os.path.join(common, place) for place in lot], above=[os.path.join(common, place) for place in above - places])
+        names = [change.ref for change in changes]
+        own = next((at for at, name in enumerate(names) if name.startswith(f"{_CHECKPOINTS}/")), len(names))
+        flushed: set[str] = set()
+        for lot in (names[:own], names[own:]):
+            places = {os.path.dirname(name) for name in lot} - flushed
+            above = {above for place in places for above in _above(place)} - places
+            disk.flush([os.path.join(common, place) for place in places], above=[os.path.join(common, place) for place in above])
+            flushed |= places
 
     def read(self, ref: str) -> str | None:
         """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""
@@ -247,9 +264,10 @@ def _above(place: str) -> Iterator[str]:
         yield place
 
 
-def _transaction(updates: Iterable[Update]) -> bytes:
-    commands = "".join(update.command() for update in updates)
-    return f"start\0{commands}commit\0".encode("utf-8", "surrogateescape")
+def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
+    """Has git do what the commands say, and tells whether it confirms each step."""
+    writer.write(commands)
+    return all(writer.read_line() == f"{step}: ok".encode("ascii") for step in steps)
 
 
 def _update_ref_options() -> tuple[str, ...]:

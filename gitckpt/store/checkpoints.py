@@ -78,7 +78,7 @@ class Checkpoints:
         self._tell = tell
         self.clock = clock
         self.new_id = new_id
-        self._recorder = Recorder(repository, self.objects, self.refs.update)
+        self._recorder = Recorder(repository, self.objects, self.refs)
         self.heads = Heads(self.refs, self.objects, lambda: self.index)
 
     @classmethod

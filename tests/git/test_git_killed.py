@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,11 @@ from tests.dying import DyingGit
 A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
 
 
+@pytest.mark.parametrize("meanwhile", [None, lambda: None], ids=["at once", "in two steps"])
 @pytest.mark.parametrize("done", [0, 1, 2, 3, 4])
-def test_a_transaction_comes_to_its_end(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int) -> None:
+def test_a_transaction_comes_to_its_end(
+    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int, meanwhile: Callable[[], None] | None
+) -> None:
     one, two = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
     main_checkout.git("update-ref", A, one)
     main_checkout.git("update-ref", B, one)
@@ -24,7 +28,7 @@ def test_a_transaction_comes_to_its_end(main_checkout: Checkout, tmp_path: Path,
     refs = Refs(discover(str(main_checkout.path)))
     git.die_after(done)
     head = main_checkout.git("rev-parse", "main")
-    refs.update([Update("refs/heads/main", head, head), Update(A, two, one), Update(B, "", one), Update(C, one, "")])
+    refs.update([Update("refs/heads/main", head, head), Update(A, two, one), Update(B, "", one), Update(C, one, "")], meanwhile)
     assert git.has_died
     assert main_checkout.refs("refs/checkpoints") == {A: two, C: one}
     refs.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -338,3 +339,47 @@ class TestReftable:
         before = flushes()
         apply_once(opened(tabled), [Update(A, head, "")])
         assert flushes() > before
+
+
+class TestMeanwhile:
+    """What refs point to is flushed while git flushes its locks, and before anything is done."""
+
+    def test_nothing_is_done_and_all_is_locked(self, main_checkout: Checkout, repository: Repository) -> None:
+        world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
+        seen: list[tuple[dict[str, str], bool]] = []
+
+        def look() -> None:
+            lock = main_checkout.path / ".git" / f"{A}.lock"
+            for _ in range(2000):
+                if lock.exists() and lock.stat().st_size:
+                    break
+                time.sleep(0.005)
+            seen.append((main_checkout.refs("refs/checkpoints"), lock.exists()))
+
+        refs.update([Update(A, world.one, ""), Update(B, world.two, "")], look)
+        assert seen == [({}, True)]
+        assert main_checkout.refs("refs/checkpoints") == {A: world.one, B: world.two}
+        refs.close()
+
+    def test_what_cannot_be_flushed_is_not_pointed_to(self, main_checkout: Checkout, repository: Repository) -> None:
+        world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
+
+        def fail() -> None:
+            raise CkptError("the disk is ill")
+
+        with pytest.raises(CkptError, match="the disk is ill"):
+            refs.update([Update(A, world.one, "")], fail)
+        assert main_checkout.refs("refs/checkpoints") == {}
+        assert list((main_checkout.path / ".git").rglob("*.lock")) == []
+        refs.update([Update(A, world.two, "")])
+        assert main_checkout.refs("refs/checkpoints") == {A: world.two}
+        refs.close()
+
+    def test_what_git_refuses_is_refused(self, main_checkout: Checkout, repository: Repository) -> None:
+        world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
+        main_checkout.git("update-ref", A, world.one)
+        for update, error in ((Update(A, world.two, ""), RefMoved), (Update("refs/checkpoints/a..b", world.one, ""), GitError)):
+            with pytest.raises(error):
+                refs.update([Update(B, world.one, ""), update], lambda: None)
+        assert main_checkout.refs("refs/checkpoints") == {A: world.one}
+        refs.close()

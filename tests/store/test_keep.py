@@ -223,16 +223,16 @@ class TestARecord:
     def test_verifies_a_ref_that_is_there(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         plain.record("one-complete")
         (commit,) = kept(main_checkout)
-        update = inside(plain)._recorder._update
+        update = inside(plain).refs.update
         seen: list[list[Update]] = []
 
-        def interfere(updates: list[Update]) -> None:
+        def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             if not seen:
                 main_checkout.git("update-ref", "-d", layout.KEEP + commit)
             seen.append(updates)
-            update(updates)
+            update(updates, meanwhile)
 
-        monkeypatch.setattr(inside(plain)._recorder, "_update", interfere)
+        monkeypatch.setattr(inside(plain).refs, "update", interfere)
         plain.record("two-complete")
         assert len(seen) == 2
         assert kept(main_checkout) == {commit: commit}
@@ -243,16 +243,16 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit() if is_new else main_checkout.git("rev-parse", "HEAD")
-        update = inside(plain)._recorder._update
+        update = inside(plain).refs.update
         seen: list[list[Update]] = []
 
-        def interfere(updates: list[Update]) -> None:
-            update(updates)
+        def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+            update(updates, meanwhile)
             if not seen:
                 main_checkout.git("update-ref", "-d", layout.KEEP + commit)
             seen.append(updates)
 
-        monkeypatch.setattr(inside(plain)._recorder, "_update", interfere)
+        monkeypatch.setattr(inside(plain).refs, "update", interfere)
         plain.record("two-complete")
         assert kept(main_checkout) == {commit: commit}
 
@@ -268,15 +268,16 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit()
-        update = inside(plain)._recorder._update
+        update = inside(plain).refs.update
 
-        def refuse(updates: list[Update]) -> None:
+        def refuse(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             if any(not each.new for each in updates):
                 raise error
-            update(updates)
+            update(updates, meanwhile)
 
-        monkeypatch.setattr(inside(plain)._recorder, "_update", refuse)
+        monkeypatch.setattr(inside(plain).refs, "update", refuse)
         made = plain.record("two-complete")
+        monkeypatch.undo()
         assert plain.find("latest") == made.id
         assert len(kept(main_checkout)) == 2
         age(main_checkout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,15 @@ class TestARuthlessGc:
     ) -> None:
         store = make_store(main_checkout, adapter)
         run = store.record("a-started", {}, start="r").run
-        really, settle = inside(store)._recorder._update, inside(store).objects.settle
+        really, settle = inside(store).refs.update, inside(store).objects.settle
         changed: list[Update] = []
 
-        def update(updates: list[Update]) -> None:
+        def update(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             if moment == "before the refs":
                 self.gc(main_checkout)
                 monkeypatch.undo()
             changed.extend(updates)
-            really(updates)
+            really(updates, meanwhile)
 
         def settled() -> None:
             for update in changed[1:] if moment == "after the refs" else ():  # not the linked commit
@@ -78,7 +79,7 @@ class TestARuthlessGc:
             settle()
 
         monkeypatch.setattr(recorder, "LINK_INTERVAL", 3600.0)
-        monkeypatch.setattr(inside(store)._recorder, "_update", update)
+        monkeypatch.setattr(inside(store).refs, "update", update)
         monkeypatch.setattr(inside(store).refs, "_settle", settled)
         made = store.record("a-complete", {"n": 2}, run=run)
         monkeypatch.undo()
@@ -107,16 +108,16 @@ class TestARuthlessGc:
         main_checkout.git("checkout", "--quiet", "--detach")
         store = make_store(main_checkout, adapter)
         at_work = Gc(main_checkout)
-        really = inside(store)._recorder._update
+        really = inside(store).refs.update
 
-        def update(updates: list[Update]) -> None:
+        def update(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             at_work.begin()
-            really(updates)
+            really(updates, meanwhile)
 
         if begun == "before the objects":
             at_work.begin()
         else:
-            monkeypatch.setattr(inside(store)._recorder, "_update", update)
+            monkeypatch.setattr(inside(store).refs, "update", update)
         made = store.record("a-complete", {"n": 1}, start="r")
         at_work.end()
         assert store.read(made.id).state == {"n": 1}

@@ -61,6 +61,7 @@ class Line:
         commit: the one that the checkpoint is linked to.
         has_branch: whether a branch points to it.
         again: whether a ref was not as it seemed before, so that git is asked for those whose objects may be missing.
+        whole: oids of holders that are known to be there with all they need: a ref leads to them.
 
     Attributes:
         update: what keeps the commit, for the transaction that makes the checkpoint.
@@ -70,7 +71,7 @@ class Line:
         CkptError: the commit is missing.
     """
 
-    def __init__(self, repository: Repository, commit: str, *, has_branch: bool, again: bool = False) -> None:
+    def __init__(self, repository: Repository, commit: str, *, has_branch: bool, again: bool = False, whole: Collection[str] = ()) -> None:
         self._repository = repository
         self._commit = commit
         self._passed: list[Update] = []
@@ -87,7 +88,7 @@ class Line:
             value, made = _holder(repository, commit, self._text)
             if there == value:
                 self.update = Update(ref, value, value)
-                self.objects = made if _lacks(repository, made) else []
+                self.objects = made if value not in whole and _lacks(repository, made) else []
                 return
             value, self.objects = (commit, []) if has_branch else (value, made)
         self.update = Update(ref, value, there)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeAlias
 
     from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Progress
     from gitckpt.store.records.keys import Claim
@@ -133,14 +134,15 @@ class Recorder:
     Args:
         repository: where.
         objects: its objects.
-        update: applies ref updates in one transaction: `Refs.update`, or a process for each.
+        refs: its refs.
     """
 
-    def __init__(self, repository: Repository, objects: Objects, update: Callable[[list[Update]], None]) -> None:
+    def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
         self._repository = repository
         self._objects = objects
-        self._update = update
+        self._refs = refs
         self._arrivals = Arrivals(repository)
+        self._whole: set[str] = set()
         self.notes = Notes(repository, objects, layout.NOTES)
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._pending_links: dict[str, list[str]] = {}
@@ -222,7 +224,7 @@ class Recorder:
                 updates: list[Update] = []
                 self._objects.write(self._link(self._pending_links, updates, instant))
                 try:
-                    self._update(updates)
+                    self._refs.update(updates)
                 except RefMoved:
                     if time.monotonic() > deadline:
                         raise
@@ -255,7 +257,9 @@ class Recorder:
         """Writes objects and refs of a checkpoint, once; returns the oid of the document. Errors: as `record`."""
         fields, commit = proposal.fields, proposal.fields["git_sha"]
         blob = object_id("blob", data, self._repository.object_format)
-        line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
+        line = None
+        if commit:
+            line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again, whole=self._whole)
         updates = [*proposal.fences(), *layout.new_refs(fields, blob, head, line.update if line is not None else None)]
         needed = [*(line.objects if line is not None else ()), ("blob", data)]
         derived: list[Item] = []
@@ -264,33 +268,41 @@ class Recorder:
             links = _joined(links, {commit: [layout.link_line(fields["id"], fields["phase"], fields["timestamp"])]})
             if with_links:
                 derived = self._link(links, updates, instant)
-        self._arrivals.flush(_roots(fields), self._objects.write([*needed, *derived], flushed=False), fields.get("branch"))
+        roots, written = _roots(fields), self._objects.write([*needed, *derived], flushed=False)
+
+        def flush() -> None:
+            self._arrivals.flush(roots, written, fields.get("branch"))
+
+        is_little = self._arrivals.has_flushed(roots)
+        if not is_little:  # what others wrote may be much, and nobody shall wait for our locks meanwhile
+            flush()
         try:
-            self._apply(updates, line)
+            self._apply(updates, line, flush if is_little else None)
         except GitError:
             gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
             if not gone:
                 raise
             self._require_tree(fields, gone)
             self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
-            self._update(updates)
+            self._refs.update(updates)
         if commit:
             self._pending_links = {} if with_links else links
         if line is not None:
-            line.follow_up(self._objects, self._update)
+            self._whole.add(line.update.new)
+            line.follow_up(self._objects, self._refs.update)
         return blob
 
-    def _apply(self, updates: list[Update], line: keep.Line | None) -> None:
-        """Applies updates in one transaction; what bars the ref of the line is gone round."""
+    def _apply(self, updates: list[Update], line: keep.Line | None, flush: Callable[[], None] | None) -> None:
+        """Applies updates in one transaction, with what is to be flushed before; what bars the ref of the line is gone round."""
         try:
-            self._update(updates)
+            self._refs.update(updates, flush)
         except (LockHeld, GitError) as error:
             if line is None or not keep.is_barred(line.update.ref, error):
                 raise
             at = updates.index(line.update)
             updates[at : at + 1] = line.detour()
             self._objects.write(line.objects)
-            self._update(updates)
+            self._refs.update(updates, flush)
 
     def _require_free(self, checkpoint_id: str) -> None:
         """Raises an error where refs of a checkpoint with this id are there: nobody's being faster will ever change that."""
