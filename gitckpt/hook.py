@@ -156,7 +156,7 @@ def _record(repository: Repository, event: str) -> str:
 
     objects = Plumbing(repository)
     refs = Refs(repository, lambda path: _clear(repository, event, path), objects.settle)
-    for process in (repository.cat_file, objects, refs):
+    for process in (repository.cat_file, refs):
         process.warm_up()  # they start side by side, while we go on
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import layout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -199,11 +200,20 @@ class TestWrite:
         objects.write([("blob", b"hello\n"), ("blob", b"hello\n")])
         assert main_checkout.git("count-objects", "-v") == before
 
-    def test_of_what_exists_in_a_pack_changes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_of_what_exists_in_a_pack_adds_one_file_at_most(self, main_checkout: Checkout, objects: Objects) -> None:
         main_checkout.git("gc", "--quiet")
-        before = main_checkout.git("count-objects", "-v")
-        objects.write([("blob", b"hello\n")])
-        assert main_checkout.git("count-objects", "-v") == before
+        for _ in range(2):
+            objects.write([("blob", b"hello\n")])
+        loose, *_ = main_checkout.git("count-objects").split()
+        assert int(loose) <= 1
+        main_checkout.git("gc", "--quiet")
+        assert main_checkout.git("count-objects").split()[0] == "0"
+
+    def test_of_what_exists_makes_it_young_again(self, main_checkout: Checkout, objects: Objects) -> None:
+        (oid,) = objects.write([("blob", b"one")])
+        os.utime(object_file(main_checkout, oid), (0, 0))
+        objects.write([("blob", b"one")])
+        assert object_file(main_checkout, oid).stat().st_mtime > 0  # or the next gc would prune it
 
     @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 262_143, 262_144, 30 << 20])
     def test_of_any_size(self, main_checkout: Checkout, objects: Objects, size: int) -> None:
@@ -253,7 +263,6 @@ class TestWrite:
 
     def test_plumbing_writes_again_and_again_once_warmed_up(self, main_checkout: Checkout, repository: Repository) -> None:
         objects = Plumbing(repository)
-        objects.warm_up()
         repository.cat_file.warm_up()
         main_checkout.git("gc", "--quiet", "--prune=now")
         for data in (b"one", b"two"):
@@ -261,6 +270,75 @@ class TestWrite:
         written = list(objects.read([object_id("blob", data, "sha1") for data in (b"one", b"two")]))
         objects.close()
         assert written == [("blob", b"one"), ("blob", b"two")]
+
+
+class TestLooseFiles:
+    """Of the adapter that writes them itself: git could have done so."""
+
+    @pytest.mark.parametrize("sharing", ["umask", "group", "all", "0640", "0660", "0600"])
+    @pytest.mark.parametrize("umask", [0o022, 0o002, 0o027, 0o077])
+    def test_who_may_read_and_write_is_what_git_says(
+        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], sharing: str, umask: int
+    ) -> None:
+        before = os.umask(umask)
+        try:
+            checkout = make_checkout("project", f"--shared={sharing}")
+            theirs = object_file(checkout, checkout.git("hash-object", "-w", "--stdin", data="theirs"))
+            objects = Plumbing(opened(checkout))
+            ours = object_file(checkout, objects.write([("blob", b"ours")])[0])
+            objects.close()
+        finally:
+            os.umask(before)
+        assert theirs.parent != ours.parent
+        assert [oct(path.stat().st_mode) for path in (ours, ours.parent)] == [oct(path.stat().st_mode) for path in (theirs, theirs.parent)]
+
+    @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+    def test_git_takes_them_for_its_own(
+        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], object_format: str
+    ) -> None:
+        checkout = make_checkout("project", f"--object-format={object_format}")
+        objects = Plumbing(opened(checkout))
+        items = three_kinds(object_format)
+        objects.write([*items.values(), ("blob", os.urandom(100_000))])
+        objects.close()
+        assert checkout.git("fsck", "--strict", "--no-dangling") == ""
+        assert checkout.git("count-objects").split()[0] == "4"
+
+    def test_nothing_is_left_of_one_that_cannot_be_written(self, main_checkout: Checkout, repository: Repository) -> None:
+        objects = Plumbing(repository)
+        oid = object_id("blob", b"too long", "sha1")
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+        try:
+            with pytest.raises(GitError, match="too large"):
+                objects.write([("blob", b"too long")])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert list(object_file(main_checkout, oid).parent.iterdir()) == []
+        assert objects.write([("blob", b"too long")]) == [oid]
+
+    def test_one_of_another_user_that_cannot_be_made_young_is_written_anew(
+        self, main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        objects = Plumbing(repository)
+        (oid,) = objects.write([("blob", b"one")])
+        known = object_file(main_checkout, oid).stat().st_ino
+        os.utime(object_file(main_checkout, oid), (0, 0))
+
+        def refuse(path: str) -> None:
+            raise PermissionError(1, "Operation not permitted", path)
+
+        monkeypatch.setattr("gitckpt.git.objects.plumbing.os.utime", refuse)
+        objects.write([("blob", b"one")])
+        assert object_file(main_checkout, oid).stat().st_ino != known
+        assert main_checkout.git("cat-file", "blob", oid) == "one"
+
+    def test_without_the_directory_of_objects_nothing_is_written(self, main_checkout: Checkout, repository: Repository) -> None:
+        top = main_checkout.path / ".git/objects"
+        top.rename(top.with_name("elsewhere"))
+        with pytest.raises(GitError, match="No such file"):
+            Plumbing(repository).write([("blob", b"one")])
+        assert not top.exists()
 
 
 class TestAdapters:

@@ -1,4 +1,4 @@
-"""Scripts that are killed while they use a store: at a position among their git calls, or at a moment, with all that they started."""
+"""Scripts that are killed while they use a store: at a position among their git calls and writes, or at a moment, with all they started."""
 
 from __future__ import annotations
 
@@ -22,6 +22,25 @@ from gitckpt.git.repository import discover
 from gitckpt.store.worktrees import resumption
 from gitckpt.store.checkpoints import Checkpoints
 path, *args = sys.argv[1:]
+replace = os.replace
+
+def counted(*names):
+    while True:
+        try:
+            os.mkdir(os.environ["KILL_COUNT"] + ".lock")
+            break
+        except FileExistsError:
+            pass
+    with open(os.environ["KILL_COUNT"], "ab") as file:
+        number = file.tell() + 1
+        file.write(b"x")
+    os.rmdir(os.environ["KILL_COUNT"] + ".lock")
+    if number == int(os.environ["KILL_AT"]):
+        os.kill(os.getpid(), 9)
+    replace(*names)
+
+if "KILL_AT" in os.environ:
+    os.replace = counted  # each object that we write ourselves
 with Checkpoints(discover(path), adapter="plumbing") as store:
 """
 

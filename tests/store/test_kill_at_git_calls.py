@@ -1,4 +1,4 @@
-"""A kill before, after and within every git call: whatever is left is whole, and the next one goes on from it."""
+"""A kill before, after and within every git call, and before each object: whatever is left is whole, and the next one goes on from it."""
 
 from __future__ import annotations
 
