@@ -177,6 +177,7 @@ class Arrivals:
         self._repository = repository
         self._top = os.path.join(repository.common_dir, "objects")
         self._known: set[str] = set()
+        self._then = 0
 
     def flush(self, roots: Collection[str], written: Iterable[str], branch: str | None = None) -> None:
         """Waits until what a checkpoint needs is on the disk.
@@ -197,7 +198,9 @@ class Arrivals:
 
     def has_flushed(self, roots: Collection[str]) -> bool:
         """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do."""
-        return self._known.issuperset(roots) or [*roots] == self._read()[1]
+        if not self._known.issuperset(roots):
+            return [*roots] == self._read()[1]
+        return not any(_came_at(file_of(self._repository, root)) >= self._then for root in roots)  # a gc takes some, and they come again
 
     def catch_up(self, roots: Collection[str] = (), refs: Sequence[str] = ()) -> None:
         """Waits until all objects that are there are on the disk.
@@ -227,6 +230,7 @@ class Arrivals:
         os.replace(scratch, self._mark())
         self._known.clear()
         self._known.update(roots)
+        self._then = now
 
     def _mark(self) -> str:
         return os.path.join(self._repository.make_private_dir(), MARK)
@@ -313,6 +317,13 @@ def drop_empty(repository: Repository, oids: Iterable[str]) -> None:
 def _arrived(directory: str, since: int) -> list[str]:
     with os.scandir(directory) as entries:
         return [entry.path for entry in entries if not entry.name.startswith(_TEMPORARY) and _ctime(entry) >= since]
+
+
+def _came_at(path: str) -> int:
+    try:
+        return os.stat(path).st_ctime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _ctime(entry: os.DirEntry[str]) -> int:

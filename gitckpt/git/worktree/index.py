@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # index sparse that has entries added in intent only.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *("-c", "core.fsync=loose-object,pack,pack-metadata", "-c", "core.fsyncMethod=batch", "-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsync=none", "-c", "core.hooksPath=/dev/null"),  # flushed with all that is new, before a ref leads to it
     # What is larger goes into a pack, piece by piece: git holds the whole of a smaller file in memory, and 512 MB is its idea of small.
     *("-c", "core.bigFileThreshold=32m"),
 )

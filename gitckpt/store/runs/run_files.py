@@ -73,7 +73,7 @@ class RunFiles:
             whole[ENTRY] = (DIRECTORY, tree)
         data = encode_tree(whole)
         pending.append(("tree", data))
-        objects.write(pending)
+        objects.write(pending, flushed=False)
         return replace(found, tree=object_id("tree", data, repository.object_format), omitted=(*found.omitted, *omitted))
 
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
@@ -208,7 +208,7 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
     blobs: Entries = {name.encode(): (FILE, object_id("blob", data, repository.object_format)) for name, data in files.items()}
     inner = put({INPUT.encode(): (DIRECTORY, put(blobs))})
     whole = put({b"files": (DIRECTORY, manifest.base_tree(repository, commit)), ENTRY: (DIRECTORY, inner)})
-    objects.write(pending)
+    objects.write(pending, flushed=False)
     return replace(found, tree=whole)
 
 

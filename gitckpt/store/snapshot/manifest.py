@@ -85,7 +85,7 @@ def base_tree(repository: Repository, commit: str) -> str:
 
 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
-    """Writes the tree of a snapshot and returns its oid; the trees that it refers to are there."""
+    """Writes the tree of a snapshot and returns its oid; the trees that it refers to are there. Whoever records it flushes it."""
     pending: list[tuple[str, bytes]] = []
 
     def put(kind: str, data: bytes) -> str:
@@ -120,7 +120,7 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
     if content.sparse is not None:
         whole[b"sparse"] = (FILE, put("blob", content.sparse))
     tree = put("tree", encode_tree(whole))
-    objects.write(pending)
+    objects.write(pending, flushed=False)
     return tree
 
 
