@@ -303,6 +303,14 @@ def file_of(repository: Repository, oid: str) -> str:
     return os.path.join(repository.common_dir, "objects", oid[:2], oid[2:])
 
 
+def is_there(repository: Repository, oid: str) -> bool:
+    """Tells whether a loose object is there, and no power cut has left it without contents."""
+    try:
+        return os.stat(file_of(repository, oid)).st_size > 0
+    except FileNotFoundError:
+        return False
+
+
 def drop_empty(repository: Repository, oids: Iterable[str]) -> None:
     """Removes files of objects that a power cut left without contents: git takes them for written, and would leave them so."""
     for oid in oids:

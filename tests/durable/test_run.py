@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -274,8 +275,8 @@ def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
     update = Refs.update
     due: list[int] = []
 
-    def fail_afterwards(self: Refs, updates: list[Update]) -> None:
-        update(self, updates)
+    def fail_afterwards(self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        update(self, updates, meanwhile)
         if due and any(each.ref.startswith(layout.CHECKPOINTS) for each in updates):
             due.clear()
             raise CkptError("git ended unexpectedly")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from gitckpt.git import disk
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id, parents
 from gitckpt.git.process import GitError
@@ -61,7 +62,6 @@ class Line:
         commit: the one that the checkpoint is linked to.
         has_branch: whether a branch points to it.
         again: whether a ref was not as it seemed before, so that git is asked for those whose objects may be missing.
-        whole: oids of holders that are known to be there with all they need: a ref leads to them.
 
     Attributes:
         update: what keeps the commit, for the transaction that makes the checkpoint.
@@ -71,7 +71,7 @@ class Line:
         CkptError: the commit is missing.
     """
 
-    def __init__(self, repository: Repository, commit: str, *, has_branch: bool, again: bool = False, whole: Collection[str] = ()) -> None:
+    def __init__(self, repository: Repository, commit: str, *, has_branch: bool, again: bool = False) -> None:
         self._repository = repository
         self._commit = commit
         self._passed: list[Update] = []
@@ -88,7 +88,7 @@ class Line:
             value, made = _holder(repository, commit, self._text)
             if there == value:
                 self.update = Update(ref, value, value)
-                self.objects = made if value not in whole and _lacks(repository, made) else []
+                self.objects = made if _lacks(repository, made) else []
                 return
             value, self.objects = (commit, []) if has_branch else (value, made)
         self.update = Update(ref, value, there)
@@ -349,8 +349,9 @@ def _holder(repository: Repository, oid: str, text: bytes) -> tuple[str, list[It
 
 
 def _lacks(repository: Repository, made: list[Item]) -> bool:
-    """Tells whether some of the objects of a holder are missing."""
-    return any(repository.cat_file.info(object_id(kind, data, repository.object_format)) is None for kind, data in made)
+    """Tells whether some of the objects of a holder are missing; each record asks, so git is asked only for those that are not loose."""
+    oids = (object_id(kind, data, repository.object_format) for kind, data in made)
+    return any(not disk.is_there(repository, oid) and repository.cat_file.info(oid) is None for oid in oids)
 
 
 def _is_cut(repository: Repository, commit: str) -> bool:

@@ -142,7 +142,6 @@ class Recorder:
         self._objects = objects
         self._refs = refs
         self._arrivals = Arrivals(repository)
-        self._whole: set[str] = set()
         self.notes = Notes(repository, objects, layout.NOTES)
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._pending_links: dict[str, list[str]] = {}
@@ -257,9 +256,7 @@ class Recorder:
         """Writes objects and refs of a checkpoint, once; returns the oid of the document. Errors: as `record`."""
         fields, commit = proposal.fields, proposal.fields["git_sha"]
         blob = object_id("blob", data, self._repository.object_format)
-        line = None
-        if commit:
-            line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again, whole=self._whole)
+        line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
         updates = [*proposal.fences(), *layout.new_refs(fields, blob, head, line.update if line is not None else None)]
         needed = [*(line.objects if line is not None else ()), ("blob", data)]
         derived: list[Item] = []
@@ -288,7 +285,6 @@ class Recorder:
         if commit:
             self._pending_links = {} if with_links else links
         if line is not None:
-            self._whole.add(line.update.new)
             line.follow_up(self._objects, self._refs.update)
         return blob
 
