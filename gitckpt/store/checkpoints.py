@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.leases.leases import Leases
-    from gitckpt.store.records.draft import Details
+    from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.keys import Claim
@@ -181,6 +181,7 @@ class Checkpoints:
         change: Change | None = None,
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
+        then: Successor | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.record`, with what only the rooms above have.
@@ -189,7 +190,7 @@ class Checkpoints:
         makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
         called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
         that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
-        did, theirs count.
+        did, theirs count. `then` is recorded with it.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -198,13 +199,14 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
-        checkpoint = draft.draft(
-            phase, (commit, branch), worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant
-        )
-        fields = codec.fields(checkpoint)
-        data = draft.require_valid(fields, state)
+        checkpoint, fields, data = self._drafted(phase, state, details, head=(commit, branch), worktree=worktree, instant=instant)
         changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
-        if start is None:
+        if then is not None:
+            draft.require_call(then.phase, then.details, state=then.state)
+            second = self._drafted(then.phase, then.state, then.details, head=(commit, branch), worktree=worktree, instant=self.clock())
+            self._recorder.record(Proposal(fields, data, guard=guard, keeps=keeps), instant, Proposal(*second[1:], keeps=keeps))
+            then.made = draft.recorded(*second)
+        elif start is None:
             self._recorder.record(Proposal(fields, data, guard=guard, change=changing, keeps=keeps), instant)
         else:
             claim = None if key is None else self.claim(key)
@@ -217,6 +219,21 @@ class Checkpoints:
         if checkpoint.id.startswith(_ONE_IN_256):
             self._pack()
         return draft.recorded(checkpoint, fields, data)
+
+    def _drafted(
+        self,
+        phase: str,
+        state: Mapping[str, Any] | None,
+        details: Details,
+        *,
+        head: tuple[str, str | None],
+        worktree: Worktree | None,
+        instant: int,
+    ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
+        """Returns a checkpoint without its place in a run, the keys of its document, and its state."""
+        drafted = draft.draft(phase, head, worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant)
+        fields = codec.fields(drafted)
+        return drafted, fields, draft.require_valid(fields, state)
 
     def save(
         self,
@@ -232,6 +249,7 @@ class Checkpoints:
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
         without_files: str | None = None,
+        then: Successor | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
@@ -239,14 +257,26 @@ class Checkpoints:
 
         draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(
-            self.record, state=state, start=start, key=key, guard=guard, change=change, progress_of=progress_of, keeps=keeps, **details
+            self.record,
+            state=state,
+            start=start,
+            key=key,
+            guard=guard,
+            change=change,
+            progress_of=progress_of,
+            keeps=keeps,
+            then=then,
+            **details,
         )
 
         def attempt() -> Checkpoint:
             files = self.capture(limits, beside)
             return record(without_files if without_files is not None and files.degraded else phase, worktree=files)
 
-        return assurance.recorded(self.repository, self.objects, attempt, self.remove, self.announce)
+        def remove(torn: Collection[str]) -> None:
+            self.remove([*torn, *([then.made.id] if then is not None and then.made is not None else [])])
+
+        return assurance.recorded(self.repository, self.objects, attempt, remove, self.announce)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """As `Store.read`."""

@@ -88,6 +88,7 @@ class Driver:
         self._observer = observer
         self._skipped = skipped or {}
         self._agents = agents or {}
+        self._untold: tuple[str, str, float | None] | None = None
 
     def drive(self) -> Result:
         """Does every phase that is not complete, in order.
@@ -96,27 +97,39 @@ class Driver:
             PhaseFailed: one failed, is blocked, or the run has to stop.
             LeaseLost: somebody else drives the run by now.
         """
-        phases, run = self._definition.phases, self._run
-        with Watchdog(Mark(run.id, run.hold.lease.token, run.store.repository.common_dir)) as watchdog:
-            at = 0
-            while at < len(phases):
-                phase = phases[at]
-                if phase.name in self._run.completed:
-                    at += 1
-                    continue
-                if phase.name in self._skipped:
-                    self._run.skip(phase.name, message=self._skipped[phase.name])
-                    self._observer.ended(phase.name, "skipped", None)
-                    continue
-                if not self._do(phase, at, watchdog):
+        run = self._run
+        try:
+            with Watchdog(Mark(run.id, run.hold.lease.token, run.store.repository.common_dir)) as watchdog:
+                return self._drive(watchdog)
+        finally:
+            self._tell()
+
+    def _drive(self, watchdog: Watchdog) -> Result:
+        phases, at = self._definition.phases, 0
+        while at < len(phases):
+            phase = phases[at]
+            if phase.name in self._run.completed:
+                at += 1
+                continue
+            if phase.name in self._skipped:
+                self._tell()
+                self._run.skip(phase.name, message=self._skipped[phase.name])
+                self._observer.ended(phase.name, "skipped", None)
+                continue
+            if not self._do(phase, at, watchdog):
+                return Result(is_complete=False, after=phase.name)
+            if at + 1 < len(phases) and self._pauses_after(phase):
+                answer, revision = self._observer.ask(phase.name)
+                if answer == EXIT:
                     return Result(is_complete=False, after=phase.name)
-                if at + 1 < len(phases) and self._pauses_after(phase):
-                    answer, revision = self._observer.ask(phase.name)
-                    if answer == EXIT:
-                        return Result(is_complete=False, after=phase.name)
-                    if answer != CONTINUE:
-                        self._again(phase, answer, revision)
+                if answer != CONTINUE:
+                    self._again(phase, answer, revision)
         return Result(is_complete=True)
+
+    def _is_followed(self, phase: PhaseDefinition, at: int) -> bool:
+        """Tells whether another phase begins as soon as this one is complete."""
+        coming = self._definition.phases[at + 1 : at + 2]
+        return bool(coming) and not self._pauses_after(phase) and coming[0].name not in (*self._run.completed, *self._skipped)
 
     def _pauses_after(self, phase: PhaseDefinition) -> bool:
         autonomy = self._run.pipeline.autonomy or self._definition.autonomy
@@ -134,6 +147,7 @@ class Driver:
         conduct = Conduct(phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume)
 
         def action(attempt: Attempt) -> Ended:
+            self._tell()
             observer = self._observer
             observer.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
             context = Context(self._run, self._definition, phase, attempt, watchdog, observer.output, observer.tick, self._agents)
@@ -141,21 +155,26 @@ class Driver:
 
         self._require_not_blocked(phase)
         watchdog.prepare()  # it is ready once it is recorded that the phase begins
+        followed = self._is_followed(phase, at)
         try:
-            self._run.perform(phase.name, action, inputs={}, conduct=conduct)
+            self._run.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
         except PhaseDeferred:
-            self._tell(phase)
             return False
-        except BaseException:
-            self._tell(phase)
-            raise
-        self._tell(phase)
+        finally:
+            last = self._run.last_attempt
+            if last is not None and last.phase == phase.name:
+                self._tell()
+                self._untold = (phase.name, last.ended or "interrupted", last.seconds)
+            if not followed or last is None or last.ended != next_attempt.COMPLETE:
+                self._tell()
         return True
 
-    def _tell(self, phase: PhaseDefinition) -> None:
-        last = self._run.last_attempt
-        if last is not None and last.phase == phase.name:
-            self._observer.ended(phase.name, last.ended or "interrupted", last.seconds)
+    def _tell(self) -> None:
+        """Tells how the last phase ended: not before it is recorded."""
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            self._run.flush()
+            self._observer.ended(*untold)
 
     def _require_not_blocked(self, phase: PhaseDefinition) -> None:
         last = self._run.last_attempt

@@ -168,9 +168,19 @@ class ActiveRun:
 
         return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct)
 
-    def perform(self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct) -> Any:
-        """As `phase`, for an action that knows of its attempt, and digests of its inputs."""
-        return self._performer.perform(name, action, inputs=inputs, conduct=conduct)
+    def perform(
+        self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct, followed: bool = False
+    ) -> Any:
+        """As `phase`, for an action that knows of its attempt, and digests of its inputs.
+
+        `followed` says that another phase begins at once: where this one succeeds, its end is recorded together with the start of that,
+        or by `flush`.
+        """
+        return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed)
+
+    def flush(self) -> None:
+        """Records what waits for something that follows, or could not be written before. Errors: as `Writer.write`."""
+        self._writer.flush()
 
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None

@@ -27,13 +27,15 @@ class Attempting:
     Args:
         session: the run, whose `last_attempt` this is.
         conduct: how the phase is carried out.
+        followed: whether another phase begins at once where it succeeds: its end is recorded with that, or by `Writer.flush`.
     """
 
-    def __init__(self, session: Session, conduct: Conduct) -> None:
+    def __init__(self, session: Session, conduct: Conduct, *, followed: bool = False) -> None:
         assert session.last_attempt is not None
         self._session = session
         self._writer = session.writer
         self._conduct = conduct
+        self._followed = followed
         self._attempt = session.last_attempt
         self._before = copy.deepcopy(session.state)
         self._started = time.monotonic()
@@ -63,12 +65,12 @@ class Attempting:
                 output=ended.output,
                 result=result,
             )
-            self._write("complete")
+            self._write("complete", followed=self._followed)
         except LeaseLost:
             raise
         except BaseException as error:
-            if self._writer.completed.get(self._attempt.phase):
-                raise  # an interrupt came when it was recorded as complete already
+            if self._writer.has_ended(self._attempt.phase):
+                raise  # an interrupt came when it was recorded as complete already, or is going to be
             self._session.state = self._before
             self._fail(error)
             raise
@@ -110,9 +112,9 @@ class Attempting:
         self._session.last_attempt = ended
         self._write(str(ended.ended), errors=conducts.errors(error))
 
-    def _write(self, status: str, errors: Sequence[str] = ()) -> None:
-        label = f"{self._attempt.phase}-{status}"
-        self._writer.write(label, self._session.state, capture=True, trigger=PHASE, attempt=self._session.last_attempt, errors=errors)
+    def _write(self, status: str, errors: Sequence[str] = (), *, followed: bool = False) -> None:
+        label, attempt = f"{self._attempt.phase}-{status}", self._session.last_attempt
+        self._writer.write(label, self._session.state, capture=True, followed=followed, trigger=PHASE, attempt=attempt, errors=errors)
 
     def _seconds(self) -> float:
         return round(time.monotonic() - self._started, 3)

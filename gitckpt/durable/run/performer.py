@@ -35,7 +35,9 @@ class Performer:
         self._accepts = accepts_changes
         self._attempting: Attempting | None = None
 
-    def perform(self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct) -> Any:
+    def perform(
+        self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct, followed: bool = False
+    ) -> Any:
         """See `Run.perform`."""
         session = self._session
         next_attempt.require_name(name)
@@ -48,7 +50,7 @@ class Performer:
             self._wait(session.last_attempt)
             self._begin(coming, conduct)
             try:
-                return self._attempt(action, conduct)
+                return self._attempt(action, conduct, followed=followed)
             except conduct.retry_on as error:
                 if (
                     isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
@@ -81,6 +83,7 @@ class Performer:
         session.check()
         attempt = coming.attempt
         if not coming.is_first:
+            self._writer.flush()
             # Where the last attempt ended orderly and the files have changed since, somebody has worked there.
             resets = conduct.on_resume != KEEP and (coming.crashed or not self._writer.differs_from(self._writer.newest.id))
             attempt = self._writer.prepare_again(attempt, resets=resets)
@@ -88,8 +91,8 @@ class Performer:
         self._writer.count_attempt(attempt)
         self._writer.write(f"{attempt.phase}-started", session.state, trigger=PHASE, attempt=attempt)
 
-    def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct) -> Any:
-        self._attempting = Attempting(self._session, conduct)
+    def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct, *, followed: bool) -> Any:
+        self._attempting = Attempting(self._session, conduct, followed=followed)
         try:
             return self._attempting.carry_out(action)
         finally:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable.run import rewind
+from gitckpt.model import toml
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.phase import split
@@ -18,6 +19,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
+from gitckpt.store.records.draft import Successor
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import unwritten
 from gitckpt.store.runs.run_files import RunFiles
@@ -66,20 +68,23 @@ class Writer:
         self.completed = dict(self.pipeline.completed)
         self.unwritten: list[str] = []
         self._waiting: list[tuple[str, Mapping[str, Any], bool, Details]] = []
-        self._tried = ""
+        self._tried: set[str] = set()
         self._known = False
         self._reported: dict[str, Any] = {}
         self.limits = settings.read(store.repository).limits
         self._made_at = made_at
         self._attempts: Counter[str] | None = None
 
-    def write(self, label: str, state: Mapping[str, Any], *, capture: bool = False, **details: Unpack[Details]) -> None:
+    def write(
+        self, label: str, state: Mapping[str, Any], *, capture: bool = False, followed: bool = False, **details: Unpack[Details]
+    ) -> None:
         """Records a checkpoint of the run, after those that could not be written before.
 
         Args:
             label: its phase label.
             state: what it carries.
             capture: whether the files may have changed since the last one.
+            followed: whether another one follows at once, in whose transaction it is written; `flush` where that does not come.
             details: more keys of the document.
 
         Raises:
@@ -95,28 +100,37 @@ class Writer:
             said = details.get("progress")
             said = said if isinstance(said, Progress) else Progress()  # else the record is refused
             details["progress"] = replace(said, current_phase=at, total_phases=len(self.pipeline.phases))
+        if followed:
+            toml.dump_state(dict(state), {})  # what can never be written is said now
         self._waiting.append((label, state, capture, details))
         self._note(label, details)
+        if followed:
+            return
         self.flush()
         if self._waiting:
             last = self._waiting[-1]
             self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])  # the caller may change it until it is written
 
+    def has_ended(self, phase: str) -> bool:
+        """Tells whether it is recorded that a phase is complete, or waits for it."""
+        return bool(self.completed.get(phase)) or any(label == f"{phase}-complete" for label, *_ in self._waiting)
+
     def flush(self) -> None:
         """Tries to write what could not be written. Errors: as `write`."""
         while self._waiting:
-            label, state, capture, details = self._waiting[0]
+            label = self._waiting[0][0]
+            together = self._go_together()
             try:
-                if not self._was_written(details["id"]):
-                    self._tried = details["id"]
-                    self._record(label, state, capture=capture or not self._known, details=details)
+                if not self._drop_written():
+                    self._record_first(together=together)
             except LeaseLost:
                 raise
             except KeyboardInterrupt:
-                if self._was_written(details["id"]):
-                    del self._waiting[0]
+                self._drop_written()
                 raise
             except (StateError, UsageError):
+                if together:
+                    continue  # each by itself: one of them may be right
                 del self._waiting[0]
                 raise
             except CkptError as error:
@@ -126,7 +140,6 @@ class Writer:
                     unwritten.note(self._store.repository, self._run, self.unwritten)
                     self._log(sentence)
                 return
-            del self._waiting[0]
             if not self._waiting and self.unwritten:
                 self.unwritten.clear()
                 unwritten.note(self._store.repository, self._run, [])
@@ -241,36 +254,54 @@ class Writer:
             self.completed = dict(pipeline.completed)
         self.completed = completed_after(self.completed, label, "")
 
-    def _record(self, label: str, state: Mapping[str, Any], *, capture: bool, details: Details) -> None:
-        if not details.get("rewound_to"):
-            state = {**state, **self._reported}
-        if capture:
+    def _go_together(self) -> bool:
+        """Tells whether the first two that wait can be recorded at once: what was tried before is looked for, each by itself."""
+        first, *others = self._waiting[:2]
+        return bool(others) and not others[0][2] and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
+
+    def _record_first(self, *, together: bool) -> None:
+        """Records what waits for the longest, or the first two together; goes on from it."""
+        label, state, capture, details = self._waiting[0]
+        self._tried.update(each[3]["id"] for each in self._waiting[: 1 + together])
+        then = (
+            Successor(self._waiting[1][0], self._told(self._waiting[1][1], self._waiting[1][3]), self._waiting[1][3]) if together else None
+        )
+        state = self._told(state, details)
+        if capture or not self._known:
             self._refresh()
-            made = self._store.save(label, state, guard=self._hold, beside=self._files, keeps=_REPORTED, **details)
+            made = self._store.save(label, state, guard=self._hold, beside=self._files, keeps=_REPORTED, then=then, **details)
         else:
             files = self.newest.worktree
-            made = self._store.record(label, state, guard=self._hold, worktree=files, keeps=_REPORTED, **details)
-        self._adopt(made)
+            made = self._store.record(label, state, guard=self._hold, worktree=files, keeps=_REPORTED, then=then, **details)
+        self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
 
-    def _adopt(self, made: Checkpoint) -> None:
-        """Goes on from a checkpoint that was written."""
-        self._reported = {key: made.state[key] for key in _REPORTED if key in made.state}
+    def _told(self, state: Mapping[str, Any], details: Details) -> Mapping[str, Any]:
+        """Returns a state with what `git ckpt step` reported meanwhile."""
+        return state if details.get("rewound_to") else {**state, **self._reported}
+
+    def _adopt(self, made: Sequence[Checkpoint]) -> None:
+        """Goes on from checkpoints that were written, those that wait for the longest."""
+        del self._waiting[: len(made)]
+        self._tried.difference_update(checkpoint.id for checkpoint in made)
+        newest = made[-1]
+        self._reported = {key: newest.state[key] for key in _REPORTED if key in newest.state}
         self._known = True
-        self.newest = made
-        if made.pipeline is not None and not self._waiting[1:]:
-            self.pipeline = made.pipeline
-            self.completed = dict(made.pipeline.completed)
+        self.newest = newest
+        if newest.pipeline is not None and not self._waiting:
+            self.pipeline = newest.pipeline
+            self.completed = dict(newest.pipeline.completed)
 
-    def _was_written(self, checkpoint_id: str) -> bool:
-        """Tells whether a checkpoint was written before an error or an interrupt came; then goes on from it."""
-        if self._tried != checkpoint_id:
+    def _drop_written(self) -> bool:
+        """Tells whether what waits for the longest was written before an error or an interrupt came; then goes on from it."""
+        checkpoint_id = self._waiting[0][3]["id"]
+        if checkpoint_id not in self._tried:
             return False
         try:
             made = self._store.read(checkpoint_id)
         except NotFoundError:
             return False
         self._store.heads.move_up(self._run)
-        self._adopt(made)
+        self._adopt([made])
         return True
 
     def _refresh(self) -> None:

@@ -213,3 +213,22 @@ class Changing:
             self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
         require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
         return self.state
+
+
+class Successor:
+    """A checkpoint that follows another one of its run at once, on the same commit and with the same files, in the same transaction.
+
+    Args:
+        phase: its label.
+        state: what it carries.
+        details: its other keys.
+
+    Attributes:
+        made: the checkpoint once it is recorded.
+    """
+
+    def __init__(self, phase: str, state: Mapping[str, Any], details: Details) -> None:
+        self.phase = phase
+        self.state = state
+        self.details = details
+        self.made: Checkpoint | None = None

@@ -7,6 +7,7 @@ from gitckpt.model import ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from gitckpt.model.checkpoint import Checkpoint
@@ -64,22 +65,23 @@ def is_foreign(ref: str) -> bool:
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
-def new_refs(fields: dict[str, Any], blob: str, head: str, kept: Update | None) -> list[Update]:
-    """Returns the updates that make a checkpoint, in write order.
+def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update | None) -> list[Update]:
+    """Returns the updates that make checkpoints, in write order: first what they need, last the head of their run.
 
     Args:
-        fields: keys of its document.
-        blob: the oid of the document.
-        head: the blob that its run's head points to now; "" where the run starts, or there is none.
-        kept: what keeps its commit; None where it has none.
+        made: keys and oid of each document; where there are several, they follow one another in a run.
+        head: the blob that the run's head points to now; "" where the run starts, or there is none.
+        kept: what keeps their commit; None where they have none.
     """
-    checkpoint_id = fields["id"]
-    files = fields.get("worktree") or {}
-    held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit")), strict=True)
-    updates = [Update(space + checkpoint_id, oid, "") for space, oid in held if oid]
+    updates = []
+    for fields, _ in made:
+        files = fields.get("worktree") or {}
+        held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit")), strict=True)
+        updates += [Update(space + fields["id"], oid, "") for space, oid in held if oid]
     if kept is not None:
         updates.append(kept)
-    updates.append(Update(CHECKPOINTS + checkpoint_id, blob, ""))
+    updates += [Update(CHECKPOINTS + fields["id"], blob, "") for fields, blob in made]
+    fields, blob = made[-1]
     if fields.get("run"):
         updates.append(Update(RUNS + fields["run"], blob, head))
     return updates

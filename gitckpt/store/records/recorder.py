@@ -22,7 +22,7 @@ from gitckpt.store.records import keep, layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, Protocol, TypeAlias
 
     from gitckpt.git.objects.port import Item, Objects
@@ -99,7 +99,7 @@ class Proposal:
         self.guard = guard
         self.claim = claim
         self._change = change
-        self._keeps = keeps
+        self.keeps = keeps
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
@@ -119,7 +119,7 @@ class Proposal:
         if self._change is not None:
             carried = self._change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
-            self.state.update((key, carried[key]) for key in self._keeps if key in carried)  # without any, where we were the last to write
+            self.state.update((key, carried[key]) for key in self.keeps if key in carried)  # without any, where we were the last to write
         return document.render(self.fields, carried if self.state is None else self.state)
 
     def fences(self) -> list[Update]:
@@ -148,15 +148,13 @@ class Recorder:
         self._linked_at = float("-inf")
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
-    def record(self, proposal: Proposal, instant: int) -> str:
+    def record(self, proposal: Proposal, instant: int, then: Proposal | None = None) -> None:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
             proposal: what shall be recorded; its fields are those of the document afterwards.
             instant: now, in microseconds since the epoch.
-
-        Returns:
-            The oid of the document.
+            then: what follows it in its run, in the same transaction, on the same commit, with a state of its own.
 
         Raises:
             LeaseLost: somebody else drives the run by now.
@@ -176,15 +174,18 @@ class Recorder:
             while True:
                 attempt += 1
                 head, before, carried = self._place(proposal)
-                data = proposal.document(before, carried)
+                made = [(proposal, proposal.document(before, carried))]
+                if then is not None:
+                    made.append((then, then.document(proposal.fields, proposal.state or {})))
                 try:
                     with_links = due and attempt <= _LINK_TRIES
-                    blob = self._write(proposal, data, head, instant, with_links=with_links, again=attempt > 1)
+                    blob = self._write(made, head, instant, with_links=with_links, again=attempt > 1)
                     if proposal.fields.get("run"):
-                        self._written[proposal.fields["run"]] = blob, dict(proposal.fields)
-                    return blob
+                        self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
+                    return
                 except RefMoved as error:
-                    if not self._may_succeed(proposal, error, attempt) or time.monotonic() > deadline:
+                    hopeless = [each for each, _ in made if not self._may_succeed(each, error, attempt)]
+                    if hopeless or time.monotonic() > deadline:
                         raise
                 except LockHeld as error:
                     if layout.NOTES not in error.path:
@@ -252,17 +253,17 @@ class Recorder:
             before, state = fields_of(newest), dict(newest.state)
         return found[0], before, state
 
-    def _write(self, proposal: Proposal, data: bytes, head: str, instant: int, *, with_links: bool, again: bool) -> str:
-        """Writes objects and refs of a checkpoint, once; returns the oid of the document. Errors: as `record`."""
-        fields, commit = proposal.fields, proposal.fields["git_sha"]
-        blob = object_id("blob", data, self._repository.object_format)
+    def _write(self, made: Sequence[tuple[Proposal, bytes]], head: str, instant: int, *, with_links: bool, again: bool) -> str:
+        """Writes objects and refs of checkpoints, once; returns the oid of the last document. Errors: as `record`."""
+        fields, commit = made[0][0].fields, made[0][0].fields["git_sha"]
+        documents = [(each.fields, object_id("blob", data, self._repository.object_format)) for each, data in made]
         line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
-        updates = [*proposal.fences(), *layout.new_refs(fields, blob, head, line.update if line is not None else None)]
-        needed = [*(line.objects if line is not None else ()), ("blob", data)]
+        updates = [*made[0][0].fences(), *layout.new_refs(documents, head, line.update if line is not None else None)]
+        needed: list[Item] = [*(line.objects if line is not None else ()), *(("blob", data) for _, data in made)]
         derived: list[Item] = []
         links = self._pending_links
         if commit:
-            links = _joined(links, {commit: [layout.link_line(fields["id"], fields["phase"], fields["timestamp"])]})
+            links = _joined(links, {commit: [layout.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]})
             if with_links:
                 derived = self._link(links, updates, instant)
         roots, written = _roots(fields), self._objects.write([*needed, *derived], flushed=False)
@@ -286,7 +287,7 @@ class Recorder:
             self._pending_links = {} if with_links else links
         if line is not None:
             line.follow_up(self._objects, self._refs.update)
-        return blob
+        return documents[-1][1]
 
     def _apply(self, updates: list[Update], line: keep.Line | None, flush: Callable[[], None] | None) -> None:
         """Applies updates in one transaction, with what is to be flushed before; what bars the ref of the line is gone round."""
