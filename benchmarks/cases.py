@@ -12,18 +12,22 @@ from benchmarks import run_cases, worktree_cases
 from benchmarks.rows import CKPT, Case, Row
 from benchmarks.stores import Scratch, git, state_of_10_kb
 from benchmarks.timing import alternate, process
+from gitckpt.git.repository import Repository
+from gitckpt.store.records import layout
 from gitckpt.store.store import Store
 
 SIZES = (0, 10_000, 100_000)
 
 
 def hook(scratch: Scratch, many: int) -> Iterator[Row]:
-    """The whole hook, as git starts it, on a commit of its own each time."""
+    """The whole hook, as git starts it, on a commit of its own each time; what is due once a day has been done."""
     python = process([sys.executable, "-I", "-c", "pass"], scratch.path)
     medians = []
     for size in [size for size in SIZES if size <= many]:
         path = scratch.copy(scratch.store(size), "hook")
         subprocess.run([*CKPT, "-q", "init"], cwd=path, check=True, stdout=subprocess.DEVNULL)
+        with open(os.path.join(Repository(os.path.join(path, ".git"), None).make_private_dir(), layout.MAINTAINED), "wb"):
+            pass  # or maintenance would be at work beside what is measured
         run_hook = process([os.path.join(path, ".git", "hooks", "post-commit")], path)
         run_hook()
 
@@ -32,10 +36,10 @@ def hook(scratch: Scratch, many: int) -> Iterator[Row]:
                 ["git", "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=path, check=True, env=os.environ | {"GITCKPT_SKIP": "1"}
             )
 
-        pair = alternate(run_hook, python, runs=25, before=commit)
+        pair = alternate(run_hook, python, runs=25, before_ours=commit)
         medians.append(pair.ratio)
         yield Row(f"post-commit hook, {size:,} checkpoints", "python3 -I -c pass", pair.ratio, 2.0, "x", pair)
-    yield Row("post-commit hook, largest store", "the same with none", medians[-1] / medians[0], 1.3, "x", None)
+    yield Row("post-commit hook, largest store", "the same with none", medians[-1] / medians[0], 1.2, "x", None)
 
 
 def listing(scratch: Scratch, many: int) -> Iterator[Row]:

@@ -35,7 +35,9 @@ class Pair:
         return statistics.median(a - b for a, b in zip(self.ours, self.theirs, strict=True))
 
 
-def alternate(ours: Action, theirs: Action, *, runs: int, before: Action | None = None, warm_up: int = 2) -> Pair:
+def alternate(
+    ours: Action, theirs: Action, *, runs: int, before: Action | None = None, before_ours: Action | None = None, warm_up: int = 2
+) -> Pair:
     """Times two actions in turn.
 
     Args:
@@ -43,13 +45,15 @@ def alternate(ours: Action, theirs: Action, *, runs: int, before: Action | None 
         theirs: the baseline.
         runs: how often each counts.
         before: done before each run of either, untimed.
+        before_ours: done before each run of the first, untimed.
         warm_up: runs of each that do not count.
     """
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(warm_up + runs):
         for action, times in zip((ours, theirs), found, strict=True):
-            if before is not None:
-                before()
+            for prepare in (before, before_ours if action is ours else None):
+                if prepare is not None:
+                    prepare()
             start = time.perf_counter()
             action()
             if number >= warm_up:

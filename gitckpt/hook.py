@@ -1,6 +1,6 @@
 """What the installed hooks call. It never fails a commit, never hides a failure, and is too fast to notice.
 
-Python without `site`, none of the packages this project depends on, three git processes: everything imported here is measured
+Python without `site`, none of the packages this project depends on, one git process: everything imported here is measured
 (`benchmarks/`, and a test of the module list). What only some calls need is imported there.
 """
 
@@ -122,6 +122,7 @@ def _here() -> Repository:
 
     Git starts hooks at the top of the worktree, or in a bare repository, and sets `GIT_DIR` where that does not say it all (githooks(5)).
     """
+    from gitckpt.git.files.reader import Reader
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", ".git")
@@ -129,7 +130,9 @@ def _here() -> Repository:
         with open(git_dir, "rb") as file:
             git_dir = os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
-        return Repository(os.path.abspath(git_dir), None)
+        repository = Repository(os.path.abspath(git_dir), None)
+        repository.cat_file = Reader(repository)
+        return repository
     return discover()
 
 
@@ -156,8 +159,7 @@ def _record(repository: Repository, event: str) -> str:
 
     objects = Plumbing(repository)
     refs = Refs(repository, lambda path: _clear(repository, event, path), objects.settle)
-    for process in (repository.cat_file, refs):
-        process.warm_up()  # they start side by side, while we go on
+    refs.warm_up()  # it starts while we go on
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import layout
     from gitckpt.store.records.recorder import Proposal, Recorder
