@@ -320,6 +320,9 @@ def _detach(repository: Repository, task: str) -> None:
 
 def _work_alone(repository: Repository, task: str) -> None:
     """Does a task of the background, unless another process is at one."""
+    import gc
+
+    gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
     from gitckpt.git.lock import Lock
     from gitckpt.git.repository import discover
     from gitckpt.store.records import layout

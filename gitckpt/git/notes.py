@@ -7,11 +7,11 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, decode_tree, encode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, blob_ids, decode_tree, encode_tree, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gitckpt.git.objects.encoding import Entries
     from gitckpt.git.objects.port import Objects
@@ -44,6 +44,7 @@ class Notes:
         self.ref = ref
         self._pending: dict[str, tuple[str, bytes]] = {}
         self._read: tuple[str, dict[str, tuple[bytes, str]]] | None = None
+        self._likely: dict[str, list[str]] = {}
 
     def tip(self) -> str:
         """Returns the notes commit, "" where there is none."""
@@ -81,13 +82,31 @@ class Notes:
         texts = self._objects.read(list(found.values()))
         return {commit: _lines(text) for commit, text in zip(found, texts, strict=True) if text is not None}
 
-    def everything(self) -> dict[str, list[str]]:
-        """Returns the lines of every note, by commit."""
+    def everything(self, likely: Iterable[str] = ()) -> dict[str, list[str]]:
+        """Returns the lines of every note, by commit.
+
+        Args:
+            likely: lines that are probably the only one of a note; such notes are known by their oids, and not read.
+        """
+        lines = list(likely)
+        oids = blob_ids((f"{line}\n".encode("utf-8", "surrogateescape") for line in lines), self._format)
+        self._likely = {oid: [line] for oid, line in zip(oids, lines, strict=True)}
         tip = self.tip()
         entries = self._entries_of(self._tree_of(tip)) if tip else {}
         found = {commit: oid for commit, (mode, oid) in entries.items() if mode != DIRECTORY}
-        texts = self._objects.read(list(found.values()))
-        return {commit: _lines(text) for commit, text in zip(found, texts, strict=True) if text is not None}
+        return {commit: lines for commit, lines in zip(found, self._lines_of(list(found.values())), strict=True) if lines is not None}
+
+    def _lines_of(self, oids: Sequence[str]) -> Iterator[list[str] | None]:
+        """Yields the lines of each note; None for one that is missing or damaged."""
+        likely = self._likely
+        texts = self._objects.read([oid for oid in oids if oid not in likely])
+        for oid in oids:
+            known = likely.get(oid)
+            if known is not None:
+                yield list(known)
+            else:
+                text = next(texts)
+                yield None if text is None else _lines(text)
 
     def items(self, only: set[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yields each annotated commit with the blob of its note.
@@ -124,10 +143,9 @@ class Notes:
         if "" in entries:
             return None
         there = [commit for commit in commits if commit in entries]
-        texts = dict(zip(there, self._objects.read([entries[commit][1] for commit in there]), strict=True))
+        lines = dict(zip(there, self._lines_of([entries[commit][1] for commit in there]), strict=True))
         for commit in commits:
-            found = texts.get(commit)
-            old = _lines(found) if found else []
+            old = lines.get(commit) or []
             new = change(commit, old)
             if new and new != old:
                 entries[commit] = (FILE, self._put("blob", _text(new)))

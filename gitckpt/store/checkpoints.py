@@ -347,24 +347,34 @@ class Checkpoints:
         self,
         checkpoint_ids: Collection[str],
         *,
+        notes: Notes | None = None,
         noted: Mapping[str, Sequence[str]] | None = None,
         runs: Collection[str] | None = None,
+        oids: Mapping[str, str] | None = None,
+        settled: bool = True,
     ) -> int:
         """As `Store.remove`, for those that know more already.
 
         Args:
             checkpoint_ids: full ids.
+            notes: what has read them.
             noted: the lines of every note.
             runs: the runs that the checkpoints belong to.
+            oids: what the refs of the checkpoints pointed to.
+            settled: as for `Remover.remove`.
         """
         self.write_links()
         checkpoint_ids = strings("checkpoint_ids", checkpoint_ids)
-        return self._remover().remove(checkpoint_ids, self.clock(), noted=noted, runs=runs)
+        return self._remover(notes).remove(checkpoint_ids, self.clock(), noted=noted, runs=runs, oids=oids, settled=settled)
 
-    def notes(self) -> Mapping[str, Sequence[str]]:
-        """Returns the lines of every note by commit, those of links that were put off too."""
+    def notes(self) -> Notes:
+        """Returns what reads the notes; links that were put off are among them."""
         self.write_links()
-        return Notes(self.repository, self.objects, layout.NOTES).everything()
+        return Notes(self.repository, self.objects, layout.NOTES)
+
+    def finish(self) -> None:
+        """Ends removals that were interrupted. Errors: as `settle`."""
+        self._remover().finish()
 
     def settle(self) -> None:
         """Drops the refs that keep commits which no checkpoint needs, or which others keep, too.
@@ -381,11 +391,12 @@ class Checkpoints:
         except CkptError as error:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
-    def _remover(self) -> Remover:
+    def _remover(self, notes: Notes | None = None) -> Remover:
         from gitckpt.store.records.remover import Remover
 
         # Notes of its own: those of the recorder belong to whoever records.
-        return Remover(self.repository, self.objects, self.refs, Notes(self.repository, self.objects, layout.NOTES), self.index)
+        notes = notes or Notes(self.repository, self.objects, layout.NOTES)
+        return Remover(self.repository, self.objects, self.refs, notes, self.index)
 
     def _clear(self, lock: str) -> bool:
         """Removes a lock of a ref that a killed git left, and tells whether it is gone."""

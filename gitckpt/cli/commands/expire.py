@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 
 from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
@@ -46,6 +47,7 @@ def expire(
             policy = dataclasses.replace(policy, older_than=times.parse_age(older_than))
         if keep_last is not None:
             policy = dataclasses.replace(policy, keep_last=keep_last)
+        gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
         try:
             found = store.expire(policy, dry_run=dry_run, progress=lambda words: terminal.progress(terminal.harmless(words)))
         except KeyboardInterrupt:
@@ -54,6 +56,7 @@ def expire(
                 terminal.warn("interrupted; the rest goes with the next: git ckpt expire")
             raise
         finally:
+            gc.enable()
             if not dry_run:
                 terminal.progress("")
     rows = _rows(found, dry_run=dry_run)

@@ -165,9 +165,10 @@ class Index:
         if _digest(connection).partition(" ")[0] != __version__:
             connection.execute("DELETE FROM entry")
         connection.execute("DELETE FROM problem")
-        now = {line for line in listing.splitlines() if not layout.is_foreign(line.partition(b" ")[2].decode("utf-8", "backslashreplace"))}
+        now = set(listing.splitlines())
         known = {row[0] for row in connection.execute("SELECT line FROM entry")}
-        runs = _forget(connection, known - now) | self._add(connection, sorted(now - known))
+        new = (line for line in now - known if not layout.is_foreign(line.partition(b" ")[2].decode("utf-8", "backslashreplace")))
+        runs = _forget(connection, known - now) | self._add(connection, sorted(new))
         _rank(connection, runs)
         passing = connection.execute("SELECT 1 FROM problem WHERE may_pass LIMIT 1").fetchone()  # then the next query looks again
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('digest', ?)", (f"{__version__} -" if passing else digest,))
@@ -231,10 +232,11 @@ def _digest(connection: sqlite3.Connection) -> str:
 
 def _forget(connection: sqlite3.Connection, lines: Iterable[bytes]) -> set[str]:
     """Removes what refs pointed to, and returns the runs that it belonged to."""
-    runs: set[str] = set()
-    for line in lines:
-        runs.update(row[0] for row in connection.execute("SELECT run FROM entry WHERE line = ?", (line,)) if row[0])
-        connection.execute("DELETE FROM entry WHERE line = ?", (line,))
+    connection.execute("CREATE TEMP TABLE gone (line BLOB PRIMARY KEY) WITHOUT ROWID")
+    connection.executemany("INSERT INTO gone VALUES (?)", [(line,) for line in lines])
+    runs = {row[0] for row in connection.execute("SELECT DISTINCT run FROM entry JOIN gone USING (line) WHERE run IS NOT NULL")}
+    connection.execute("DELETE FROM entry WHERE line IN (SELECT line FROM gone)")
+    connection.execute("DROP TABLE gone")
     return runs
 
 

@@ -63,6 +63,8 @@ class Remover:
         *,
         noted: Mapping[str, Sequence[str]] | None = None,
         runs: Collection[str] | None = None,
+        oids: Mapping[str, str] | None = None,
+        settled: bool = True,
     ) -> int:
         """Removes checkpoints.
 
@@ -71,6 +73,8 @@ class Remover:
             instant: now, in microseconds since the epoch.
             noted: the lines of every note, where the caller has read them already.
             runs: the runs that the checkpoints belong to, where the caller knows them.
+            oids: what the refs of the checkpoints pointed to when the caller listed them.
+            settled: whether the refs that keep commits are looked at as well; if not, whoever calls does so once for all that it removes.
 
         Returns:
             How many checkpoint refs are gone.
@@ -84,7 +88,7 @@ class Remover:
         deadline = time.monotonic() + PATIENCE
         gone = 0
         while True:
-            there = self._existing(wanted)
+            there = self._existing(wanted, oids)
             checkpoints = there[layout.CHECKPOINTS]
             try:
                 with Lock(self._lock, _LOCK_PATIENCE):
@@ -98,13 +102,13 @@ class Remover:
                         self._refs.update([*links, *heads, *deletions, *keys.of_runs(self._refs, self._objects, over)])
                 gone += len(deletions)
                 self.finish({name for space in layout.HOLDERS for name in there[space]})
-                if wanted:
+                if wanted and settled:
                     with contextlib.suppress(LockHeld):  # of a ref that a kill left locked: maintenance tries again
                         self.settle()
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
-                noted = None
+                noted = oids = None
                 continue
             return gone
 
@@ -157,9 +161,9 @@ class Remover:
         except FileNotFoundError:
             return set()
 
-    def _existing(self, wanted: set[str]) -> dict[str, dict[str, str]]:
-        """Returns oid by name for each of the refs that wanted checkpoints have."""
-        spaces = (layout.CHECKPOINTS, *layout.HOLDERS)
+    def _existing(self, wanted: set[str], oids: Mapping[str, str] | None = None) -> dict[str, dict[str, str]]:
+        """Returns oid by name for each of the refs that wanted checkpoints have; their own are not asked for where `oids` has them."""
+        spaces = layout.HOLDERS if oids is not None else (layout.CHECKPOINTS, *layout.HOLDERS)
         if len(wanted) < _LIST_ALL_FROM:
             patterns = [space + name for space in spaces for name in wanted]
         else:
@@ -170,6 +174,8 @@ class Remover:
             space, _, name = ref.rpartition("/")
             if name in wanted:
                 found[f"{space}/"][name] = oid
+        if oids is not None:
+            found[layout.CHECKPOINTS] = {name: oids[name] for name in sorted(wanted)}
         return found
 
     def _without_links(self, gone: set[str], noted: Mapping[str, Sequence[str]] | None, instant: int) -> list[Update]:

@@ -57,12 +57,12 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
     alone = expire_alone(store, rules, dry_run=dry_run, progress=progress)
     entries = [entry for entry, _ in alone]
     runs = run_expiry.decide(store, entries, rules)
-    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs, progress)
+    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs, progress, settled=False)
     squashed = run_expiry.squashed(store, entries, {fate.run for fate in runs if fate.expires})
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            store.remove(squashed.keys())
+            store.remove(squashed.keys(), settled=False)
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
@@ -87,7 +87,7 @@ def _finish(store: Checkpoints) -> None:
     """Ends what removals have begun that were interrupted, and clears away what other processes have left that were killed."""
     with contextlib.suppress(BusyError):  # the next one does it
         sweep.sweep(store.repository, store.refs)  # first: what is left over may stand in the way of a ref that is needed
-        store.settle()
+        store.finish()
     sweep.sweep_files(store.repository)
 
 
@@ -109,14 +109,15 @@ def expire_alone(
         BusyError, GitError: as `Checkpoints.remove`.
     """
     entries = list(store.list())
-    noted = store.notes()
+    notes = store.notes()
+    noted = notes.everything(layout.link_line(entry.id, entry.phase, entry.timestamp) for entry in entries if entry.git_sha)
     rewritten = _rewritten(entries, noted)
     candidates = [Candidate(entry.id, entry.time, entry.trigger, entry.run, entry.id in rewritten) for entry in entries]
     decisions = policy.apply(candidates, rules, now=store.clock())
-    gone = [decision.id for decision in decisions if decision.expires]
+    gone = {entry.id: entry.oid for entry, decision in zip(entries, decisions, strict=True) if decision.expires}
     if gone and not dry_run:
         progress(f"removing {len(gone)} of {len(entries)} checkpoints")
-        store.remove(gone, noted=noted, runs=())
+        store.remove(gone.keys(), notes=notes, noted=noted, runs=(), oids=gone, settled=False)
     return list(zip(entries, decisions, strict=True))
 
 

@@ -118,7 +118,12 @@ def squashed(store: Checkpoints, entries: Sequence[Entry], but: Collection[str])
 
 
 def remove(
-    store: Checkpoints, entries: Sequence[Entry], fates: Sequence[Fate], progress: Callable[[str], None] = lambda _: None
+    store: Checkpoints,
+    entries: Sequence[Entry],
+    fates: Sequence[Fate],
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    settled: bool = True,
 ) -> list[Fate]:
     """Removes the runs that expire; returns what became of each run.
 
@@ -127,6 +132,7 @@ def remove(
         entries: all checkpoints, as they were when it was decided.
         fates: what was decided.
         progress: is told what is being done, a few words at a time.
+        settled: as for `Remover.remove`.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.
@@ -148,7 +154,7 @@ def remove(
         for some in (first, last):
             if some:
                 progress(f"removing {len(some)} checkpoints of runs")
-                store.remove(some)
+                store.remove(some, settled=settled)
         _forget(store, {fate.run: held.pop(fate.run) for fate in done if fate.expires and not fate.keeps})
     finally:
         for hold in held.values():
