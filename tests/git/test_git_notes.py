@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -354,6 +354,56 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
     refs.close()
     objects.close()
     repository.close()
+
+
+class TestLikely:
+    """Notes that hold the one line which is expected of them are known by their oids."""
+
+    @pytest.fixture
+    def reads(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The blobs that are read from here on."""
+        read, found = book.objects.read, []
+
+        def noted(oids: list[str]) -> Iterator[tuple[str, bytes] | None]:
+            for oid, each in zip(oids, read(oids), strict=True):
+                found.extend([oid] if each is None or each[0] == "blob" else [])
+                yield each
+
+        monkeypatch.setattr(book.objects, "read", noted)
+        return found
+
+    @pytest.mark.parametrize("count", [3, 600])
+    def test_only_the_others_are_read(self, book: Book, reads: list[str], count: int) -> None:
+        names = [commit_name(number) for number in range(count)]
+        wanted = {name: [f"line {name}"] for name in names}
+        wanted[names[1]].append("another line")
+        wanted[names[2]] = ["not what is expected"]
+        book.change(wanted)
+        reads.clear()
+        assert book.notes.everything(f"line {name}" for name in names) == wanted
+        assert len(reads) == 2
+
+    def test_they_are_changed_as_any(self, book: Book, reads: list[str]) -> None:
+        names = [commit_name(number) for number in range(600)]
+        wanted = {name: [f"line {name}"] for name in names} | {commit_name(601): ["stays"]}
+        book.change(wanted)
+        book.notes.everything(f"line {name}" for name in names)
+        reads.clear()
+        changes = {name: [] if number % 2 else ["changed"] for number, name in enumerate(names)}
+        book.change(changes)
+        assert reads == []
+        assert book.as_git_reads_it() == {name: lines for name, lines in (wanted | changes).items() if lines}
+
+    def test_those_of_another_tip_are_not_mistaken(self, book: Book) -> None:
+        names = [commit_name(number) for number in range(600)]
+        book.change({name: [f"line {name}"] for name in names})
+        book.notes.everything(f"line {name}" for name in names)
+        other = Book(book.checkout, book.repository, book.objects)
+        other.change({names[0]: ["by another process"], names[1]: []})
+        seen: dict[str, list[str]] = {}
+        tip = book.notes.tip()
+        book.notes.edited(tip, names, seen.setdefault, INSTANT)
+        assert [seen[names[0]], seen[names[1]], seen[names[2]]] == [["by another process"], [], [f"line {names[2]}"]]
 
 
 def test_parallel_writers_lose_nothing(main_checkout: Checkout, adapter: str, repository: Repository) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from gitckpt.git.refs import LockHeld
 from gitckpt.model import times
 from gitckpt.model.policy import DAY, Decision, Policy
+from gitckpt.store.records import layout
 from gitckpt.store.retention.expiry import expire_alone
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
@@ -268,6 +270,34 @@ class TestExpire:
         before = main_checkout.fingerprint()
         assert plain.expire(Policy(everything=True, keep_last=0, older_than=0)).checkpoints == []
         assert main_checkout.fingerprint() == before
+
+    def test_one_that_goes_while_it_is_decided(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+        ids = [plain.record("commit-complete", trigger="post-commit").id for _ in range(3)]
+        clock.instant += 40 * DAY
+
+        def progress(_: str) -> None:
+            main_checkout.git("update-ref", "-d", layout.CHECKPOINTS + ids[1])
+
+        expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
+        assert main_checkout.refs("refs/checkpoints") == {}
+        assert list(notes(main_checkout).values()) == [[ids[1]]]  # whoever took its ref left its link, which is for `verify`
+
+    def test_git_is_asked_once_for_what_takes_long(
+        self, make_store: MakeStore, main_checkout: Checkout, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with make_store(main_checkout) as store:
+            for _ in range(3):
+                store.record("commit-complete", trigger="post-commit")
+            clock.instant += 40 * DAY
+            store.list()
+            monkeypatch.setenv("GIT_TRACE2_EVENT", str(tmp_path / "trace"))
+            assert store.expire(Policy(keep_last=1)).checkpoints
+            monkeypatch.delenv("GIT_TRACE2_EVENT")
+        events = map(json.loads, (tmp_path / "trace").read_text().splitlines())
+        calls = [event["argv"] for event in events if event["event"] == "start"]
+        assert sum("rev-list" in argv for argv in calls) == 1
+        listings = [argv for argv in calls if "for-each-ref" in argv and "refs/checkpoints" in argv]
+        assert len(listings) == 3  # what there is; what is left, for the runs; and the same, for the lines
 
     def test_nothing_to_do(self, plain: Store, main_checkout: Checkout) -> None:
         before = main_checkout.fingerprint()
