@@ -1,0 +1,49 @@
+"""git's own housekeeping, without end, while an operation is done: what it does not know of, it deletes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+from tests.faults import processes
+from tests.faults.fault import Fault, MakePlace
+from tests.faults.operations import Ended, Operation, Place
+
+_COMMANDS = {
+    "gc": "gc --quiet --prune=now",
+    "repack": "repack -a -d --quiet",
+    "prune": "prune --expire=now",
+    "pack-refs": "pack-refs --all",
+}
+_TURNS = 3
+
+
+def _instants(operation: Operation, make: MakePlace) -> list[str]:
+    """Names the commands, each alone and all together, and the turns of each."""
+    del operation, make
+    return [f"{name}/{turn}" for turn in range(_TURNS) for name in (*_COMMANDS, "all")]
+
+
+def _collect(place: Place, operation: Operation, instant: str) -> Ended:
+    name, _, turn = instant.partition("/")
+    over, begun = place.top / "over", place.top / "begun"
+    env = {key: value for key, value in place.env.items() if key != "BESIDE"}  # they are none of the operation's family
+    chosen = _COMMANDS.values() if name == "all" else [_COMMANDS[name]]
+    loops = [
+        subprocess.Popen(
+            ["sh", "-c", f"until [ -e '{over}' ]; do git {command} >/dev/null 2>&1; : >'{begun}'; done"], cwd=place.project, env=env
+        )
+        for command in chosen
+    ]
+    try:
+        while not begun.exists():
+            time.sleep(0.002)
+        time.sleep(0.005 * (int(turn) % 7))
+        return processes.run(place, operation.command(place))
+    finally:
+        over.touch()
+        for loop in loops:
+            loop.wait()
+
+
+COLLECTING = Fault("gc", _instants, _collect, quick=65, long=390)
