@@ -1,4 +1,4 @@
-"""Lets everything go wrong that can, and looks at what is left: `./dev prove`. Ends with 1 if anything is wrong, and says how to repeat it."""
+"""Lets everything go wrong that can, and looks at what is left: `./dev prove`. Ends with 1 if anything is, and says how to repeat it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,10 @@ class Row:
         return f"| {self.name} | {self.operations} | {self.tries} | {self.lost} | {self.others} | {self.seconds:.0f} |"
 
 
-HEAD = ("| fault | operations | tries | acknowledged checkpoints lost | other violations | seconds |", "| --- | --- | --- | --- | --- | --- |")
+HEAD = (
+    "| fault | operations | tries | acknowledged checkpoints lost | other violations | seconds |",
+    "| --- | --- | --- | --- | --- | --- |",
+)
 
 
 def say(line: str) -> None:
@@ -84,11 +87,6 @@ def _begin(directory: str, kept: str) -> None:
 def _make(operation: str) -> None:
     assert _trial is not None
     _trial.bench.make(OPERATIONS[operation])
-
-
-def _known(operation: str) -> None:
-    assert _trial is not None
-    _trial.known(OPERATIONS[operation])
 
 
 def _instants(name: str) -> tuple[str, list[str]]:
@@ -124,7 +122,7 @@ def chosen(instants: Sequence[tuple[str, list[str]]], fault: Fault, tries: int, 
         chance: what draws.
     """
     lots = {name: chance.sample(named_ones, len(named_ones)) for name, named_ones in instants}
-    left = {name: list(lot) for name, lot in lots.items()}
+    left = {name: list(lot) for name, lot in lots.items() if lot}
     count = 0
     while count < tries:
         for name, lot in left.items():
@@ -173,27 +171,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = {}
     kept = Path(options.keep).resolve()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="gitckpt-prove-") as temporary:
-        with ProcessPoolExecutor(options.jobs, initializer=_begin, initargs=(temporary, str(kept))) as pool:
-            wanted = sorted({name for words in what if words[0] != POWER for name in (words[1:2] or OPERATIONS)})
-            _all(pool.submit(_make, name) for name in wanted)
-            _all(pool.submit(_known, name) for name in wanted for _ in range(1))
-            for fault in dict.fromkeys(words[0] for words in what):
-                row = rows[fault] = Row(fault)
-                mine = [words for words in what if words[0] == fault]
-                verdicts = _power(pool, row, options, seed) if fault == POWER else _struck(pool, row, mine, options, seed)
-                _listen(row, verdicts)
+    with (
+        tempfile.TemporaryDirectory(prefix="gitckpt-prove-") as temporary,
+        ProcessPoolExecutor(options.jobs, initializer=_begin, initargs=(temporary, str(kept))) as pool,
+    ):
+        wanted = sorted({name for words in what if words[0] != POWER for name in (words[1:2] or OPERATIONS)})
+        for made in [pool.submit(_make, name) for name in wanted]:
+            made.result()
+        for fault in dict.fromkeys(words[0] for words in what):
+            row = rows[fault] = Row(fault)
+            mine = [words for words in what if words[0] == fault]
+            verdicts = _power(pool, row, options, seed) if fault == POWER else _struck(pool, row, mine, options, seed)
+            _listen(row, verdicts)
     say("")
     for line in (*HEAD, *(row.line() for row in rows.values())):
         say(line)
     tries, wrong = sum(row.tries for row in rows.values()), sum(row.lost + row.others for row in rows.values())
     say(f"\nprove: {tries} tries, {wrong} violations, seed {seed}, {time.monotonic() - began:.0f} s with {options.jobs} at a time")
     return 1 if wrong or not tries else 0
-
-
-def _all(futures: Iterable[Future[None]]) -> None:
-    for future in list(futures):
-        future.result()
 
 
 def _listen(row: Row, verdicts: Iterable[Verdict]) -> None:
@@ -212,7 +207,9 @@ def _listen(row: Row, verdicts: Iterable[Verdict]) -> None:
     say(f"prove: {row.name}: {row.tries} tries, {row.lost + row.others} violations, {time.monotonic() - began:.0f} s")
 
 
-def _struck(pool: ProcessPoolExecutor, row: Row, what: Sequence[Sequence[str]], options: argparse.Namespace, seed: int) -> Iterator[Verdict]:
+def _struck(
+    pool: ProcessPoolExecutor, row: Row, what: Sequence[Sequence[str]], options: argparse.Namespace, seed: int
+) -> Iterator[Verdict]:
     fault = FAULTS[row.name]
     obstacle = fault.obstacle()
     if obstacle is not None:

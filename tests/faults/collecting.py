@@ -15,20 +15,26 @@ _COMMANDS = {
     "prune": "prune --expire=now",
     "pack-refs": "pack-refs --all",
 }
+_APART = ("prune",)
+"""Not gone through unless it is asked for by name. Of a bare `git prune --expire=now`, git says that it is safe only where nobody writes
+(git-prune(1)): it leaves no trace by which others could know of it, and deletes what they have just written."""
+
 _TURNS = 3
 
 
 def _instants(operation: Operation, make: MakePlace) -> list[str]:
     """Names the commands, each alone and all together, and the turns of each."""
-    del operation, make
-    return [f"{name}/{turn}" for turn in range(_TURNS) for name in (*_COMMANDS, "all")]
+    del make
+    if operation.begins_damaged:
+        return []  # what nothing keeps, git may delete
+    return [f"{name}/{turn}" for turn in range(_TURNS) for name in (*_COMMANDS, "all") if name not in _APART]
 
 
 def _collect(place: Place, operation: Operation, instant: str) -> Ended:
     name, _, turn = instant.partition("/")
     over, begun = place.top / "over", place.top / "begun"
     env = {key: value for key, value in place.env.items() if key != "BESIDE"}  # they are none of the operation's family
-    chosen = _COMMANDS.values() if name == "all" else [_COMMANDS[name]]
+    chosen = [command for each, command in _COMMANDS.items() if each == name or (name == "all" and each not in _APART)]
     loops = [
         subprocess.Popen(
             ["sh", "-c", f"until [ -e '{over}' ]; do git {command} >/dev/null 2>&1; : >'{begun}'; done"], cwd=place.project, env=env

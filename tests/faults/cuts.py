@@ -14,7 +14,7 @@ __all__ = ["SCENARIOS", "cut", "ways"]
 
 
 def ways() -> list[str]:
-    """Returns the ways that may be gone here: a record of writes and flushes takes strace; whether there can be a disk shows when it is made."""
+    """Returns the ways that may be gone here: a record takes strace; whether there can be a disk shows when it is made."""
     return [*(["record"] if replay.can_record() else []), "disk"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.faults import processes
 from tests.faults.fault import Fault, MakePlace
 from tests.faults.operations import Ended, Operation, Place
@@ -61,4 +60,3 @@ def _kill_git(place: Place, operation: Operation, instant: str) -> Ended:
 
 
 GIT_KILLED = Fault("git-killed", _of_git, _kill_git, quick=200, long=3500, obstacle=processes.can_trace)
-

@@ -93,6 +93,7 @@ class Operation:
         again_codes: how that may end: where there is nothing to go on with, too.
         ends_alike: whether all that is the user's own is then what it is after an undisturbed one.
         begins_damaged: whether it mends what was damaged before.
+        is_report: whether it prints what is wrong, and ends with 1 if that stays so.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Operation:
     again_codes: tuple[int, ...] = (0,)
     ends_alike: bool = False
     begins_damaged: bool = False
+    is_report: bool = False
 
     def named(self, place: Place, words: Sequence[str]) -> list[str]:
         """Returns words of a command line with the checkpoint that is meant."""
@@ -207,7 +209,8 @@ def _stepped(place: Place, ended: Ended, before: View, after: View) -> Acknowled
 def _removed(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
     del before, after
     named = place.beside / "doomed"
-    return Acknowledged(gone=set(named.read_text().split()) if ended.code == 0 else set())
+    # What a clock is wrong for does not go; what goes is named.
+    return Acknowledged(gone=set(named.read_text().split()) & set(re.findall(r"[0-9a-f-]{36}", ended.out)) if ended.code == 0 else set())
 
 
 def _replaced(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
@@ -340,11 +343,14 @@ OPERATIONS = {
             [*CKPT, "verify", "--repair"],
             _nothing,
             'git update-ref -d refs/notes/checkpoints; git for-each-ref --format="delete %(refname)" refs/ckpt refs/keep | '
-            'git update-ref --stdin; rm -f .git/ckpt/index*',
+            "git update-ref --stdin; rm -f .git/ckpt/index*",
             again=("verify", "--repair"),
             begins_damaged=True,
+            is_report=True,
         ),
-        Operation("init", [*CKPT, "init"], _installed, "git ckpt --quiet uninit 2>/dev/null", changes=_SET_UP, again=("init",), ends_alike=True),
+        Operation(
+            "init", [*CKPT, "init"], _installed, "git ckpt --quiet uninit 2>/dev/null", changes=_SET_UP, again=("init",), ends_alike=True
+        ),
         Operation("uninit", [*CKPT, "uninit"], _installed, changes=_SET_UP, again=("uninit",), ends_alike=True),
     )
 }

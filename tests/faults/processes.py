@@ -112,7 +112,13 @@ def run(place: Place, argv: Sequence[str], *, env: Mapping[str, str] | None = No
     out, err = place.top / "out", place.top / "err"
     with out.open("wb") as said, err.open("wb") as complained:
         acting = subprocess.Popen(
-            argv, cwd=place.project, env=place.env | dict(env or {}), stdin=subprocess.DEVNULL, stdout=said, stderr=complained, start_new_session=True
+            argv,
+            cwd=place.project,
+            env=place.env | dict(env or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=complained,
+            start_new_session=True,
         )
         killed = False
         try:

@@ -33,9 +33,7 @@ def _struck_at(operation: Operation, make: MakePlace, kinds: tuple[str, ...]) ->
     own = [f"ours/{change.call}" for change in processes.traced(place, operation.command(place)) if _is_meant(change, kinds)]
     place = make()
     calls = processes.GitCalls(place).traced(operation.command(place))
-    return own + [
-        f"git/{number}/{change.call}" for number, made in enumerate(calls, 1) for change in made if _is_meant(change, kinds)
-    ]
+    return own + [f"git/{number}/{change.call}" for number, made in enumerate(calls, 1) for change in made if _is_meant(change, kinds)]
 
 
 def _struck(place: Place, operation: Operation, instant: str, how: str) -> Ended:
@@ -194,7 +192,11 @@ def _close(place: Place, operation: Operation, instant: str) -> Ended:
 
 
 def _cannot_close() -> str | None:
-    return "modes do not stop root, and there is no setpriv to give up its rights" if os.geteuid() == 0 and not shutil.which("setpriv") else None
+    return (
+        "modes do not stop root, and there is no setpriv to give up its rights"
+        if os.geteuid() == 0 and not shutil.which("setpriv")
+        else None
+    )
 
 
 READ_ONLY = Fault("read-only", _places, _close, quick=80, long=300, obstacle=_cannot_close)

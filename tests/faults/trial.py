@@ -30,8 +30,8 @@ FAULTS = {
     )
 }
 
-SPOKEN = frozenset({"ckpt/log"})
-"""Kinds of files that a fault may leave: what was said of it."""
+SPOKEN = frozenset({"ckpt/log", "ckpt/maintenance.lock", "ckpt/damaged"})
+"""Kinds of files that a fault may leave: what was said of it, what keeps maintenances apart, and where damaged objects are put aside."""
 
 
 @dataclass(frozen=True)

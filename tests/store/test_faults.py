@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.process import GitError, git_executable
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.snapshot import capture
 from tests.conftest import Checkout
-from tests.store.conftest import require_whole
+from tests.faults import processes
+from tests.store.conftest import MakeStore, require_whole
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,3 +65,53 @@ def test_files_that_may_not_grow(main_checkout: Checkout, limit: int) -> None:
     main_checkout.write("new", os.urandom(400))
     there = look(main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, limit), 0)
     assert look(main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, resource.RLIM_INFINITY), there) == there + 1
+
+
+FULL_FOR_A_MOMENT = """\
+#!/bin/sh
+case " $* " in
+*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir -e inject=mkdir:error=ENOSPC:when=3 {git} "$@" ;;
+esac
+exec {git} "$@"
+"""
+"""Its first two directories are those that git puts new objects into until they are flushed; the third is that of the first object."""
+
+
+@pytest.mark.skipif(processes.can_trace() is not None, reason="needs strace, and the right to use it")
+class TestAnObjectThatFindsNoRoom:
+    """The one before found some, and the one after does: a full disk is no reason to leave a file out."""
+
+    @pytest.fixture(autouse=True)
+    def _full(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        git = tmp_path / "git"
+        git.write_text(FULL_FOR_A_MOMENT.format(git=git_executable()))
+        git.chmod(0o755)
+        self.git = str(git)
+
+    def test_a_save_fails_and_leaves_no_file_out(
+        self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        main_checkout.write("new", "what is to be saved")
+        monkeypatch.setenv("GITCKPT_GIT", self.git)
+        with pytest.raises(WorktreeError, match="new: failed to insert into database") as caught:
+            make_store(main_checkout).save("a-complete")
+        assert caught.value.hint is None  # the commit alone would find no room either
+        monkeypatch.undo()
+        assert require_whole(main_checkout) == {}
+
+    def test_a_restore_replaces_nothing(self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        made = make_store(main_checkout).save("a-complete")
+        main_checkout.commit(README="another")
+        main_checkout.write("README", "what would be lost")
+        before = main_checkout.fingerprint()
+        monkeypatch.setenv("GITCKPT_GIT", self.git)
+        with pytest.raises(WorktreeError, match="README: failed to insert into database"):
+            make_store(main_checkout).restore(made.id)
+        monkeypatch.undo()
+        assert main_checkout.fingerprint() == before
+
+    def test_what_cannot_be_read_is_another_matter(self) -> None:
+        """Of that, git says the same, and one thing more."""
+        short = GitError(["update-index"], 128, "error: short read while indexing a\nerror: a: failed to insert into database\n")
+        full = GitError(["update-index"], 128, "error: unable to create temporary file: x\nerror: a: failed to insert into database\n")
+        assert [capture._is_unstorable(error) for error in (short, full)] == [False, True]

@@ -44,7 +44,11 @@ _MANY = 1000
 _AT_ONCE = 20_000
 """Git compares each object of a pack that it streams with all that are in it already (`already_written` in bulk-checkin.c)."""
 
-_STORING = ("failed to insert into database", "temporary file")
+_INSERTING = "failed to insert into database"
+_INDEXING = "while indexing"
+"""What git says besides where it could not read the file itself, or not all of it."""
+
+_STORING = (_INSERTING, "temporary file")
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
@@ -148,7 +152,8 @@ def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limit
         damaged = _UNREADABLE.search(error.stderr)
         if damaged is not None:
             raise DamagedObject(message, damaged[1]) from None
-        raise WorktreeError(message, hint=_WITHOUT) from None
+        # Without the files, a checkpoint could not be written either where the objects cannot.
+        raise WorktreeError(message, hint=None if _is_unstorable(error) else _WITHOUT) from None
 
 
 def capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
@@ -324,7 +329,7 @@ class _Capture:
                 said = self._index.run(*words, data=b"".join(path + b"\0" for path in paths), env=environment)
             except GitError as error:
                 refused = _refused_path(error, paths)
-                if refused is None or _was_pruned(error):
+                if refused is None or _is_unstorable(error):
                     raise
                 self._omit(refused, f"git cannot store it: {_cause(error)}")
                 paths = [path for path in paths if path != refused]
@@ -352,6 +357,11 @@ def _refused_path(error: GitError, paths: list[bytes]) -> bytes | None:
     """Returns the path that git gave up at; None where it failed for another reason."""
     said = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
+
+
+def _is_unstorable(error: GitError) -> bool:
+    """Tells whether git has read a file, and could not write its object: a full disk is no reason to leave the file out."""
+    return _INSERTING in error.stderr and _INDEXING not in error.stderr
 
 
 def _was_pruned(error: GitError) -> bool:
