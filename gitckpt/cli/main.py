@@ -10,6 +10,7 @@ import sys
 from gitckpt import __version__
 from gitckpt.cli.parser import quick
 from gitckpt.cli.screen import terminal
+from gitckpt.git.process import GitError
 from gitckpt.model.errors import CkptError
 
 BUG = 3
@@ -20,6 +21,20 @@ _NOT_OURS = (
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
 )
 """What the system may refuse to any program; any other such error is a case that we should have foreseen."""
+
+
+_CURES = (
+    ((os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "Out of diskspace"), "make room on the disk"),
+    (("ermission denied", "insufficient permission", os.strerror(errno.EROFS)), "make it writable for you"),
+    ((os.strerror(errno.EIO),), "see whether the disk is sound (dmesg says what it complained of)"),
+    ((os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)), "let more files be open (ulimit -n 1024)"),
+    ((".lock': File exists", "could not lock config file"), "see whose the lock is, or whether it was left: git ckpt doctor; remove it"),
+    # git does not say why.
+    (("couldn't write", "couldn't set", "unable to write", "failed to write"), "see whether there is room on the disk, and it is sound"),
+)
+"""What the system says, in our words or git's, and what helps."""
+
+_AGAIN = "run the command again; if it fails again, see what is wrong: git ckpt doctor"
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -47,7 +62,7 @@ def _run(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except CkptError as error:
-        return terminal.fail(error if error.hint else error.but(hint=_cure(error.message)))
+        return terminal.fail(error if error.hint else error.but(hint=_cure(error.message) or _next(error)))
     except KeyboardInterrupt:
         sys.stderr.write("\n")
         return INTERRUPTED
@@ -60,7 +75,7 @@ def _run(argv: list[str]) -> int:
             return _bug(error, argv)
         _discard_output()
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        return terminal.fail(CkptError(message, hint=_cure(message)))
+        return terminal.fail(CkptError(message, hint=_cure(message) or _AGAIN))
     except Exception as error:  # noqa: BLE001 - the end of the line: what nobody foresaw
         return _bug(error, argv)
 
@@ -76,11 +91,17 @@ def _perform(argv: list[str]) -> int:
 
 def _cure(message: str) -> str | None:
     """Returns what helps against what the system refused, in our words or git's."""
-    if os.strerror(errno.ENOSPC) in message:
-        return "make room on the disk, and run the command again"
-    if "ermission denied" in message or "insufficient permission" in message or os.strerror(errno.EROFS) in message:
-        return "make it writable for you, and run the command again"
+    for reasons, cure in _CURES:
+        if any(reason in message for reason in reasons):
+            return f"{cure}, and run the command again"
     return None
+
+
+def _next(error: CkptError) -> str | None:
+    """Returns what to do after git failed at something for a reason that nobody foresaw, or was killed."""
+    if not isinstance(error, GitError):
+        return None
+    return "git was killed, and no harm is done: run the command again" if error.code < 0 else _AGAIN
 
 
 def _prepare_streams() -> None:

@@ -20,6 +20,7 @@ from gitckpt.cli.options import Syntax
 from gitckpt.cli.parser import app, quick
 from gitckpt.cli.parser.commands import COMMANDS, FREQUENT
 from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS
+from gitckpt.git.process import GitError
 from gitckpt.store.store import Store
 from tests.cli import quick_writer
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, normal
@@ -307,6 +308,42 @@ def test_errors_end_alike_behind_both_doors(
     done = ckpt("show", "abcd", at=main_checkout)
     assert (done.code, done.out) == (outcome.code, outcome.out)
     assert done.err.startswith(outcome.err)
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (
+            OSError(5, "Input/output error", "f"),
+            "see whether the disk is sound (dmesg says what it complained of), and run the command again",
+        ),
+        (OSError(24, "Too many open files"), "let more files be open (ulimit -n 1024), and run the command again"),
+        (OSError(21, "Is a directory", "f"), "run the command again; if it fails again, see what is wrong: git ckpt doctor"),
+        (GitError(["status"], -9, ""), "git was killed, and no harm is done: run the command again"),
+        (GitError(["status"], 128, "fatal: odd"), "run the command again; if it fails again, see what is wrong: git ckpt doctor"),
+        (
+            GitError(["config"], 255, "error: could not lock config file .git/config: File exists"),
+            "see whose the lock is, or whether it was left: git ckpt doctor; remove it, and run the command again",
+        ),
+        (
+            GitError(["update-ref"], 128, "fatal: commit: couldn't set 'refs/checkpoints/x'"),
+            "see whether there is room on the disk, and it is sound, and run the command again",
+        ),
+        (GitError(["x"], 1, "what", hint="do this"), "do this"),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_what_the_system_refuses_ends_with_what_to_do(
+    ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, error: BaseException, hint: str
+) -> None:
+    def fall(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gitckpt.cli.main._discard_output", lambda: None)
+    monkeypatch.setattr(Store, "find", fall)
+    done = ckpt("show", "abcd", at=main_checkout)
+    assert done.code == 1
+    assert done.err.splitlines()[1:] == [f"hint: {hint}"]
 
 
 def test_quiet_is_for_one_call_only(ckpt: Ckpt, main_checkout: Checkout) -> None:
