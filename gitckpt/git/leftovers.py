@@ -113,7 +113,7 @@ def is_alive(pid: int) -> bool:
 def left_objects(repository: Repository) -> dict[str, Mark]:
     """Returns what is half written beside the objects, and that nobody who is alive can have made: files, and directories of such."""
     place = os.path.join(repository.common_dir, "objects")
-    found = [os.path.join(place, name) for name in _names(place) if name.startswith(("tmp_objdir-", "tmp_obj_"))]
+    found = [os.path.join(place, name) for name in _names(place) if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))]
     for name in (*_fans(place), "pack"):
         inside = os.path.join(place, name)
         found += [

@@ -175,9 +175,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tempfile.TemporaryDirectory(prefix="gitckpt-prove-") as temporary,
         ProcessPoolExecutor(options.jobs, initializer=_begin, initargs=(temporary, str(kept))) as pool,
     ):
-        wanted = sorted({name for words in what if words[0] != POWER for name in (words[1:2] or OPERATIONS)})
-        for made in [pool.submit(_make, name) for name in wanted]:
-            made.result()
         for fault in dict.fromkeys(words[0] for words in what):
             row = rows[fault] = Row(fault)
             mine = [words for words in what if words[0] == fault]
@@ -217,6 +214,11 @@ def _struck(
         return
     given = [(f"{row.name}/{words[1]}", words[2]) for words in what if len(words) == 3]
     names = [f"{row.name}/{name}" for words in what if len(words) < 3 for name in (words[1:2] or OPERATIONS)]
+    for made in [
+        pool.submit(_make, name)
+        for name in sorted({words[1] for words in what if len(words) == 3} | {name.partition("/")[2] for name in names})
+    ]:
+        made.result()
     instants = [future.result() for future in [pool.submit(_instants, name) for name in names]]
     tries = options.tries or (fault.long if options.long else int(fault.quick * SHARES["quick" if options.quick else "all"]))
     drawn = list(chosen(instants, fault, tries, random.Random(f"{seed}{row.name}"))) if names else []

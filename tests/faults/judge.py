@@ -147,7 +147,7 @@ class Judge:
         operation, known = self._operation, self._known
         said = operation.promised(place, ended, known.before, known.after)
         found = [*said.wrong, *self._complaints(ended)]
-        found += View.of(place).differences(known.before, known.after, operation.changes)
+        found += View.of(place).differences(known.before, known.after, operation.changes, is_over=ended.code == 0)
         doomed = self._doomed(place)
         there = {ref: oid for ref, oid in known.refs.items() if ref.rpartition("/")[2] not in doomed}
         found += self._lost(place, said, there)

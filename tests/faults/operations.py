@@ -258,6 +258,9 @@ def snapshot(place: Place, checkpoint: str) -> Files | None:
     files: Files = {}
     for (_, name), (mode, _, _) in zip(entries, heads, strict=True):
         head, _, read = read.partition(b"\n")
+        if head.endswith(b" missing"):
+            files[name.decode("utf-8", "surrogateescape")] = ("missing", b"")
+            continue
         size = int(head.split()[2])
         files[name.decode("utf-8", "surrogateescape")] = (mode.decode(), read[:size])
         read = read[size + 1 :]

@@ -146,7 +146,8 @@ def changes(log: Path) -> list[Change]:
             continue
         counts[matched[1]] = counts.get(matched[1], 0) + 1
         first = _FIRST.match(matched[2])
-        path = (first["path"] or os.path.join(first["place"] or "", first["name"] or "")) if first else ""
+        below = first["name"] if first and first["name"] and "at" in matched[1] else ""  # of the others, the text is what they write
+        path = (first["path"] or os.path.join(first["place"] or "", below)) if first else ""
         found.append(Change(f"{matched[1]}-{counts[matched[1]]}", path.rstrip("/") if path.startswith("/") and path != os.devnull else ""))
     return found
 

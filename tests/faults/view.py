@@ -77,8 +77,15 @@ class View:
             hooks={path.name: path.read_bytes() for path in sorted(hooks.iterdir())} if hooks.exists() else {},
         )
 
-    def differences(self, before: View, after: View, changes: frozenset[str]) -> list[str]:
-        """Returns what is neither as it was before an operation, nor, where that may change it, as after an undisturbed one."""
+    def differences(self, before: View, after: View, changes: frozenset[str], *, is_over: bool = True) -> list[str]:
+        """Returns what is neither as it was before an operation, nor, where that may change it, as after an undisturbed one.
+
+        Args:
+            before: how it was.
+            after: how it is after an undisturbed one.
+            changes: what that may change.
+            is_over: whether it came to its end; until then, a file that it was to replace may be gone, or written in part.
+        """
         found = []
         for each in fields(self):
             name = each.name
@@ -91,6 +98,8 @@ class View:
             elif isinstance(mine, dict):
                 allowed = (was, will) if name in changes else (was,)
                 odd = [path for path in {*mine, *was, *will} if not any(mine.get(path) == each.get(path) for each in allowed)]
+                if name == "files" and name in changes and not is_over:
+                    odd = [path for path in odd if was.get(path) == will.get(path)]
                 if odd:
                     found.append(f"{name} are not what they were: {', '.join(sorted(odd))}")
             else:
