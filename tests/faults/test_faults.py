@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -181,7 +182,7 @@ def test_what_was_removed_is_not_to_come_back(trial: Trial) -> None:
 
 class TestTheChoiceOfInstants:
     FAULT = replace(FAULTS["descriptors"], drawn=None)
-    INSTANTS = [("f/a", [str(number) for number in range(10)]), ("f/b", ["x"]), ("f/c", [])]
+    INSTANTS: ClassVar = [("f/a", [str(number) for number in range(10)]), ("f/b", ["x"]), ("f/c", [])]
 
     def test_it_is_that_of_the_seed(self) -> None:
         first, second, third = (list(prove.chosen(self.INSTANTS, self.FAULT, 8, random.Random(seed))) for seed in (1, 1, 2))

@@ -147,19 +147,20 @@ class TestObjects:
         inside = objects / "tmp_objdir-bulk-fsync-x/ab/tmp_obj_1"
         (objects / "pack").mkdir(exist_ok=True)
         (objects / "cd").mkdir(exist_ok=True)
-        files = [inside, objects / "pack/tmp_pack_x", objects / "cd/tmp_obj_y", objects / "pack/pack-1.keep"]
+        halves = [objects / name for name in ("bulk_fsync_z", "cd/tmp_obj_y", "pack/tmp_pack_x")]
+        files = [inside, *halves, objects / "pack/pack-1.keep"]
         for file in files:
             file.write_bytes(b"x" * 10000)
         assert leftovers.left_objects(repository) == {}
         for path in (*files, inside.parent, inside.parent.parent):
             age(path)
-        expected = [str(objects / name) for name in ("cd/tmp_obj_y", "pack/tmp_pack_x", "tmp_objdir-bulk-fsync-x")]
+        expected = [*map(str, halves), str(objects / "tmp_objdir-bulk-fsync-x")]
         assert sorted(leftovers.left_objects(repository)) == expected
-        assert leftovers.size_of(expected[2]) >= 10000
+        assert leftovers.size_of(expected[3]) >= 10000
         with inside.open("rb"):
-            assert sorted(leftovers.left_objects(repository)) == expected[:2]
+            assert sorted(leftovers.left_objects(repository)) == expected[:3]
         age(inside, 1)
-        assert sorted(leftovers.left_objects(repository)) == expected[:2]
+        assert sorted(leftovers.left_objects(repository)) == expected[:3]
 
     def test_half_written_by_a_git_that_is_at_work_stay(self, main_checkout: Checkout, repository: Repository) -> None:
         file = main_checkout.path / ".git/objects/tmp_obj_y"

@@ -174,3 +174,25 @@ class TestInterruptedRemovals:
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
         assert require_whole(main_checkout)
         assert main_checkout.refs("refs/heads")
+
+
+def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout: Checkout) -> None:
+    """While a gc runs, packs have a `.keep` of whoever writes: without it, git would never repack them, nor delete what is in them."""
+    packs = main_checkout.path / ".git/objects/pack"
+    packs.mkdir(exist_ok=True)
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True).stdout
+    said = {
+        "left": f"gitckpt {ended}",
+        "young": f"gitckpt {ended}",
+        "held": f"gitckpt {os.getpid()}\n",
+        "fetched": "fetch-pack 1 on x\n",
+        "odd": "",
+    }
+    for name, text in said.items():
+        path = packs / f"pack-{name}.keep"
+        path.write_text(text)
+        if name != "young":
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+    repository = discover(str(main_checkout.path))
+    assert sweep.sweep_files(repository) == [str(packs / "pack-left.keep")]
+    assert sweep.sweep_files(repository) == []

@@ -153,6 +153,17 @@ class TestARuthlessGc:
         assert list(require_whole(main_checkout)) == [made.id]
         assert view(resumption.resume(inside(store), store.read(made.id)).path) == expected
 
+    def test_a_worktree_that_is_opened_meanwhile_keeps_no_pack(self, main_checkout: Checkout, make_store: MakeStore) -> None:
+        """What is captured to compare it with the checkpoint is nobody's afterwards."""
+        main_checkout.write("new", "x")
+        store = make_store(main_checkout)
+        made = store.save("a-complete")
+        at_work = Gc(main_checkout)
+        at_work.begin()
+        resumption.resume(inside(store), made)
+        at_work.end()
+        assert list((main_checkout.path / ".git/objects/pack").glob("*.keep")) == []
+
     def test_a_commit_of_which_a_gc_at_work_knows_nothing(self, main_checkout: Checkout, make_store: MakeStore) -> None:
         store = make_store(main_checkout)
         store.record("a-complete", {})

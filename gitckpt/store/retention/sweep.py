@@ -59,13 +59,31 @@ def left_files(repository: Repository) -> dict[str, Mark]:
     Args:
         repository: where.
     """
-    found = leftovers.left_objects(repository)
+    found = {**leftovers.left_objects(repository), **_left_keeps(repository)}
     for place in (repository.private_dir, repository.common_dir, *(git_dir for git_dir, _ in administration.registered(repository))):
         for name in os.listdir(place) if os.path.isdir(place) else ():
             path = os.path.join(place, name)
             known = leftovers.mark(path)
             if known is not None and _is_left(name, path, is_private=place == repository.private_dir):
                 found[path] = known
+    return found
+
+
+def _left_keeps(repository: Repository) -> dict[str, Mark]:
+    """Returns the files that keep a pack for a process of ours which was killed: git would never repack, nor delete, what is in it."""
+    found = {}
+    place = os.path.join(repository.common_dir, "objects", "pack")
+    for path in [os.path.join(place, name) for name in (os.listdir(place) if os.path.isdir(place) else ()) if name.endswith(".keep")]:
+        known = leftovers.mark(path)
+        try:
+            with open(path, "rb") as file:
+                whose, _, pid = file.read(100).strip().partition(b" ")
+        except OSError:
+            continue
+        if known is None or whose != b"gitckpt" or not pid.isdigit() or leftovers.is_alive(int(pid)):
+            continue
+        if time.time() - known.changed > keep.GRACE:
+            found[path] = known
     return found
 
 

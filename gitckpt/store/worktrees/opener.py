@@ -214,7 +214,11 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
         if _has_files(checkpoint):
             whole = _contents(made, objects, checkpoint)
             checkout.fill(made, whole, checkpoint.git_sha)
-            differing = comparison.compare(made, _objects_of(made), whole, checkpoint.git_sha, wish.limits)
+            theirs = _objects_of(made)
+            try:
+                differing = comparison.compare(made, theirs, whole, checkpoint.git_sha, wish.limits)
+            finally:
+                theirs.close()  # what was written to compare is held while a gc runs, and no ref will ever lead to it
             if differing:
                 raise WorktreeError(
                     f"what came back is not what checkpoint {checkpoint.id} captured: {first_of(differing)}",
