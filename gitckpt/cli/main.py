@@ -34,6 +34,7 @@ _CURES = (
 )
 """What the system says, in our words or git's, and what helps."""
 
+_KILLED = "git was killed, and no harm is done: run the command again"
 _AGAIN = "run the command again; if it fails again, see what is wrong: git ckpt doctor"
 
 
@@ -91,6 +92,8 @@ def _perform(argv: list[str]) -> int:
 
 def _cure(message: str) -> str | None:
     """Returns what helps against what the system refused, in our words or git's."""
+    if "killed by signal" in message:
+        return _KILLED
     for reasons, cure in _CURES:
         if any(reason in message for reason in reasons):
             return f"{cure}, and run the command again"
@@ -101,7 +104,7 @@ def _next(error: CkptError) -> str | None:
     """Returns what to do after git failed at something for a reason that nobody foresaw, or was killed."""
     if not isinstance(error, GitError):
         return None
-    return "git was killed, and no harm is done: run the command again" if error.code < 0 else _AGAIN
+    return _KILLED if error.code < 0 else _AGAIN
 
 
 def _prepare_streams() -> None:

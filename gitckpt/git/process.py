@@ -43,6 +43,11 @@ _CHUNK = 65536
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
 
 
+def ending(code: int) -> str:
+    """Returns how a process ended that said nothing, by its exit code; a negative one names a signal."""
+    return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+
+
 class GitError(CkptError):
     """A git command failed.
 
@@ -53,7 +58,8 @@ class GitError(CkptError):
     """
 
     def __init__(self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None) -> None:
-        said = "; ".join(line.strip() for line in stderr.splitlines() if line.strip()) or f"exit code {code}"
+        lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+        said = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
         name = next((word for word in command if not word.startswith("-") and "=" not in word), "git")
         super().__init__(f"git {name} failed: {said}", hint=hint)
         self.command = list(command)

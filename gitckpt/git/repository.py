@@ -6,13 +6,13 @@ import os
 
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git, ask_version, require_git
-from gitckpt.git.process import environment, git_executable, run
+from gitckpt.git.process import ending, environment, git_executable, run
 from gitckpt.model import ids
 from gitckpt.model.errors import NotFoundError, RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from gitckpt.git.process import Completed
 
 PSEUDO_REFS = ("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "BISECT_EXPECTED_REV")
 """What stands beside HEAD as a ref, in files or in a reftable."""
@@ -169,7 +169,7 @@ def discover(path: str = ".") -> Repository:
     # The last question is one too many where there is no worktree; the others are answered all the same.
     said = os.fsdecode(done.out).split("\n", 3)
     if done.code != 0 and len(said) < 4:
-        raise _refused(path, done.complaint)
+        raise _refused(path, done)
     if said[0] not in ("true", "false") or len(said) < 4:  # git before 2.31 repeats the option that it does not know
         require_git()
         raise RepositoryError(f"{git_executable()} does not answer as git does", hint="name another one in GITCKPT_GIT")
@@ -177,7 +177,7 @@ def discover(path: str = ".") -> Repository:
     if bare == "true" or inside == "true":
         return Repository(rest.removesuffix("\n"), None, object_format)
     if done.code != 0:
-        raise _refused(path, done.complaint)
+        raise _refused(path, done)
     git_dir, worktree = _two_paths(rest.removesuffix("\n"))
     return Repository(git_dir, worktree, object_format)
 
@@ -200,10 +200,10 @@ def common_dir(git_dir: str) -> str:
     return os.path.normpath(os.path.join(git_dir, relative))
 
 
-def _refused(path: str, said: str) -> RepositoryError:
-    where = os.path.abspath(path)
+def _refused(path: str, done: Completed) -> RepositoryError:
+    where, said = os.path.abspath(path), done.complaint
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    first = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
+    first = lines[0].removeprefix("fatal: ") if lines else f"git was {ending(done.code)}" if done.code < 0 else "git gave no reason"
     if first.endswith(":"):
         first = " ".join([first, ", ".join(lines[1:])])
     if "not a git repository" in said:

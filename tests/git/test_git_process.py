@@ -293,7 +293,7 @@ class TestGitError:
         )
 
     def test_without_a_word_it_gives_the_code(self) -> None:
-        assert str(GitError(["gc"], -9, "")) == "git gc failed: exit code -9"
+        assert str(GitError(["gc"], -9, "")) == "git gc failed: killed by signal 9"
 
 
 def test_git_executable_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from gitckpt.git.repository import discover
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.hooks import installation
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from gitckpt.store.worktrees.opener import Opened
@@ -45,6 +46,12 @@ RESUME = """
 @pytest.fixture
 def killer(tmp_path: Path) -> Killer:
     return Killer(tmp_path / "killer")
+
+
+INSTALL = """
+    from gitckpt.store.hooks import installation
+    installation.install(store.repository, version=(2, 39))
+"""
 
 
 class Copies:
@@ -194,4 +201,23 @@ class TestAKillAtEveryGitCall:
             require_whole(checkout)
             if survived:
                 assert at > 15
+                return
+
+    @each_share
+    def test_of_an_init(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+        """The next one completes it, and is taken out as a whole."""
+        for at in positions(share):
+            checkout = copies.make()
+            before = sorted(checkout.git("config", "--local", "--list").splitlines())
+            survived, _ = killer.run(at, INSTALL, str(checkout.path))
+            repository = discover(str(checkout.path))
+            installation.install(repository, version=(2, 39))
+            assert installation.inspect(repository, version=(2, 39)) == []
+            installed = sorted(checkout.git("config", "--local", "--list").splitlines())
+            assert len(installed) == len(before) + 6
+            installation.uninstall(repository)
+            assert sorted(checkout.git("config", "--local", "--list").splitlines()) == before
+            assert not (checkout.path / ".git/hooks").exists()
+            if survived:
+                assert at > 10
                 return

@@ -196,3 +196,20 @@ def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout
     repository = discover(str(main_checkout.path))
     assert sweep.sweep_files(repository) == [str(packs / "pack-left.keep")]
     assert sweep.sweep_files(repository) == []
+
+
+def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> None:
+    """Of a checkpoint that was removed, say: nobody will ever come by, and find it in the way."""
+    with _store(main_checkout) as store:
+        store.record("a-complete")
+        ours, young, theirs = (
+            main_checkout.path / ".git/refs" / name
+            for name in ("checkpoints/11111111-1111-4111-8111-111111111111.lock", "ckpt/runs/x.lock", "heads/x.lock")
+        )
+        for path in (ours, young, theirs):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        for path in (ours, theirs):
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+        sweep.sweep(inside(store).repository, inside(store).refs)
+        assert [path.exists() for path in (ours, young, theirs)] == [False, True, True]

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from gitckpt.git import disk
+from gitckpt.git import disk, leftovers
 from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ _BEGIN = b"# >>> gitckpt >>>"
 _END = b"# <<< gitckpt <<<"
 _BLOCK = re.compile(rb"^%s\r?\n.*?^%s\r?$" % (_BEGIN, _END), re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
+_STAGED = re.compile(r"\..+\.gitckpt-(\d+)-\w+")
 _CREATED = b"# This file was created by `git ckpt init`.\n"
 _SHELLS = frozenset({"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "pdksh", "posh", "yash", "zsh"})
 
@@ -246,6 +247,8 @@ def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
     Raises:
         RepositoryError: a file cannot be written.
     """
+    for place in {os.path.dirname(change.file.path) for change in changes}:
+        _sweep(place)
     staged: list[tuple[FileChange, str]] = []
     path = ""
     try:
@@ -280,7 +283,7 @@ def _take_back(change: FileChange) -> None:
 
 def _staged(path: str, data: bytes, mode: int) -> str:
     """Writes a file beside `path` and returns its name."""
-    fd, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
+    fd, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.gitckpt-{os.getpid()}-", dir=os.path.dirname(path))
     try:
         with open(fd, "wb") as file:
             file.write(data)
@@ -291,6 +294,15 @@ def _staged(path: str, data: bytes, mode: int) -> str:
         os.unlink(temporary)
         raise
     return temporary
+
+
+def _sweep(place: str) -> None:
+    """Deletes the files beside hooks that processes have left which were killed before they could put them in place."""
+    for name in os.listdir(place) if os.path.isdir(place) else ():
+        found = _STAGED.fullmatch(name)
+        if found and not leftovers.is_alive(int(found[1])):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(place, name))
 
 
 def _inserted(data: bytes, block: bytes) -> bytes:

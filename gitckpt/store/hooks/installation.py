@@ -218,8 +218,9 @@ def _twice(person: Manager, event: str) -> str:
 
 
 def _prepare_directory(repository: Repository, settings: HookSettings, directory: str, undo: ExitStack) -> None:
-    if files.make_directory(directory, undo):
-        settings.add(keys.SET_BY_INIT, keys.MADE_DIRECTORY, undo)
+    if not os.path.isdir(directory):
+        settings.add(keys.SET_BY_INIT, keys.MADE_DIRECTORY, undo)  # before it is made, as who is killed in between notes nothing any more
+        files.make_directory(directory, undo)
     if directory == default_directory(repository):
         settings.drop(keys.DIRECTORY, undo)
         return
@@ -246,15 +247,17 @@ def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list
 
 def _follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
     """Makes git carry our notes through amend and rebase; returns what it did."""
-    if settings.rewrites_notes():
+    by_us = settings.all(keys.SET_BY_INIT)
+    if settings.rewrites_notes() and keys.REWRITE_REF not in by_us:
         return []
-    wanted = [(keys.REWRITE_REF, NOTES)]
-    if not settings.rewrites_other_notes():
+    wanted = [(keys.REWRITE_REF, NOTES)] if not settings.rewrites_notes() else []
+    if not settings.all(keys.REWRITE_MODE) and (keys.REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
         # Otherwise not: the mode holds for all notes, and would sort the lines of the user's own.
         wanted.append((keys.REWRITE_MODE, _SORTED_UNION))
+    for name, _ in wanted:
+        settings.add(keys.SET_BY_INIT, name, undo)  # first: what is set and not noted would stay for ever after a kill
     for name, value in wanted:
         settings.add(name, value, undo)
-        settings.add(keys.SET_BY_INIT, name, undo)
     return [f"added {name} = {value} to the configuration" for name, value in wanted]
 
 

@@ -47,6 +47,11 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
     return not os.path.lexists(in_the_way)
 
 
+def discard_left(repository: Repository) -> None:
+    """Removes the locks below refs of ours that nobody who is alive can have made; the caller holds the lock of writers."""
+    _clear(repository)
+
+
 def is_ours(repository: Repository, path: str) -> bool:
     """Tells whether a file is the lock of a ref of ours."""
     common = os.path.realpath(repository.common_dir)

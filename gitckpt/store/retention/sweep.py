@@ -12,7 +12,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
 
 _PRIVATE = ("flushed", "index", "objects", "pack", "rules")
@@ -38,7 +38,10 @@ def sweep(repository: Repository, refs: Refs) -> list[str]:
     if repository.has_reftable:
         return []  # transactions there are all or nothing
     with Lock(os.path.join(repository.make_private_dir(), LOCK_FILE), 0) as alone:
-        return _sweep(repository, refs) if alone else []
+        if not alone:
+            return []
+        locks.discard_left(repository)  # nobody may ever need the ref again, and remove its lock then
+        return _sweep(repository, refs)
 
 
 def sweep_files(repository: Repository) -> list[str]:
