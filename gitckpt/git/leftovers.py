@@ -122,6 +122,16 @@ def left_objects(repository: Repository) -> dict[str, Mark]:
     return _left(repository, found, OBJECTS_QUIET, _NO_OBJECTS)
 
 
+def left_directories(repository: Repository, paths: Iterable[str]) -> dict[str, Mark]:
+    """Returns those of some directories, which git was to fill, that nobody who is alive can have made.
+
+    Args:
+        repository: whose.
+        paths: absolute paths.
+    """
+    return _left(repository, paths, OBJECTS_QUIET, _NO_REFS)
+
+
 def discard_objects(repository: Repository) -> None:
     """Deletes what `left_objects` returns, as far as that is allowed."""
     for path, known in left_objects(repository).items():

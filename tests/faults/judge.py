@@ -72,7 +72,7 @@ _PLAIN = re.compile(
     packed-refs | objects/info | gc\.pid | objects | objects/pack | refs | worktrees""",
     re.VERBOSE,
 )
-_NUMBER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]{8}-[0-9]{6}-[a-z0-9-]+|\b[0-9a-f]{8,}\b|\b[0-9]+\b")
+_NUMBER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}[0-9]*|[0-9]{8}-[0-9]{6}-[a-z0-9-]+|\b[0-9a-f]{8,}\b|\b[0-9]+\b")
 
 
 class TookTooLong(Exception):

@@ -213,3 +213,19 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
             os.utime(path, (1_000_000_000, 1_000_000_000))
         sweep.sweep(inside(store).repository, inside(store).refs)
         assert [path.exists() for path in (ours, young, theirs)] == [False, True, True]
+
+
+def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Checkout) -> None:
+    """It is locked first, and says where it is later: to git, too, it is no worktree, but none that may be pruned."""
+    place = main_checkout.path / ".git/worktrees"
+    for name, reason in (("ours", "gitckpt 11111111"), ("young", "gitckpt 11111111"), ("theirs", "initializing")):
+        (place / name).mkdir(parents=True)
+        (place / name / "locked").write_text(reason)
+        if name != "young":
+            for path in (place / name / "locked", place / name):
+                os.utime(path, (1_000_000_000, 1_000_000_000))
+    with _store(main_checkout) as store:
+        store.record("a-complete")
+        assert list(store.verify().findings) == []
+        assert sweep.sweep_files(inside(store).repository) == [str(place / "ours")]
+    assert sorted(os.listdir(place)) == ["theirs", "young"]

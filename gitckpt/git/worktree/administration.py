@@ -67,14 +67,18 @@ def administration(repository: Repository) -> str:
 
 def registered(repository: Repository) -> list[tuple[str, str]]:
     """Returns the administrative directory of every linked worktree, with the path at which git believes the worktree to be."""
+    named = ((git_dir, content(os.path.join(git_dir, "gitdir"))) for git_dir in _directories(repository))
+    return [(git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git)))) for git_dir, dot_git in named if dot_git]
+
+
+def unfinished(repository: Repository) -> list[str]:
+    """Returns the administrative directories that do not say where their worktree is: git is about to make them, or was killed at that."""
+    return [git_dir for git_dir in _directories(repository) if not content(os.path.join(git_dir, "gitdir"))]
+
+
+def _directories(repository: Repository) -> list[str]:
     place = administration(repository)
-    names = sorted(os.listdir(place)) if os.path.isdir(place) else []
-    found = []
-    for name in names:
-        git_dir = os.path.join(place, name)
-        dot_git = content(os.path.join(git_dir, "gitdir"))
-        found.append((git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git)))))
-    return found
+    return [os.path.join(place, name) for name in (sorted(os.listdir(place)) if os.path.isdir(place) else ())]
 
 
 def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:

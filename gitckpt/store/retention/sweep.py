@@ -14,6 +14,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.worktrees import ownership
 
 _PRIVATE = ("flushed", "index", "objects", "pack", "rules")
 """What processes make for themselves in the private directory, …"""
@@ -62,7 +63,7 @@ def left_files(repository: Repository) -> dict[str, Mark]:
     Args:
         repository: where.
     """
-    found = {**leftovers.left_objects(repository), **_left_keeps(repository)}
+    found = {**leftovers.left_objects(repository), **_left_keeps(repository), **_left_worktrees(repository)}
     for place in (repository.private_dir, repository.common_dir, *(git_dir for git_dir, _ in administration.registered(repository))):
         for name in os.listdir(place) if os.path.isdir(place) else ():
             path = os.path.join(place, name)
@@ -70,6 +71,16 @@ def left_files(repository: Repository) -> dict[str, Mark]:
             if known is not None and _is_left(name, path, is_private=place == repository.private_dir):
                 found[path] = known
     return found
+
+
+def _left_worktrees(repository: Repository) -> dict[str, Mark]:
+    """Returns what git keeps of worktrees that it was killed at making for us: locked first, they are nothing for `git worktree prune`."""
+    ours = (
+        git_dir
+        for git_dir in administration.unfinished(repository)
+        if administration.content(os.path.join(git_dir, "locked")).startswith(f"{ownership.LOCK_REASON} ")
+    )
+    return leftovers.left_directories(repository, ours)
 
 
 def _left_keeps(repository: Repository) -> dict[str, Mark]:
