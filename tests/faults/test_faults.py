@@ -20,6 +20,7 @@ from tests.faults.fault import Fault
 from tests.faults.judge import LOST, Judge
 from tests.faults.operations import OPERATIONS, Bench, Ended, Place
 from tests.faults.trial import FAULTS, Trial, Verdict
+from tests.power.scenarios import PROJECT
 
 SAVE = OPERATIONS["save"]
 
@@ -31,7 +32,7 @@ def trial(make_directory: MakeDirectory) -> Trial:
     return Trial(place / "tries", Bench(place, git), place / "kept")
 
 
-@pytest.mark.long(but=["kills", "git-killed"])
+@pytest.mark.long(but=["kills"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_nothing_is_wrong_after_a_fault(trial: Trial, name: str) -> None:
     fault = FAULTS[name]
@@ -206,6 +207,7 @@ def _no_other_faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     FAULTS.update(known)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_no_other_faults")
 def test_a_violation_is_printed_kept_and_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def strike(place: Place, operation: object, instant: str) -> Ended:
@@ -243,3 +245,11 @@ def test_a_row_counts_what_is_lost_and_what_is_wrong_else() -> None:
     row.add(Verdict("x/a/1", [f"{LOST}a", "b", "c"], 1.4))
     row.add(Verdict("x/a/2", [], 1.2, tries=3))
     assert row.line() == "| x | 2 | 4 | 1 | 2 | 3 |"
+
+
+def test_the_page_names_every_fault_and_every_operation() -> None:
+    page = (PROJECT / "docs/evidence.md").read_text()
+    table = page.partition("| fault | what is done |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == [*FAULTS, prove.POWER]
+    named = page.partition("## The operations")[2].partition("## The faults")[0]
+    assert [name for name in OPERATIONS if f"`{name}`" not in named] == []
