@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from gitckpt.git.process import GitError, git_executable
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import capture
+from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.faults import processes
 from tests.store.conftest import MakeStore, require_whole
@@ -115,3 +117,24 @@ class TestAnObjectThatFindsNoRoom:
         short = GitError(["update-index"], 128, "error: short read while indexing a\nerror: a: failed to insert into database\n")
         full = GitError(["update-index"], 128, "error: unable to create temporary file: x\nerror: a: failed to insert into database\n")
         assert [capture._is_unstorable(error) for error in (short, full)] == [False, True]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not say which file a descriptor is of")
+def test_a_restore_that_cannot_note_what_was_there_names_the_file(
+    main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plain.save("a-complete")
+    main_checkout.write("README", "changed")
+    note = main_checkout.path / ".git/ckpt-undo"
+    really = os.fsync
+
+    def fail(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(str(note)):
+            raise OSError(errno.EIO, "Input/output error")
+        really(fd)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(WorktreeError, match=f"^cannot write {note}: Input/output error$"):
+        plain.restore(made.id)
+    assert (main_checkout.path / "README").read_text() == "changed"
+    assert list(note.parent.glob("ckpt-undo*")) == []

@@ -5,6 +5,7 @@ The file may be deleted: then the newest safety checkpoint of this worktree coun
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git import disk
 from gitckpt.model.checkpoint import SAFETY
-from gitckpt.model.errors import NotFoundError
+from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
@@ -85,11 +86,17 @@ def _read(repository: Repository) -> Pointer:
 def _write(repository: Repository, safety: str, *, is_open: bool) -> None:
     path = _path(repository)
     scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-    with open(scratch, "w", encoding="utf-8") as file:
-        json.dump({"safety": safety, "open": is_open}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
+    try:
+        with open(scratch, "w", encoding="utf-8") as file:
+            json.dump({"safety": safety, "open": is_open}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except OSError as error:
+        raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
     disk.flush([repository.git_dir])
 
 
