@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import random
 import sys
@@ -173,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="gitckpt-prove-") as temporary,
-        ProcessPoolExecutor(options.jobs, initializer=_begin, initargs=(temporary, str(kept))) as pool,
+        ProcessPoolExecutor(options.jobs, multiprocessing.get_context("fork"), initializer=_begin, initargs=(temporary, str(kept))) as pool,
     ):
         for fault in dict.fromkeys(words[0] for words in what):
             row = rows[fault] = Row(fault)

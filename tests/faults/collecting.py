@@ -52,4 +52,4 @@ def _collect(place: Place, operation: Operation, instant: str) -> Ended:
             loop.wait()
 
 
-COLLECTING = Fault("gc", _instants, _collect, quick=65, long=390)
+COLLECTING = Fault("gc", _instants, _collect, quick=65, long=195)

@@ -28,7 +28,6 @@ class Fault:
         long: how many one of an hour makes.
         obstacle: why it cannot strike here; None where it can.
         drawn: names an instant by a number between 0 and 1, where there are more than can be named.
-        explained: codes of findings of `verify` that it may leave, besides what any interruption does.
     """
 
     name: str
@@ -38,4 +37,3 @@ class Fault:
     long: int
     obstacle: Callable[[], str | None] = nowhere_barred
     drawn: Callable[[float], str] | None = None
-    explained: frozenset[str] = frozenset()

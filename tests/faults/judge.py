@@ -127,15 +127,13 @@ class Judge:
     Args:
         operation: which.
         known: what is known of it.
-        explained: codes of findings that the fault may leave besides `DERIVED`.
         is_first: whether the kinds of files are yet to be known.
     """
 
-    def __init__(self, operation: Operation, known: Known, explained: frozenset[str] = frozenset(), *, is_first: bool = False) -> None:
+    def __init__(self, operation: Operation, known: Known, *, is_first: bool = False) -> None:
         self._operation = operation
         self._is_first = is_first
         self._known = known
-        self._explained = explained | DERIVED
 
     def flaws(self, place: Place, ended: Ended) -> list[str]:
         """Returns what is wrong, by sentences; those that begin with `LOST` tell of checkpoints that were acknowledged.
@@ -235,7 +233,7 @@ class Judge:
             findings = json.loads(done.out)["findings"]
         except ValueError:
             return [f"verify ended with {done.code}: {done.err}"]
-        return [f"verify: {one['code']}: {one['sentence']}" for one in findings if one["code"] not in self._explained]
+        return [f"verify: {one['code']}: {one['sentence']}" for one in findings if one["code"] not in DERIVED]
 
     def _call(self, place: Place, *args: str, codes: tuple[int, ...] = (0,)) -> list[str]:
         """Runs `git ckpt`, which has to succeed; returns what is wrong."""
