@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -47,11 +48,11 @@ with Checkpoints(discover(path), adapter="plumbing") as store:
 WRAPPER = """\
 #!/bin/sh
 # Counts positions in $KILL_COUNT, before and after each git call; at number $KILL_AT it kills the caller.
+set -C # of two that run side by side only one makes a file. No process is needed for that, and there are thousands of positions
 position() {
-    until mkdir "$KILL_COUNT.lock" 2>/dev/null; do :; done # two of us may run side by side
-    printf x >>"$KILL_COUNT"
-    number=$(wc -c <"$KILL_COUNT")
-    rmdir "$KILL_COUNT.lock"
+    read -r number <"$KILL_COUNT/newest"
+    until { number=$((number + 1)) && true >"$KILL_COUNT/$number"; } 2>/dev/null; do :; done
+    echo "$number" >|"$KILL_COUNT/newest" # all below are taken, too
     if [ "$number" -eq "$KILL_AT" ]; then kill -9 "$PPID"; exit 137; fi
 }
 case " $* " in
@@ -70,18 +71,17 @@ PROXY = """\
 import os, sys
 
 def position(count):
-    while True:
+    with open(os.path.join(os.environ["KILL_COUNT"], "newest")) as newest:
+        number, mine = int(newest.read() or 0), []
+    while len(mine) < count:
+        number += 1
         try:
-            os.mkdir(os.environ["KILL_COUNT"] + ".lock")
-            break
+            os.close(os.open(os.path.join(os.environ["KILL_COUNT"], str(number)), os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            pass
-    with open(os.environ["KILL_COUNT"], "ab") as file:
-        before = file.tell()
-        file.write(b"x" * count)
-    os.rmdir(os.environ["KILL_COUNT"] + ".lock")
-    at = int(os.environ["KILL_AT"]) - before - 1
-    return at if 0 <= at < count else None
+            continue
+        mine.append(number)
+    at = int(os.environ["KILL_AT"])
+    return mine.index(at) if at in mine else None
 
 def commands(transaction):
     words, found = transaction.split(b"\\0"), []
@@ -135,14 +135,19 @@ class Positions:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
-        self._count, self._proxy, self._wrapper = directory / "count", directory / "proxy.py", directory / "git"
+        self._proxy, self._wrapper, self._counts = directory / "proxy.py", directory / "git", directory / "counts"
         self._proxy.write_text(PROXY)
         self._wrapper.write_text(WRAPPER)
         self._wrapper.chmod(0o755)
+        self._counts.mkdir()
+        self._numbers = itertools.count()
+        self._count = self._counts
 
     def env(self, at: int) -> dict[str, str]:
-        """Returns what lets a process die at a position; 0 for none. Counts from one again."""
-        self._count.write_bytes(b"")
+        """Returns what lets a process die at a position; 0 for none. Counts from one again; what an earlier one left running, apart."""
+        self._count = self._counts / str(next(self._numbers))
+        self._count.mkdir()
+        (self._count / "newest").write_text("0\n")
         return {
             "GITCKPT_GIT": str(self._wrapper),
             "KILL_AT": str(at),
@@ -153,7 +158,7 @@ class Positions:
 
     def count(self) -> int:
         """Returns how many positions there were."""
-        return self._count.stat().st_size
+        return len(os.listdir(self._count)) - 1
 
 
 class Killer:
