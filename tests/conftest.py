@@ -18,7 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pygit2
 import pytest
@@ -95,33 +95,44 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Tells whether a test is in the lane `long`: it is marked so, and its case is none that the mark leaves in the lane `test`."""
+    """Tells whether a test is in the lane `long` by its mark, and its case is none that the mark leaves in the lane `test`."""
     marker = item.get_closest_marker("long")
-    case = item.callspec if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
-    if marker is None:
-        return case is not None and not _has_its_turn(item.nodeid, case)
-    return case is None or case.id not in marker.kwargs.get("but", ())
+    case = getattr(item, "callspec", None)
+    return marker is not None and (case is None or case.id not in marker.kwargs.get("but", ()))
 
 
-def _has_its_turn(name: str, case: Any) -> bool:
-    """Tells whether a case belongs to the lane `test` by where it runs.
+def without_a_turn(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Returns the cases that are in the lane `long` since another one has its turn in the lane `test`.
 
-    Most behave alike in a main and in a linked worktree, and through either adapter. So what runs in all of them has one place and one
-    adapter there, by turns, and the others in the lane `long`.
+    Most behave alike in a main and in a linked worktree, and through either adapter; the mark `turns` names what else makes no difference
+    to a test. Of the cases that differ in that alone one is in the lane `test`, by turns.
     """
-    where, how = case.params.get("checkout"), case.params.get("adapter")
-    if where not in PLACES:
-        return True
-    rest = [part for part in case.id.split("-") if part not in (where, how)]
-    turn = zlib.crc32("-".join([name.partition("[")[0], *rest]).encode()) & 1
-    return bool((where == PLACES[turn]) == (how != "libgit2"))
+    alike: dict[str, dict[tuple[int, ...], list[pytest.Item]]] = {}
+    for item in items:
+        case = getattr(item, "callspec", None)
+        if case is None or item.get_closest_marker("long"):
+            continue
+        names = {name for marker in item.iter_markers("turns") for name in marker.args}
+        if case.params.get("checkout") in PLACES:
+            names |= {"checkout", "adapter"}
+        if names & case.params.keys():
+            rest = tuple(id(value) for name, value in case.params.items() if name not in names)
+            alike.setdefault(item.nodeid.partition("[")[0], {}).setdefault(rest, []).append(item)
+    return {
+        item
+        for name, groups in alike.items()
+        for turn, cases in enumerate(groups.values(), zlib.crc32(name.encode()))
+        for number, item in enumerate(cases)
+        if number != turn % len(cases)
+    }
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keeps the tests of the lane and the shard. Marked ones begin first: of several workers, one that begins last is waited for alone."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
-    wanted = [item for item in items if lane == "all" or is_long(item) == (lane == "long")]
+    later = without_a_turn(items)
+    wanted = [item for item in items if lane == "all" or (is_long(item) or item in later) == (lane == "long")]
     wanted = wanted[number - 1 :: count]  # the cases of a long test stand side by side: so each shard gets its share of them
     kept = set(wanted)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])

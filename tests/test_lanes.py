@@ -14,7 +14,7 @@ from tests.conftest import shard
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = "from tests.conftest import pytest_addoption, pytest_collection_modifyitems, pytest_configure\n"
-INI = "[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n    long: as in the project\n"
+INI = "[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n    long: as\n    turns: in the project\n"
 TESTS = """\
 import pytest
 
@@ -42,6 +42,11 @@ def test_place(checkout): ...
 def test_places(checkout, adapter, case): ...
 
 def test_adapters(adapter): ...
+
+@pytest.mark.turns("way", "adapter")
+@pytest.mark.parametrize("way", ["by land", "by sea"])
+@pytest.mark.parametrize("case", ["a", "b", "c"])
+def test_turns(case, way, adapter): ...
 """
 LONG = {"test_long", "test_some[a]", "test_some[c]"}
 SHORT = {"test_short", "test_some[b]", "test_cases[a]", "test_cases[b]", "test_adapters[libgit2]", "test_adapters[plumbing]"}
@@ -66,8 +71,8 @@ def collected(project: Path, *args: str) -> list[str]:
 
 
 def alike(names: list[str]) -> set[str]:
-    """Returns the names of those tests whose place and adapter do not matter here."""
-    return {name for name in names if not name.startswith("test_place")}
+    """Returns the names of those tests that are in a lane whatever their parameters."""
+    return {name for name in names if not name.startswith(("test_place", "test_turns"))}
 
 
 def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None:
@@ -79,20 +84,26 @@ def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None
 def test_each_place_and_each_adapter_has_its_turn(project: Path) -> None:
     lanes = [collected(project, "test_it.py", "--lane", lane) for lane in ("test", "long")]
     assert [len(PLACES & set(names)) for names in lanes] == [1, 1]
-    seen = set()
+    seen = []
     for case in range(20):
-        cells = [{cell for cell in CELLS if f"test_places[{cell}-{case}]" in names} for names in lanes]
-        assert cells[0] | cells[1] == set(CELLS)
-        for half in cells:
-            assert ({cell.split("-")[0] for cell in half}, len(half)) == ({"main", "linked"}, 2)
-            assert {cell.split("-")[1] for cell in half} == {"libgit2", "plumbing"}
-        seen.add(frozenset(cells[0]))
-    assert len(seen) == 2
+        cells = [[cell for cell in CELLS if f"test_places[{cell}-{case}]" in names] for names in lanes]
+        assert sorted(cells[0] + cells[1]) == sorted(CELLS)
+        seen += cells[0]
+    assert (len(seen), set(seen)) == (20, set(CELLS))
+
+
+def test_of_the_cases_that_are_alike_one_has_its_turn(project: Path) -> None:
+    found = [name for name in collected(project, "--lane", "test") if name.startswith("test_turns")]
+    words = [set(name.removeprefix("test_turns[").removesuffix("]").split("-")) for name in found]
+    assert [len([one for one in words if case in one]) for case in ("a", "b", "c")] == [1, 1, 1]
+    assert {"by land", "by sea", "libgit2", "plumbing"} <= set.union(*words)
+    others = [name for name in collected(project, "--lane", "long") if name.startswith("test_turns")]
+    assert len({*found, *others}) == len([*found, *others]) == 12
 
 
 def test_shards_share_the_lane_out_among_them(project: Path) -> None:
     shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
-    assert [len(shard) for shard in shards] == [22, 22]
+    assert [len(shard) for shard in shards] == [37, 36]
     assert alike([name for shard in shards for name in shard]) == LONG
 
 

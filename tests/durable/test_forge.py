@@ -136,6 +136,7 @@ FAILING = [
 class TestFailures:
     """FORGE-9, 11, 12: the run is failed, the worktree stays, what follows is untouched, and a resume goes on from there."""
 
+    @pytest.mark.turns("phase", "breaks", "mends")
     @pytest.mark.parametrize(("phase", "breaks", "mends"), FAILING, ids=[each[0] for each in FAILING])
     def test_one_that_fails_is_resumed_there(self, project: Stage, phase: str, breaks: str, mends: str) -> None:
         good = {name: (project.programs / name).read_text().partition('CALLS"\n')[2] for name in ("claude", "gh")}
@@ -222,6 +223,7 @@ class TestResume:
         assert err.splitlines()[0] == "error: no checkpoint, run or commit goes by '20270115-080000-none'"
         assert project.ckpt("status", "20270115-080000-none").code == 12
 
+    @pytest.mark.long(but=["3", "6"])
     @pytest.mark.parametrize("done", [0, 1, 3, 5, 6])
     def test_phases_that_are_complete_are_not_done_again(self, project: Stage, done: int) -> None:
         """Each phase notes that it is done; the driver is ended after so many."""

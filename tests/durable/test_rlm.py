@@ -102,6 +102,7 @@ class TestPhases:
         assert files == ["README", "code", *(f"thoughts/feature/{name}" for name in names)]
         assert act.prompt("research").endswith("Question: why?\n")
 
+    @pytest.mark.long(but=["implementation"])
     @pytest.mark.parametrize("phase", ["research", "tdd_planning", "implementation"])
     def test_one_that_fails_stops_the_run_and_is_resumed(self, act: Act, phase: str) -> None:
         act.fails(phase)
@@ -203,6 +204,7 @@ ENDS = {"checkpoint": PHASES, "batch": ["tdd_planning", "beads_sync", "implement
 
 
 class TestPausesWithoutATerminal:
+    @pytest.mark.long(but=["batch"])
     @pytest.mark.parametrize("autonomy", ENDS)
     def test_where_they_are(self, act: Act, autonomy: str) -> None:
         done = act(autonomy=autonomy)
@@ -345,6 +347,7 @@ class TestShortcuts:
         assert "Implement the TDD plan at docs/plan.md\n" in act.prompt("implementation")
         assert (act.stage.worktree(act.stage.run()) / "docs/plan.md").read_text() == "# the plan\n"
 
+    @pytest.mark.turns("name")
     @pytest.mark.parametrize("name", ["plan_path", "hierarchy_path"])
     def test_requirements_with_criteria(self, act: Act, name: str) -> None:
         act.stage.checkout.write("h.json", json.dumps(CRITERIA))

@@ -27,6 +27,7 @@ def only_pack(checkout: Checkout, ending: str = ".pack") -> Path:
     return path
 
 
+@pytest.mark.turns("object_format")
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], object_format: str, packed: bool) -> None:

@@ -105,6 +105,7 @@ def real_commits(checkout: Checkout, count: int) -> list[str]:
     return checkout.git("rev-list", "many").splitlines()
 
 
+@pytest.mark.turns("adapter")
 class TestEdited:
     def test_the_first_note_makes_a_commit_without_parent(self, book: Book) -> None:
         head = book.checkout.git("rev-parse", "HEAD")
@@ -183,6 +184,7 @@ def book_prefixes(count: int) -> set[str]:
     return {name[:2] for name in many(count)}
 
 
+@pytest.mark.turns("adapter")
 class TestShapes:
     def test_a_flat_tree_stays_flat_up_to_its_limit(self, book: Book) -> None:
         book.change(many(256))
@@ -279,6 +281,7 @@ class TestShapes:
         assert checkout.git("fsck", "--strict", "--no-dangling") == ""
 
 
+@pytest.mark.turns("adapter")
 class TestLines:
     @pytest.mark.parametrize("count", [5, 300])
     def test_are_those_of_the_commits_asked_for(self, book: Book, count: int) -> None:
@@ -406,6 +409,7 @@ class TestLikely:
         assert [seen[names[0]], seen[names[1]], seen[names[2]]] == [["by another process"], [], [f"line {names[2]}"]]
 
 
+@pytest.mark.turns("adapter")
 def test_parallel_writers_lose_nothing(main_checkout: Checkout, adapter: str, repository: Repository) -> None:
     context = multiprocessing.get_context("fork")
     arguments = [(str(main_checkout.path), adapter, number, 25) for number in range(1, 5)]

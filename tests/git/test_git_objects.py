@@ -113,7 +113,7 @@ class TestRead:
 
     def test_of_thirty_megabytes(self, main_checkout: Checkout, objects: Objects) -> None:
         content = os.urandom(1 << 20) * 30
-        oid = main_checkout.git("hash-object", "-w", "--stdin", data=content)
+        oid = main_checkout.git("-c", "core.compression=0", "hash-object", "-w", "--stdin", data=content)
         assert read_one(objects, oid) == ("blob", content)
 
     def test_of_thousands(self, main_checkout: Checkout, objects: Objects) -> None:

@@ -58,11 +58,6 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
         store.close()
 
 
-def two_of_four(*cases: str) -> list[str]:
-    """Returns the ids that stay in the lane `test` where the four ways to `store` are too many there: each place and each adapter once."""
-    return [f"{way}-{case}" if case else way for way in ("main-plumbing", "linked-libgit2") for case in cases or ("",)]
-
-
 @pytest.fixture
 def store(make_store: MakeStore, checkout: Checkout, adapter: str) -> Store:
     """The store of `checkout`, in a main and in a linked worktree, through either adapter."""

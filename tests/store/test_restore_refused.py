@@ -259,6 +259,7 @@ def use(request: pytest.FixtureRequest) -> Callable[[Store, Checkpoint], object]
 Use = Callable[[Store, Checkpoint], object]
 
 
+@pytest.mark.turns("use")
 class TestAnEnemysSnapshot:
     PATHS = (
         *(".git/hooks/post-checkout", "../x", "a/../../x", ".GIT/config", "git~1/config", ".g\u200cit/config", "a/.git/config"),

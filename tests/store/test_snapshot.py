@@ -13,7 +13,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
-from tests.store.conftest import MakeStore, nth, two_of_four, view
+from tests.store.conftest import MakeStore, nth, view
 
 Prepare = Callable[[Checkout], object]
 
@@ -138,7 +138,6 @@ STATES: list[Prepare] = [
 ]
 
 
-@pytest.mark.long(but=two_of_four(*(state.__name__ for state in STATES)))
 @pytest.mark.parametrize("prepare", STATES)
 def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> None:
     prepare(checkout)

@@ -17,7 +17,7 @@ from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
-from tests.store.conftest import ROOT, MakeStore, blob, two_of_four, view
+from tests.store.conftest import ROOT, MakeStore, blob, view
 
 PROCESS = r"""
 # A filter that lives on (gitattributes(5), "Long Running Filter Process"): letters move on by 13 places, both ways.
@@ -84,7 +84,6 @@ def there_and_back(store: Store, here: Checkout, made: Checkpoint, name: str) ->
     return [*found, path.read_bytes(), (Path(resume(inside(store), made).path) / name).read_bytes()]
 
 
-@pytest.mark.long(but=two_of_four("unset", "true", "warn"))
 @pytest.mark.parametrize("strict", ["unset", "true", "warn"])
 def test_line_ends_that_change_are_named(store: Store, checkout: Checkout, strict: str) -> None:
     checkout.commit("rules", **{".gitattributes": "* text=auto\n", "tracked": "1\n", "same": "1\n"})
@@ -112,7 +111,6 @@ def test_ident(store: Store, checkout: Checkout) -> None:
     assert there_and_back(store, checkout, made, "a.c") == [b"/* $Id: %s $ */\nint a;\n" % oid.encode()] * 3
 
 
-@pytest.mark.long(but=two_of_four("UTF-16LE-utf-16-le", "UTF-16BE-utf-16-be", "ISO-8859-1-latin-1"))
 @pytest.mark.parametrize(("name", "codec"), [("UTF-16LE", "utf-16-le"), ("UTF-16BE", "utf-16-be"), ("ISO-8859-1", "latin-1")])
 def test_encodings(store: Store, checkout: Checkout, name: str, codec: str) -> None:
     checkout.write(".gitattributes", f"*.txt text eol=lf working-tree-encoding={name}\n")
@@ -204,7 +202,6 @@ def test_a_filter_that_fails_on_the_way_back(store: Store, checkout: Checkout, t
     assert view(checkout.path) == before
 
 
-@pytest.mark.long(but=two_of_four())
 def test_files_of_lfs(store: Store, checkout: Checkout, tmp_path: Path) -> None:
     if shutil.which("git-lfs") is None:
         pytest.skip("git-lfs is not installed")
