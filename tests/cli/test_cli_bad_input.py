@@ -135,8 +135,7 @@ BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
 
 
 @pytest.mark.parametrize("case", BAD_REFS)
-@pytest.mark.parametrize("command", [["show"], ["show", "--json"], ["show", "--state"], ["diff"], ["resume"]])
-def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(ckpt: Ckpt, checkout: Checkout, case: str, command: list[str]) -> None:
+def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(ckpt: Ckpt, checkout: Checkout, case: str) -> None:
     target, problem, hint = BAD_REFS[case]
     if isinstance(target, bytes):
         store_text(checkout, REF, target)
@@ -146,12 +145,14 @@ def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(ckpt: Ckpt, c
         (checkout.main / ".git" / REF).parent.mkdir()
         (checkout.main / ".git" / REF).write_text(f"{target}\n")
     before = checkout.fingerprint()
-    done = ckpt(*command, NAME, at=checkout)
-    assert (done.code, done.out) == (13, "")
-    assert done.err.startswith(f"error: {REF}: ")
-    assert "\x1b" not in done.err
-    if problem is not None:
-        assert normal(done.err) == f"error: refs/checkpoints/ID: {problem}\n" + (f"hint: {hint}\n" if hint else "")
+    for command in (["show"], ["show", "--json"], ["show", "--state"], ["diff"], ["resume"]):
+        done = ckpt(*command, NAME, at=checkout)
+        assert (done.code, done.out) == (13, ""), command
+        assert done.err.startswith(f"error: {REF}: ")
+        assert "\x1b" not in done.err
+        if problem is not None:
+            assert normal(done.err) == f"error: refs/checkpoints/ID: {problem}\n" + (f"hint: {hint}\n" if hint else "")
+        assert checkout.fingerprint() == before, command
     listed = ckpt("list", at=checkout)
     assert (listed.code, listed.out, listed.err.count("\n")) == (0, "", 2 if "no checkpoints yet" in listed.err else 1)
     assert f"warning: not a valid checkpoint: {REF}: " in listed.err
@@ -296,22 +297,22 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("text", "error", "hint"), SETTINGS, ids=range(len(SETTINGS)))
-@pytest.mark.parametrize("command", ["expire", "resume", "init"])
 def test_settings_that_cannot_be_understood_are_2_with_file_line_key_and_cure(
-    ckpt: Ckpt, checkout: Checkout, save: Save, text: str, error: str, hint: str, command: str
+    ckpt: Ckpt, checkout: Checkout, save: Save, text: str, error: str, hint: str
 ) -> None:
     save(checkout)
     path = checkout.write("gitckpt.toml", text)
     before = checkout.fingerprint()
     hooks = sorted((checkout.main / ".git").glob("hooks/*"))
-    done = ckpt(command, at=checkout)
-    assert (done.code, done.out) == (2, "")
-    assert "\x1b" not in done.err
-    first, *rest = done.err.splitlines()
-    assert first.startswith(f"error: gitckpt.toml:{error}")
-    assert rest == [f"hint: {hint.format(path)}"]
-    assert checkout.fingerprint() == before
-    assert sorted((checkout.main / ".git").glob("hooks/*")) == hooks
+    for command in ("expire", "resume", "init"):
+        done = ckpt(command, at=checkout)
+        assert (done.code, done.out) == (2, ""), command
+        assert "\x1b" not in done.err
+        first, *rest = done.err.splitlines()
+        assert first.startswith(f"error: gitckpt.toml:{error}")
+        assert rest == [f"hint: {hint.format(path)}"]
+        assert checkout.fingerprint() == before, command
+        assert sorted((checkout.main / ".git").glob("hooks/*")) == hooks
     told = ckpt("doctor", at=checkout).out
     line, _, said = error.partition(": ")
     assert f"settings-invalid: gitckpt.toml:{line}: {said}" in told

@@ -31,10 +31,13 @@ def test_a_result_that_json_would_change_fails_the_phase(plain: Store, result: A
     assert labels(plain, RUN)[-1] == "work-failed"
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "research-complete", "run", "commit", "rewind"])
-def test_a_name_that_labels_could_not_tell_apart_is_refused(plain: Store, name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be the name of a phase"), Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.phase(name, Counted())
+def test_a_name_that_labels_could_not_tell_apart_is_refused(plain: Store) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        for name in ("", " ", "a\nb", "research-complete", "run", "commit", "rewind"):
+            work = Counted()
+            with pytest.raises(UsageError, match="cannot be the name of a phase"):
+                run.phase(name, work)
+            assert work.calls == [], name
 
 
 def test_a_base_that_is_no_commit_is_refused_before_anything_begins(plain: Store, main_checkout: Checkout) -> None:

@@ -52,36 +52,37 @@ def from_an_older_version_of_this_schema(path: Path) -> None:
     connection.close()
 
 
+DAMAGES: tuple[Damage, ...] = (
+    os.unlink,
+    cut,
+    scribble,
+    make_directory,
+    from_another_version,
+    from_an_older_version_of_this_schema,
+    lambda path: path.write_bytes(b""),
+    lambda path: path.write_bytes(b"no database at all, but long enough to have a header" * 10),
+)
+
+
 class TestTheIndexIsOnlyACache:
-    @pytest.mark.parametrize(
-        "damage",
-        [
-            os.unlink,
-            cut,
-            scribble,
-            make_directory,
-            from_another_version,
-            from_an_older_version_of_this_schema,
-            lambda path: path.write_bytes(b""),
-            lambda path: path.write_bytes(b"no database at all, but long enough to have a header" * 10),
-        ],
-    )
-    def test_damage(self, make_store: MakeStore, main_checkout: Checkout, adapter: str, damage: Damage) -> None:
+    def test_damage(self, make_store: MakeStore, main_checkout: Checkout, adapter: str, tmp_path: Path) -> None:
         store = make_store(main_checkout, adapter)
         run = store.record("a-complete", {}, start="r").run
         for _ in range(30):
             store.record("b-complete", {}, run=run)
         main_checkout.git("update-ref", f"refs/checkpoints/{nth(99)}", "HEAD")
         before = (store.list(), store.problems(), store.find(run or ""))
-        path = Path(inside(store).repository.private_dir) / "index.sqlite"
-        inside(store).index.close()
-        damage(path)
-        for _ in range(2):
-            again = make_store(main_checkout, adapter)
-            assert (again.list(), again.problems(), again.find(run or "")) == before
-            inside(again).index.close()
-        again.record("c-complete", {}, run=run)
-        assert listed(again, Query(limit=1)) == [32]
+        store.close()
+        for number, damage in enumerate(DAMAGES):
+            copy = Checkout(tmp_path / str(number))
+            shutil.copytree(main_checkout.path, copy.path)
+            damage(copy.path / ".git/ckpt/index.sqlite")
+            for _ in range(2):
+                again = make_store(copy, adapter)
+                assert (again.list(), again.problems(), again.find(run or "")) == before, number
+                inside(again).index.close()
+            newest = again.record("c-complete", {}, run=run)
+            assert again.list(Query(limit=1))[0].id == newest.id, number
 
     @pytest.mark.parametrize("damage", [cut, scribble, from_another_version])
     def test_a_damaged_one_is_made_anew(self, make_store: MakeStore, main_checkout: Checkout, damage: Damage) -> None:
