@@ -25,14 +25,18 @@ for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
         importlib.import_module(module.name)
 gc.freeze()
 
-def child(argv, script, directory, env, out, err):
+def child(argv, script, directory, env, given, out, err):
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(env)
-    for fd, path in ((0, os.devnull), (1, out), (2, err)):
+    for fd, path in ((0, given), (1, out), (2, err)):
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(file, fd)
         os.close(file)
+    if os.isatty(1):  # streams know from the beginning whether they are on a terminal
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            was = getattr(sys, name)
+            setattr(sys, name, open(was.fileno(), mode, encoding=was.encoding, errors=was.errors, closefd=False))
     sys.argv = argv
     if script is None:
         gitckpt.__main__.main()
@@ -101,16 +105,19 @@ class _Server:
             [sys.executable, "-c", SERVER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
 
-    def run(self, argv: list[str], script: str | None, directory: Path, env: Mapping[str, str]) -> Done:
+    def run(self, argv: list[str], script: str | None, directory: Path, env: Mapping[str, str], terminal: str | None = None) -> Done:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._number += 1  # what goes on in the background may write to the files of an earlier one
         paths = [self._directory / f"{name}-{self._number}" for name in ("out", "err")]
-        order = {"argv": argv, "script": script, "directory": str(directory), "env": dict(env), "out": str(paths[0]), "err": str(paths[1])}
+        given, out, err = [terminal] * 3 if terminal else [os.devnull, *map(str, paths)]
+        order = {"argv": argv, "script": script, "directory": str(directory), "env": dict(env), "given": given, "out": out, "err": err}
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, "the server has ended"
+        if terminal:
+            return Done(int(answer), "", "")
         said = [path.read_text(encoding="utf-8", errors="surrogateescape") for path in paths]
         for path in paths:
             path.unlink()
@@ -140,15 +147,16 @@ def close() -> None:
         _servers.pop().close()
 
 
-def git_ckpt(*args: str, directory: Path, env: Mapping[str, str] | None = None) -> Done:
+def git_ckpt(*args: str, directory: Path, env: Mapping[str, str] | None = None, terminal: str | None = None) -> Done:
     """Runs `git ckpt`, with nothing on standard input.
 
     Args:
         args: what stands behind it.
         directory: where.
         env: its whole environment; by default that of the test.
+        terminal: the device that it reads from and writes to instead.
     """
-    return _server().run(["git-ckpt", *args], None, directory, os.environ if env is None else env)
+    return _server().run(["git-ckpt", *args], None, directory, os.environ if env is None else env, terminal)
 
 
 def script(text: str, *args: str, env: Mapping[str, str]) -> Done:

@@ -28,7 +28,7 @@ def script(stage: Stage, *entries: dict[str, object]) -> str:
     """Returns the command of an agent that does what a script says."""
     path = stage.programs.parent / "script.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    return shlex.join([sys.executable, str(FAKE), "--script", str(path)])
+    return shlex.join([sys.executable, "-I", "-S", str(FAKE), "--script", str(path)])
 
 
 REFUSED = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -53,9 +54,9 @@ def commands_among(found: set[str]) -> set[str]:
     ],
 )
 def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands(
-    spawn: Spawn, main_checkout: Checkout, args: list[str], module: str | None
+    spawn: Spawn, main_checkout: Checkout, save: Callable[..., str], args: list[str], module: str | None
 ) -> None:
-    assert spawn("save", at=main_checkout).code == 0
+    save(main_checkout)
     found = modules_of(spawn, main_checkout, *args)
     assert (
         found & {"typer", "click", "gitckpt.cli.parser.app", "gitckpt.cli.parser.help", "gitckpt.cli.parser.commands", "traceback", *HEAVY}
@@ -78,9 +79,9 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
     ],
 )
 def test_typer_imports_the_command_that_is_called_and_for_help_and_completion_all(
-    spawn: Spawn, main_checkout: Checkout, args: list[str], modules: set[str]
+    spawn: Spawn, main_checkout: Checkout, save: Callable[..., str], args: list[str], modules: set[str]
 ) -> None:
-    assert spawn("save", at=main_checkout).code == 0
+    save(main_checkout)
     found = modules_of(spawn, main_checkout, *args)
     assert "typer" in found
     assert found & set(HEAVY[:5]) == set()

@@ -7,16 +7,17 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from unicodedata import east_asian_width
 
 import pytest
 
 from gitckpt.store.store import Store
-from tests.cli.conftest import PROJECT, Spawn, document, normal, store_text
+from tests import forked
+from tests.cli.conftest import Spawn, document, normal, store_text
 from tests.conftest import Checkout
 
 BOLD, RESET = "\x1b[1m", "\x1b[0m"
@@ -27,26 +28,23 @@ def on_terminal(*args: str, at: Checkout, columns: int = 80, env: dict[str, str]
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "TERM")}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "gitckpt", *args],
-        cwd=at.path,
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env=clean | {"PYTHONPATH": str(PROJECT), "TERM": "xterm"} | (env or {}),
-    )
+    said: list[bytes] = []
+    reader = threading.Thread(target=lambda: said.extend(_chunks(leader)))
+    reader.start()
+    done = forked.git_ckpt(*args, directory=at.path, env=clean | {"TERM": "xterm"} | (env or {}), terminal=os.ttyname(follower))
     os.close(follower)
-    said = b""
-    while True:
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not chunk:
-            break
-        said += chunk
+    reader.join()
     os.close(leader)
-    return child.wait(), said.decode().replace("\r\n", "\n")
+    return done.code, b"".join(said).decode().replace("\r\n", "\n")
+
+
+def _chunks(leader: int) -> Iterator[bytes]:
+    """Yields what is written to a terminal until nobody has it open any more."""
+    try:
+        while chunk := os.read(leader, 65536):
+            yield chunk
+    except OSError:  # the other side is closed
+        pass
 
 
 def columns_of(line: str) -> int:
@@ -114,13 +112,13 @@ def test_a_column_without_anything_is_left_out(main_checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("args", [["list"], ["show"], ["doctor"], ["diff", "HEAD"], ["nonsense"], ["show", "nothing"]])
-def test_colour_only_on_a_terminal_that_wants_it(busy: Checkout, spawn: Spawn, args: list[str]) -> None:
+def test_colour_only_on_a_terminal_that_wants_it(busy: Checkout, args: list[str]) -> None:
     code, coloured = on_terminal(*args, at=busy)
     assert "\x1b[" in coloured
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        assert on_terminal(*args, at=busy, env=env)[0] == code
-        assert "\x1b" not in on_terminal(*args, at=busy, env=env)[1], env
-    piped = spawn(*args, at=busy, env={"NO_COLOR": "", "TERM": "xterm"})
+        plain = on_terminal(*args, at=busy, env=env)
+        assert (plain[0], "\x1b" in plain[1]) == (code, False), env
+    piped = forked.git_ckpt(*args, directory=busy.path, env=os.environ | {"NO_COLOR": "", "TERM": "xterm"})
     assert piped.code == code
     assert "\x1b" not in piped.out + piped.err
 

@@ -61,7 +61,7 @@ class Desk:
         return path
 
     def fake(self, name: str, *entries: dict[str, Any]) -> Client:
-        words = [sys.executable, str(FAKE), "--format", name, "--script", str(self.script(*entries))]
+        words = [sys.executable, "-I", "-S", str(FAKE), "--format", name, "--script", str(self.script(*entries))]
         return Client("fake", shlex.join(words), format=name, resume=RESUMES[name])
 
 
@@ -395,12 +395,12 @@ def test_fake_agent_keeps_its_count_where_it_is_told(desk: Desk) -> None:
 
 def test_fake_agent_takes_its_prompt_as_an_argument(desk: Desk) -> None:
     (desk.files.parent / "script.json").write_text('[{"say": "{prompt}!"}]')
-    command = shlex.join([sys.executable, str(FAKE), "--script", str(desk.files.parent / "script.json")])
+    command = shlex.join([sys.executable, "-I", "-S", str(FAKE), "--script", str(desk.files.parent / "script.json")])
     assert desk.ask(shell(command, prompt=clients.ARGUMENT), "a 'prompt'").report.text == "a 'prompt'!\n"
 
 
 def test_fake_agent_that_was_killed_does_what_comes_next(desk: Desk) -> None:
-    command = [sys.executable, str(FAKE), "--script", str(desk.script({"hang": True}, {"say": "next"}))]
+    command = [sys.executable, "-I", "-S", str(FAKE), "--script", str(desk.script({"hang": True}, {"say": "next"}))]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
         assert comes(desk.files.parent.joinpath("script.jsonl.calls").exists)
         child.kill()

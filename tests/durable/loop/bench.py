@@ -104,7 +104,7 @@ class Bench:
         self._programs, self._asked, self._script = directory / "programs", directory / "asked", directory / "script.jsonl"
         for made in (self._programs, self._asked):
             made.mkdir()
-        fake = shlex.join([sys.executable, str(FAKE), "--format", Claude.name, "--script", str(self._script)])
+        fake = shlex.join([sys.executable, "-I", "-S", str(FAKE), "--format", Claude.name, "--script", str(self._script)])
         self.program("fake", AGENT.format(fake=fake))
         self.client = Client("fake", "fake", STDIN, Claude.name, "--resume {session}")
         patch.setenv("PATH", f"{self._programs}{os.pathsep}{os.environ['PATH']}")

@@ -90,7 +90,7 @@ class LoopProject(Project):
 def nest(main_checkout: Checkout, tmp_path: Path) -> Nest:
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(entry) + "\n" for entry in SCRIPT))
-    agent = shlex.join([sys.executable, str(FAKE), "--format", "claude", "--script", str(script)])
+    agent = shlex.join([sys.executable, "-I", "-S", str(FAKE), "--format", "claude", "--script", str(script)])
     pipeline = pipelines.preset_text("loop").replace('on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000')
     client = f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\nresume = '--resume {{session}}'\n"
     main_checkout.commit("second", **{"gitckpt.toml": f"{client}\n{pipeline}", "plan.md": "# Plan\n", "gone": "g\n", "moved": "m\n"})
