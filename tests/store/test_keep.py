@@ -657,6 +657,7 @@ class Work:
         assert [racer.wait() for racer in racers] == [0, 0]
 
 
+@pytest.mark.long(but=["0"])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_linked_commit_is_ever_lost(main_checkout: Checkout, seed: int, pytestconfig: pytest.Config) -> None:
     is_long = pytestconfig.getoption("--long")

@@ -294,6 +294,7 @@ class TestMemory:
             "said": "done",
         }
 
+    @pytest.mark.long(but=["second"])
     @pytest.mark.parametrize("at", ["[loop] iteration 2 of", "second", "[loop] tests: test -e b"])
     def test_b6_the_iteration_that_was_under_way_begins_again(self, bench: Bench, at: str) -> None:
         """An agent that was killed is asked again, with the files as they were; one that had ended is not."""
