@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
 
     from gitckpt.durable.command.processes import Process
+else:
+    import _signal as signal  # `signal` makes enumerations of its names, which takes a third of the start
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 4096
