@@ -148,6 +148,7 @@ until_tests_pass = "yes"
 class TestConformance:
     """RLM-24, item by item, where REQ_019 does not say the same."""
 
+    @pytest.mark.long
     def test_rlm_24_max_iterations_are_counted(self, bench: Bench) -> None:
         bench.start(tests="false", pause="0s", max_iterations="2")
         failed = fails(bench)
@@ -156,6 +157,7 @@ class TestConformance:
         assert bench.memory["iterations"] == 2
         assert bench.newest.phase == f"{PHASE}-failed"
 
+    @pytest.mark.long
     def test_rlm_24_failures_of_the_agent_do_not_end_it(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open")
         bench.script({"exit": 3}, {"garbage": True}, {"cut": True}, {"run": ["bd", "close", "bd-1"], "exit": 1})
@@ -166,6 +168,7 @@ class TestConformance:
             ("fake failed: exit code 1: done",),
         ]
 
+    @pytest.mark.long
     def test_rlm_24_tests_run_only_when_all_are_closed(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="closed", bd_2="open")
         bench.start(issues=ids, pause="0s", max_iterations="2", tests="touch tests-were-run")
