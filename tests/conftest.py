@@ -451,6 +451,39 @@ def main_checkout(make_checkout: Callable[..., Checkout], templates: Templates, 
     return checkout
 
 
+MakeOnce = Callable[[Checkout, Callable[[], object]], None]
+
+
+@pytest.fixture(scope="session")
+def originals() -> dict[tuple[str, ...], tuple[Path, int, int]]:
+    """Repositories that were made once, with what their clock and their ids say."""
+    return {}
+
+
+@pytest.fixture
+def make_once(originals: dict[tuple[str, ...], tuple[Path, int, int]], make_directory: MakeDirectory, clock: Clock, ids: Ids) -> MakeOnce:
+    """Does something to `main_checkout` that is the same for each test: `make_once(main_checkout, function)`.
+
+    The first time the function does it, and whoever calls this with the same function later gets a copy. Nothing may lie outside of the
+    repository, or say where it is: a linked worktree does.
+    """
+
+    def make(checkout: Checkout, function: Callable[[], object]) -> None:
+        assert (checkout.path / ".git").is_dir()
+        key = (function.__module__, function.__qualname__, git_executable())
+        if key in originals:
+            original, clock.instant, ids.count = originals[key]
+            shutil.rmtree(checkout.path)
+            shutil.copytree(original, checkout.path, symlinks=True)
+        else:
+            function()
+            original = make_directory("original") / "project"
+            shutil.copytree(checkout.path, original, symlinks=True)
+            originals[key] = (original, clock.instant, ids.count)
+
+    return make
+
+
 @pytest.fixture(params=PLACES)
 def checkout(request: pytest.FixtureRequest, main_checkout: Checkout, templates: Templates, tmp_path: Path) -> Checkout:
     """A worktree with one commit on a branch; every test that uses it runs in a main and in a linked worktree."""

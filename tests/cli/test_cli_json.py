@@ -11,7 +11,7 @@ import pytest
 from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt, document, store_text
-from tests.conftest import Checkout
+from tests.conftest import Checkout, MakeOnce
 
 Save = Callable[..., str]
 TYPES: dict[str, Callable[[Any], bool]] = {
@@ -60,8 +60,13 @@ def check(command: str, report: Any) -> set[str]:
 
 
 @pytest.fixture
-def rich(main_checkout: Checkout, save: Save) -> Checkout:
+def rich(main_checkout: Checkout, save: Save, make_once: MakeOnce) -> Checkout:
     """A repository in which every key has a value somewhere."""
+    make_once(main_checkout, lambda: enrich(main_checkout, save))
+    return main_checkout
+
+
+def enrich(main_checkout: Checkout, save: Save) -> None:
     save(main_checkout)
     save(main_checkout, "--no-worktree")
     main_checkout.write("README", "changed\n")
@@ -112,7 +117,6 @@ inputs = { question = "0123456789abcdef" }
     )
     store_text(main_checkout, "refs/checkpoints/11111111-1111-4111-8111-111111111111", text)
     main_checkout.git("update-ref", "refs/checkpoints/99999999-9999-4999-8999-999999999999", "HEAD")
-    return main_checkout
 
 
 def test_list_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:

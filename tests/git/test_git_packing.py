@@ -15,7 +15,7 @@ from gitckpt.git.packing import count_loose, pack
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository, discover
-from tests.conftest import Checkout
+from tests.conftest import Checkout, MakeOnce
 
 OURS = ("refs/checkpoints", "refs/ckpt")
 BY_LINKS, BY_OPTION = (2, 39, 5), (2, 42)
@@ -33,20 +33,24 @@ def version(request: pytest.FixtureRequest) -> tuple[int, ...]:
 
 
 @pytest.fixture
-def filled(main_checkout: Checkout) -> Checkout:
+def filled(main_checkout: Checkout, make_once: MakeOnce) -> Checkout:
     """A repository with loose and packed refs, ours and others."""
     checkout = main_checkout
-    head = checkout.git("rev-parse", "HEAD")
-    checkout.git("tag", "--annotate", "--message=a tag", "v1")
-    checkout.git("branch", "packed/branch")
-    checkout.git("update-ref", "refs/checkpoints/packed", head)
-    checkout.git("pack-refs", "--all", "--prune")
-    checkout.git("branch", "loose")
-    checkout.git("tag", "--annotate", "--message=another", "v2")
-    add(checkout, 5)
-    checkout.git("update-ref", "refs/ckpt/tagged", checkout.git("rev-parse", "v2"))
-    checkout.git("update-ref", "refs/notes/checkpoints", head)
-    checkout.git("update-ref", "refs/checkpoints-not/x", head)
+
+    def fill() -> None:
+        head = checkout.git("rev-parse", "HEAD")
+        checkout.git("tag", "--annotate", "--message=a tag", "v1")
+        checkout.git("branch", "packed/branch")
+        checkout.git("update-ref", "refs/checkpoints/packed", head)
+        checkout.git("pack-refs", "--all", "--prune")
+        checkout.git("branch", "loose")
+        checkout.git("tag", "--annotate", "--message=another", "v2")
+        add(checkout, 5)
+        checkout.git("update-ref", "refs/ckpt/tagged", checkout.git("rev-parse", "v2"))
+        checkout.git("update-ref", "refs/notes/checkpoints", head)
+        checkout.git("update-ref", "refs/checkpoints-not/x", head)
+
+    make_once(checkout, fill)
     return checkout
 
 

@@ -14,7 +14,7 @@ from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout
+from tests.conftest import Checkout, MakeOnce
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
 from tests.store.verifying import age, look, put, require_left, require_mended, told
 
@@ -40,8 +40,11 @@ def fill(checkout: Checkout, make_store: MakeStore) -> dict[str, str]:
 
 
 @pytest.fixture
-def filled(checkout: Checkout, make_store: MakeStore) -> Checkout:
-    fill(checkout, make_store)
+def filled(checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) -> Checkout:
+    if checkout.path == checkout.main:
+        make_once(checkout, lambda: fill(checkout, make_store))
+    else:
+        fill(checkout, make_store)
     return checkout
 
 

@@ -14,7 +14,7 @@ from gitckpt.git.repository import discover
 from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout, Clock
+from tests.conftest import Checkout, Clock, MakeOnce
 from tests.damaging import KINDS, place_of, some, spoil
 from tests.store.conftest import ONE, MakeStore, require_whole
 from tests.store.verifying import look, told
@@ -30,19 +30,23 @@ def read_all(checkout: Checkout, *, repair: bool = False) -> Report:
 
 
 @pytest.fixture
-def saved(main_checkout: Checkout, make_store: MakeStore) -> Checkout:
+def saved(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) -> Checkout:
     """A checkpoint of a commit and of files that are new, changed, staged, and a link."""
-    main_checkout.write("deep/changed", "one\n")
-    main_checkout.write("deep/staged", "one\n")
-    main_checkout.commit("second", kept="kept, as ever\n" * 20)
-    main_checkout.write("deep/changed", "changed, and not committed\n" * 20)
-    main_checkout.write("deep/staged", "staged, and not committed\n" * 20)
-    main_checkout.git("add", "deep/staged")
-    main_checkout.write("new", "new, and not committed\n" * 20)
-    (main_checkout.path / "link").symlink_to("wherever the wind blows, and the rain falls")
-    with make_store(main_checkout) as store:
-        store.save("one-complete")
-    assert told(read_all(main_checkout)) == []
+
+    def save() -> None:
+        main_checkout.write("deep/changed", "one\n")
+        main_checkout.write("deep/staged", "one\n")
+        main_checkout.commit("second", kept="kept, as ever\n" * 20)
+        main_checkout.write("deep/changed", "changed, and not committed\n" * 20)
+        main_checkout.write("deep/staged", "staged, and not committed\n" * 20)
+        main_checkout.git("add", "deep/staged")
+        main_checkout.write("new", "new, and not committed\n" * 20)
+        (main_checkout.path / "link").symlink_to("wherever the wind blows, and the rain falls")
+        with make_store(main_checkout) as store:
+            store.save("one-complete")
+        assert told(read_all(main_checkout)) == []
+
+    make_once(main_checkout, save)
     return main_checkout
 
 

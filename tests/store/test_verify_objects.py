@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint
-from tests.conftest import Checkout
+from tests.conftest import Checkout, MakeOnce
 from tests.damaging import place_of
 from tests.store.conftest import ONE, TWO, MakeStore
 from tests.store.verifying import look, put, require_left, told
@@ -25,17 +25,21 @@ def lacking(name: str, *oids: str) -> tuple[str, str, str]:
 
 
 @pytest.fixture
-def filled(main_checkout: Checkout, make_store: MakeStore) -> Checkout:
+def filled(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) -> Checkout:
     """A checkpoint of a clean worktree, one commit, and a checkpoint with a new file in a directory; the worktree is empty by then."""
-    main_checkout.commit("second", **{"deep/a": "a\n"})
-    with make_store(main_checkout) as store:
-        store.save("one-complete")
-        main_checkout.commit("third", README="third\n")
-        main_checkout.write("new/file", "work\n")
-        store.save("two-complete")
-    assert told(look(main_checkout)) == []
-    for name in ("README", "deep/a", "new/file", ".git/index"):  # else what is damaged is written anew
-        (main_checkout.path / name).unlink()
+
+    def fill() -> None:
+        main_checkout.commit("second", **{"deep/a": "a\n"})
+        with make_store(main_checkout) as store:
+            store.save("one-complete")
+            main_checkout.commit("third", README="third\n")
+            main_checkout.write("new/file", "work\n")
+            store.save("two-complete")
+        assert told(look(main_checkout)) == []
+        for name in ("README", "deep/a", "new/file", ".git/index"):  # else what is damaged is written anew
+            (main_checkout.path / name).unlink()
+
+    make_once(main_checkout, fill)
     return main_checkout
 
 
