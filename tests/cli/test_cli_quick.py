@@ -219,10 +219,18 @@ def test_everything_else_is_left_to_typer(line: list[str]) -> None:
     assert quick.call_of(line) is None
 
 
+PARTS = 3
+"""Random words are shared out among so many tests, of which the lane `test` has one."""
+
+each_part = pytest.mark.parametrize("part", range(PARTS))
+
+
+@pytest.mark.turns("part")
+@each_part
 @pytest.mark.parametrize("name", FREQUENT)
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
-def test_what_the_quick_door_understands_typer_understands_the_same(name: str, data: st.DataObject) -> None:
+@settings(max_examples=300 // PARTS, deadline=None)
+def test_what_the_quick_door_understands_typer_understands_the_same(name: str, part: int, data: st.DataObject) -> None:
     spellings = [spelling for each in parameters(name) for spelling in each.opts]
     known = [spelling for spelling in spellings if spelling.startswith("-")]
     vocabulary = [*known, *(f"{each}{tail}" for each in known for tail in ("=", "=x", "x")), *(each[:-1] for each in known), *WORDS]
@@ -235,9 +243,11 @@ def test_what_the_quick_door_understands_typer_understands_the_same(name: str, d
         assert {**defaults(COMMANDS[name].load()), **found} == parsed
 
 
+@pytest.mark.turns("part")
+@each_part
 @given(words=st.lists(st.sampled_from(["-q", "--quiet", "-C", "-qC", "-Cx", "--quiet=1", *WORDS]), max_size=4))
-@settings(max_examples=300, deadline=None)
-def test_what_the_quick_door_understands_before_a_command_typer_understands_the_same(words: list[str]) -> None:
+@settings(max_examples=300 // PARTS, deadline=None)
+def test_what_the_quick_door_understands_before_a_command_typer_understands_the_same(part: int, words: list[str]) -> None:
     line = [*words, "save"]
     at = quick.command_of(line)
     found = quick.parse(BEFORE, line[:at])
