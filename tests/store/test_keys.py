@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Collection
 
 import pytest
 
+from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records import keys
 from gitckpt.store.retention import expiry
 from gitckpt.store.store import Store, inside
 from tests import forked
@@ -184,6 +187,141 @@ class TestVerify:
     def test_nor_is_what_is_no_blob(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.git("update-ref", REF, "HEAD")
         assert codes(plain) == [("key-invalid", REF)]
+
+
+class TestReading:
+    """What a ref of a key holds, and every way in which it is none."""
+
+    TEXT = f'version = 1\nkey = "{KEY}"\nrun = "{RUN}"'
+    CURE = f"look at it: git cat-file -p {REF}; to give the key up: git update-ref -d {REF}"
+    UPGRADE = "upgrade gitckpt: pip install -U gitckpt"
+
+    def test_what_is_written_is_read(self) -> None:
+        assert keys.run_in(("blob", keys.render(KEY, RUN)), REF) == RUN
+
+    @pytest.mark.parametrize(
+        ("found", "field", "problem", "hint"),
+        [
+            (None, "", "does not point to a key", CURE),
+            (("tree", TEXT.encode()), "", "does not point to a key", CURE),
+            (("blob", b""), "", "does not point to a key", CURE),
+            (("blob", b"\xff"), "", "not a key: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte", CURE),
+            (("blob", b"= 1"), "", "not a key: Invalid statement (at line 1, column 1)", CURE),
+            (("blob", TEXT.replace("1", "true", 1).encode()), "", "does not point to a key", CURE),
+            (("blob", TEXT.replace("1", '"1"', 1).encode()), "", "does not point to a key", CURE),
+            (("blob", TEXT.replace(f'"{KEY}"', "7").encode()), "", "does not point to a key", CURE),
+            (("blob", TEXT.replace(f'"{RUN}"', "7").encode()), "", "does not point to a key", CURE),
+            (("blob", TEXT.replace(RUN, "no run").encode()), "", "does not point to a key", CURE),
+            (("blob", TEXT.replace(KEY, "another").encode()), "key", "is not the one that the ref is named after", CURE),
+            (("blob", TEXT.replace(KEY, " ").encode()), "key", "is not the one that the ref is named after", CURE),
+            (("blob", TEXT.replace("1", "2", 1).encode()), "version", "written by a newer gitckpt", UPGRADE),
+            (("blob", b"version = 2"), "version", "written by a newer gitckpt", UPGRADE),
+        ],
+    )
+    def test_what_is_no_key(self, found: tuple[str, bytes] | None, field: str, problem: str, hint: str) -> None:
+        with pytest.raises(InvalidCheckpoint) as caught:
+            keys.run_in(found, REF)
+        said = caught.value
+        assert (said.ref, said.field, said.problem, said.hint) == (REF, field, problem, hint)
+
+    def test_an_older_version_is_one(self) -> None:
+        assert keys.run_in(("blob", self.TEXT.replace("1", "0", 1).encode()), REF) == RUN
+
+    @pytest.mark.parametrize(
+        ("key", "message", "hint"),
+        [
+            ("", "'' is not a key", "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22"),
+            ("x" * 1001, f"'{'x' * 59} is not a key", "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22"),
+            ("\ud800", "'\\ud800' is not a key: it holds a lone surrogate", "give a text that UTF-8 can encode"),
+        ],
+    )
+    def test_what_cannot_be_one_says_why(self, key: str, message: str, hint: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            keys.ref_of(key)
+        assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def written(updates: list[Update]) -> list[tuple[str, str, str | None]]:
+    return [(update.ref, update.new, update.old) for update in updates]
+
+
+class TestClaim:
+    """What the transaction begins with that gives a key to a run."""
+
+    def claim(self, store: Store, there: Collection[str] = ()) -> keys.Claim:
+        inner = inside(store)
+        return keys.Claim(KEY, inner.refs, inner.objects, "sha1", there.__contains__)
+
+    def test_of_one_that_nobody_has_had(self, plain: Store, main_checkout: Checkout) -> None:
+        claim = self.claim(plain, [RUN])
+        assert (claim.holder(), claim.run()) == (None, None)
+        claim.require_free()
+        [(ref, new, old)] = written(claim.updates(RUN))
+        assert (ref, old, main_checkout.blobs(new)) == (REF, "", [keys.render(KEY, RUN)])
+
+    def test_of_one_whose_run_never_began(self, plain: Store, main_checkout: Checkout) -> None:
+        put(main_checkout, keys.render(KEY, GONE).decode())
+        held = main_checkout.refs(REF)[REF]
+        claim = self.claim(plain, [RUN])
+        assert (claim.holder(), claim.run()) == ((GONE, held), None)
+        claim.require_free()
+        absent, (ref, new, old) = written(claim.updates(RUN))
+        assert absent == (f"refs/ckpt/runs/{GONE}", "", "")
+        assert (ref, old, main_checkout.blobs(new)) == (REF, held, [keys.render(KEY, RUN)])
+
+    def test_of_one_that_names_the_run_itself(self, plain: Store, main_checkout: Checkout) -> None:
+        put(main_checkout, keys.render(KEY, RUN).decode())
+        held = main_checkout.refs(REF)[REF]
+        assert written(self.claim(plain).updates(RUN)) == [(REF, held, held)]
+
+    def test_of_one_that_a_run_has(self, plain: Store, main_checkout: Checkout) -> None:
+        put(main_checkout, keys.render(KEY, GONE).decode())
+        claim = self.claim(plain, [GONE])
+        assert claim.run() == GONE
+        for call in (claim.require_free, lambda: claim.updates(RUN)):
+            with pytest.raises(RunExists) as caught:
+                call()
+            said = caught.value
+            assert (said.run, said.message) == (GONE, f"the run with the key {KEY!r} exists: {GONE}")
+            assert said.hint == f"go on with it: git ckpt resume {GONE}"
+
+
+class TestOfRunsThatGo:
+    def everything(self, checkout: Checkout) -> dict[str, str]:
+        """Gives keys to two runs, and has something that cannot be read between them; returns the refs by their run."""
+        refs = {}
+        for key, run in (("one", RUN), ("other", GONE)):
+            refs[run] = f"refs/ckpt/keys/{hashlib.sha256(key.encode()).hexdigest()}"
+            put(checkout, keys.render(key, run).decode(), refs[run])
+        put(checkout, "no key", "refs/ckpt/keys/8")
+        checkout.git("update-ref", os.fsdecode(b"refs/ckpt/keys/\xe9"), "HEAD")
+        checkout.git("update-ref", "refs/ckpt/keys-of-others/x", "HEAD")
+        return refs
+
+    def test_theirs_are_deleted_and_no_others(self, plain: Store, main_checkout: Checkout) -> None:
+        refs = self.everything(main_checkout)
+        oids = main_checkout.refs("refs/ckpt/keys")
+        inner = inside(plain)
+        assert written(keys.of_runs(inner.refs, inner.objects, [RUN, "20270101-000000-without"])) == [(refs[RUN], "", oids[refs[RUN]])]
+        assert keys.of_runs(inner.refs, inner.objects, []) == []
+
+    def test_those_without_a_run_are_forgotten(self, plain: Store, main_checkout: Checkout) -> None:
+        refs = self.everything(main_checkout)
+        before = main_checkout.refs()
+        inner = inside(plain)
+        keys.forget_orphans(inner.refs, inner.objects, lambda: [RUN])
+        assert main_checkout.refs() == {ref: oid for ref, oid in before.items() if ref != refs[GONE]}
+
+    def test_one_whose_run_has_just_begun_stays_and_the_others_go(self, plain: Store, main_checkout: Checkout) -> None:
+        refs = self.everything(main_checkout)
+        main_checkout.git("update-ref", f"refs/ckpt/runs/{min(refs, key=refs.__getitem__)}", "HEAD")
+        inner = inside(plain)
+        keys.forget_orphans(inner.refs, inner.objects, list)
+        assert set(main_checkout.refs("refs/ckpt/keys")) & set(refs.values()) == {min(refs.values())}
+
+    def test_nobody_asks_for_the_runs_where_there_are_no_keys(self, plain: Store) -> None:
+        inner = inside(plain)
+        keys.forget_orphans(inner.refs, inner.objects, lambda: pytest.fail("the runs were asked for"))
 
 
 def test_a_key_comes_along_with_a_clone(make_store: MakeStore, main_checkout: Checkout, make_checkout: object) -> None:
