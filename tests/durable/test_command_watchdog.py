@@ -276,8 +276,8 @@ def test_nobody_who_has_its_environment_gets_away_when_both_processes_are_killed
 ) -> None:
     monkeypatch.setattr(leftovers, "_GRACE", 0.2)
 
-    def kill(_: bytes) -> None:
-        for pid in both(run.watchdog):
+    def kill(shown: bytes) -> None:
+        for pid in both(run.watchdog) if b"ready" in shown else ():
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(CkptError, match="the watchdog of the command was killed, and the command ended with it"):
