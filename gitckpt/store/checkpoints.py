@@ -199,11 +199,13 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
-        checkpoint, fields, data = self._drafted(phase, state, details, head=(commit, branch), worktree=worktree, instant=instant)
+        drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
+        checkpoint_id = details.get("id") or self.new_id()
+        checkpoint, fields, data = drafted(phase, state, details, checkpoint_id=checkpoint_id, instant=instant)
         changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         if then is not None:
             draft.require_call(then.phase, then.details, state=then.state)
-            second = self._drafted(then.phase, then.state, then.details, head=(commit, branch), worktree=worktree, instant=self.clock())
+            second = drafted(then.phase, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
             self._recorder.record(Proposal(fields, data, guard=guard, keeps=keeps), instant, Proposal(*second[1:], keeps=keeps))
             then.made = draft.recorded(*second)
         elif start is None:
@@ -219,21 +221,6 @@ class Checkpoints:
         if checkpoint.id.startswith(_ONE_IN_256):
             self._pack()
         return draft.recorded(checkpoint, fields, data)
-
-    def _drafted(
-        self,
-        phase: str,
-        state: Mapping[str, Any] | None,
-        details: Details,
-        *,
-        head: tuple[str, str | None],
-        worktree: Worktree | None,
-        instant: int,
-    ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-        """Returns a checkpoint without its place in a run, the keys of its document, and its state."""
-        drafted = draft.draft(phase, head, worktree, details, checkpoint_id=details.get("id") or self.new_id(), instant=instant)
-        fields = codec.fields(drafted)
-        return drafted, fields, draft.require_valid(fields, state)
 
     def save(
         self,

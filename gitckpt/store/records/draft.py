@@ -107,25 +107,34 @@ _KNOWN = frozenset(
 
 
 def draft(
-    phase: str, head: tuple[str, str | None], worktree: Worktree | None, details: Details, *, checkpoint_id: str, instant: int
-) -> Checkpoint:
-    """Returns a checkpoint without its place in a run and without its state.
+    phase: str,
+    state: Mapping[str, Any] | None,
+    details: Details,
+    *,
+    head: tuple[str, str | None],
+    worktree: Worktree | None,
+    checkpoint_id: str,
+    instant: int,
+) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
+    """Returns a checkpoint without its place in a run and without its state; the keys of its document; the state to write.
 
     Args:
         phase: its label, as a caller may write it: see `phase.label`.
+        state: what the caller handed in.
+        details: its other keys.
         head: the commit it is linked to, and the branch.
         worktree: its files.
-        details: its other keys.
         checkpoint_id: its id.
         instant: now, in microseconds since the epoch.
 
     Raises:
-        UsageError: the phase is none, or the message has more than one line.
+        UsageError: the phase is none, the message has more than one line, or a reader would refuse a document with these keys.
+        StateError: the state is not a map.
     """
     message = details.get("message")
     if message and message.splitlines() != [message]:
         raise UsageError("a message is one line", hint="put the rest into the state")
-    return Checkpoint(
+    drafted = Checkpoint(
         id=checkpoint_id,
         phase=phases.label(phase),
         timestamp=times.to_text(instant),
@@ -143,6 +152,8 @@ def draft(
         forked_from=details.get("forked_from"),
         rewound_to=details.get("rewound_to"),
     )
+    fields = codec.fields(drafted)
+    return drafted, fields, require_valid(fields, state)
 
 
 def require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> dict[str, Any] | None:
