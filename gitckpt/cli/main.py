@@ -28,7 +28,10 @@ _CURES = (
     (("ermission denied", "insufficient permission", os.strerror(errno.EROFS)), "make it writable for you"),
     ((os.strerror(errno.EIO),), "see whether the disk is sound (dmesg says what it complained of)"),
     ((os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)), "let more files be open (ulimit -n 1024)"),
-    ((".lock': File exists", "could not lock config file"), "see whose the lock is, or whether it was left: git ckpt doctor; remove it"),
+    (
+        (".lock': File exists", "packed-refs.new: File exists", "could not lock config file"),
+        "see whose the lock is, or whether it was left: git ckpt doctor; remove it",
+    ),
     # git does not say why.
     (("couldn't write", "couldn't set", "unable to write", "failed to write"), "see whether there is room on the disk, and it is sound"),
 )
