@@ -64,17 +64,19 @@ def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("refs/notes/checkpoints", "; whoever needs it next removes it"),
-        ("packed-refs", ""),
-        ("HEAD", ""),
-        ("index", ""),
-        ("refs/heads/main", ""),
-        ("objects/info/commit-graph", ""),
+        ("refs/notes/checkpoints.lock", "; whoever needs it next removes it"),
+        ("packed-refs.lock", ""),
+        ("packed-refs.new", ""),
+        ("config.lock", ""),
+        ("HEAD.lock", ""),
+        ("index.lock", ""),
+        ("refs/heads/main.lock", ""),
+        ("objects/info/commit-graph.lock", ""),
     ],
 )
 def test_a_lock_that_nobody_can_hold_is_reported_at_once(ckpt: Ckpt, main_checkout: Checkout, save: Save, name: str, what: str) -> None:
     save(main_checkout)
-    lock = main_checkout.path / ".git" / f"{name}.lock"
+    lock = main_checkout.path / ".git" / name
     lock.parent.mkdir(exist_ok=True, parents=True)
     lock.write_text("")
     assert "stale-lock" not in ckpt("doctor", at=main_checkout).out
