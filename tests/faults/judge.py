@@ -249,9 +249,9 @@ class Judge:
     def _locks(self, place: Place) -> list[str]:
         """Removes locks that are not gitckpt's to remove, as the person does whom `doctor` has told of them."""
         top = place.project / ".git"
-        locks = [
-            path for path in top.rglob("*.lock") if not is_ours(discover(str(place.project)), str(path)) and path.parent.name != "ckpt"
-        ]
+        repository = discover(str(place.project))
+        there = [*top.rglob("*.lock"), *top.glob("packed-refs.new")]
+        locks = [path for path in there if not is_ours(repository, str(path)) and path.parent.name != "ckpt"]
         if not locks:
             return []
         time.sleep(leftovers.QUIET)  # before, whoever has made one may be alive
