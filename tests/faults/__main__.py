@@ -147,7 +147,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="FAULT[/OPERATION[/INSTANT]]",
         help=f"faults: {names}; operations: {', '.join(OPERATIONS)}; a fault with its instant, as a violation names it, repeats that try",
     )
-    parser.add_argument("--long", action="store_true", help="an hour instead of minutes: 10,000 kills")
+    parser.add_argument("--long", action="store_true", help="10,000 kills, and more of the others: an hour or more")
     parser.add_argument("--quick", action="store_true", help="a fifth of the tries")
     parser.add_argument("--tries", type=int, help="so many of each fault")
     parser.add_argument("--seed", type=int, help="for the same instants again")
