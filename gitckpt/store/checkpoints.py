@@ -22,7 +22,7 @@ from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
@@ -276,12 +276,7 @@ class Checkpoints:
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list")
-        found = next(self.objects.read([oid]))
-        if found is None:
-            raise InvalidCheckpoint(ref, "", f"its object {oid} is missing", hint="look at the repository: git fsck")
-        if found[0] != "blob":
-            raise InvalidCheckpoint(ref, "", f"points to a {found[0]}, not to a blob")
-        return found[1]
+        return layout.document(next(self.objects.read([oid])), ref, oid, hint="look at the repository: git fsck")
 
     def find(self, text: str) -> str:
         """As `Store.find`."""

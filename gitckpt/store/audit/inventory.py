@@ -123,12 +123,7 @@ def gather(store: Checkpoints) -> Evidence:
 
 
 def _record(ref: str, oid: str, found: tuple[str, bytes] | None) -> Record:
-    if found is None:
-        raise InvalidCheckpoint(ref, "", f"its object {oid} is missing or damaged")
-    kind, data = found
-    if kind != "blob":
-        raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
-    checkpoint = decode(data, ref)
+    checkpoint = decode(layout.document(found, ref, oid, lack="missing or damaged"), ref)
     files = checkpoint.worktree
     tree, operation_commit = (files.tree, files.operation_commit) if files else (None, None)
     kept = zip((*layout.HOLDERS, layout.KEEP), (tree, operation_commit, checkpoint.git_sha), strict=True)

@@ -252,12 +252,7 @@ def _rank(connection: sqlite3.Connection, runs: Iterable[str]) -> None:
 
 
 def _row(line: bytes, oid: str, ref: str, found: tuple[str, bytes] | None) -> tuple[bytes | str | int | None, ...]:
-    if found is None:
-        raise InvalidCheckpoint(ref, "", f"its object {oid} is missing")
-    kind, data = found
-    if kind != "blob":
-        raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
-    header = decode_summary(data, ref)
+    header = decode_summary(layout.document(found, ref, oid), ref)
     entry = Entry.of(header, oid)
     return (line, header.phase_name, header.status, entry.time, *(getattr(entry, name) for name in _FIELDS))
 

@@ -87,6 +87,29 @@ def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update
     return updates
 
 
+def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str = "missing", hint: str | None = None) -> bytes:
+    """Returns the document that a ref below `refs/checkpoints/` points to.
+
+    Args:
+        found: kind and content of the object that it points to; None where it cannot be read.
+        ref: full name of the ref.
+        oid: what it points to.
+        lack: what is said of an object that cannot be read.
+        hint: what to do about that.
+
+    Raises:
+        InvalidCheckpoint: it is not there, or no blob.
+    """
+    from gitckpt.model.errors import InvalidCheckpoint
+
+    if found is None:
+        raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint)
+    kind, data = found
+    if kind != "blob":
+        raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
+    return data
+
+
 def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
     """Returns the checkpoint that a run's head points to.
 

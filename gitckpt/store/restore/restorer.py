@@ -85,14 +85,9 @@ def _written_after(store: Checkpoints, safety: Checkpoint) -> list[bytes]:
         restored = store.read(str(safety.state.get("before")))
     except NotFoundError:
         return []  # it was removed meanwhile: those that are ignored by now stay
-    before, after = (_contents(store, checkpoint).files for checkpoint in (safety, restored))
+    before, after = (manifest.contents_of(checkpoint, store.repository, store.objects).files for checkpoint in (safety, restored))
     paths = [path if isinstance(path, bytes) else str(path).encode() for path in safety.state.get("paths", [])]
     return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
-
-
-def _contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
-    tree = checkpoint.tree
-    return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
 
 
 class _Restore:
@@ -107,7 +102,7 @@ class _Restore:
         self._written = written
         self._head = store.objects.head()[0]
         _require_files(store, checkpoint)
-        self._wanted = _contents(store, checkpoint)
+        self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
         self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
 

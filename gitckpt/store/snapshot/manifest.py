@@ -124,6 +124,11 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
     return tree
 
 
+def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
+    """Returns what the snapshot of a checkpoint holds. Errors: as `read`."""
+    return read(repository, objects, checkpoint.tree, checkpoint.git_sha)
+
+
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
     """Returns what a snapshot holds.
 

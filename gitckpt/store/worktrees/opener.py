@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,7 +88,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
         WorktreeError: the directory there is not ours; the commit or the files are missing; or what was brought back is not what was
             captured. Nothing that was there before is changed.
     """
-    root, name = os.path.split(wish.path)
+    root = os.path.dirname(wish.path)
     _sweep(repository, root)
     if os.path.lexists(wish.path):
         return _existing(repository, objects, wish)
@@ -101,15 +101,10 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
         _rescue(repository, forgotten, wish)
     _require_objects(repository, wish.checkpoint)
     _make_root(root)
-    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
-    with Lock(f"{stage}.lock", 0):
-        try:
-            staged = os.path.join(stage, name)
-            _add(repository, staged, wish.checkpoint)
-            remarks = _fill(repository, staged, objects, wish)
-            moved_in = _move(repository, staged, wish.path)
-        finally:
-            _discard(repository, stage)
+    with _stage(repository, wish.path) as staged:
+        _add(repository, staged, wish.checkpoint)
+        remarks = _fill(repository, staged, objects, wish)
+        moved_in = _move(repository, staged, wish.path)
     administration.flush(repository, wish.path)
     return Opened(wish.path, made=True, remarks=remarks) if moved_in else _existing(repository, objects, wish)
 
@@ -162,16 +157,13 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
 
 def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     """Makes a directory a worktree again after git forgot it: the files stay as they are, the index is that of the checkpoint."""
-    root, name = os.path.split(wish.path)
     _require_objects(repository, wish.checkpoint)
-    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
-    with Lock(f"{stage}.lock", 0):
+    with _stage(repository, wish.path) as staged:
         try:
-            staged = os.path.join(stage, name)
             _add(repository, staged, wish.checkpoint)
             made = _require_seen(repository, staged)
             _start_head(made, wish)
-            whole = _contents(repository, objects, wish.checkpoint)
+            whole = manifest.contents_of(wish.checkpoint, repository, objects)
             with PrivateIndex(made) as index:
                 index_state.turn_into(index, whole, wish.checkpoint.git_sha)
                 index.install()
@@ -183,8 +175,6 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             administration.flush(repository, wish.path)
         except GitError as error:
             raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
-        finally:
-            _discard(repository, stage)
     said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
     return Opened(wish.path, made=False, remarks=(said,))
 
@@ -212,7 +202,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
         _start_head(made, wish)
         whole = None
         if _has_files(checkpoint):
-            whole = _contents(made, objects, checkpoint)
+            whole = manifest.contents_of(checkpoint, made, objects)
             checkout.fill(made, whole, checkpoint.git_sha)
             theirs = _objects_of(made)
             try:
@@ -270,6 +260,18 @@ def _sweep(repository: Repository, root: str) -> None:
         with Lock(f"{stage}.lock", 0) as is_left:
             if is_left:
                 _discard(repository, stage)
+
+
+@contextlib.contextmanager
+def _stage(repository: Repository, path: str) -> Iterator[str]:
+    """Yields where the worktree of a path is made, beside it; what is left there in the end goes."""
+    root, name = os.path.split(path)
+    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
+    with Lock(f"{stage}.lock", 0):
+        try:
+            yield os.path.join(stage, name)
+        finally:
+            _discard(repository, stage)
 
 
 def _discard(repository: Repository, stage: str) -> None:
@@ -383,10 +385,6 @@ def is_free(repository: Repository, ref: str) -> bool:
 
 def _records(listing: bytes) -> list[list[bytes]]:
     return [record.split(b"\0") for record in listing.split(b"\0\0") if record]
-
-
-def _contents(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> manifest.Contents:
-    return manifest.read(repository, objects, checkpoint.tree, checkpoint.git_sha)
 
 
 def _objects_of(made: Repository) -> Objects:
