@@ -534,14 +534,14 @@ def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(main_checkout
 
     with make_store(main_checkout) as store:
         for n in range(20):
-            for commit in stretch(50 * n)[0 if n == 19 else 9 :: 1 if n == 19 else 10]:
+            for commit in stretch(50 * n)[0 if n == 19 else 24 :: 1 if n == 19 else 25]:
                 main_checkout.git("update-ref", "refs/heads/main", commit)
                 store.record("one-complete")
             main_checkout.git("commit", "--quiet", "--amend", "-m", "again")
             store.record("amended-complete")
             assert len(kept(main_checkout)) == n + 2
         assert main_checkout.git("rev-list", "--count", "main") == "1001"
-        assert len(linked(main_checkout)) > 150
+        assert len(linked(main_checkout)) > 100
         assert lost(main_checkout) == set()
         assert redundant(main_checkout) == set()
         before = kept(main_checkout)
