@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -105,7 +106,8 @@ def without_a_turn(items: list[pytest.Item]) -> set[pytest.Item]:
     """Returns the cases that are in the lane `long` since another one has its turn in the lane `test`.
 
     Most behave alike in a main and in a linked worktree, and through either adapter; the mark `turns` names what else makes no difference
-    to a test. Of the cases that differ in that alone one is in the lane `test`, by turns.
+    to a test. Of the cases that differ in that alone one is in the lane `test`, by turns. Of those of a grid that is marked `sampled`,
+    each so-many-th is.
     """
     alike: dict[str, dict[tuple[int, ...], list[pytest.Item]]] = {}
     for item in items:
@@ -118,13 +120,22 @@ def without_a_turn(items: list[pytest.Item]) -> set[pytest.Item]:
         if names & case.params.keys():
             rest = tuple(id(value) for name, value in case.params.items() if name not in names)
             alike.setdefault(item.nodeid.partition("[")[0], {}).setdefault(rest, []).append(item)
-    return {
+    later = {
         item
         for name, groups in alike.items()
         for turn, cases in enumerate(groups.values(), zlib.crc32(name.encode()))
         for number, item in enumerate(cases)
         if number != turn % len(cases)
     }
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is not None and item not in later:
+            name = item.nodeid.partition("[")[0]
+            if seen[name] % marker.args[0]:
+                later.add(item)
+            seen[name] += 1
+    return later
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,7 +14,8 @@ from tests.conftest import shard
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = "from tests.conftest import pytest_addoption, pytest_collection_modifyitems, pytest_configure\n"
-INI = "[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n    long: as\n    turns: in the project\n"
+MARKERS = "\n".join(f"    {name}: as in the project" for name in ("long", "turns", "sampled"))
+INI = f"[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n{MARKERS}\n"
 TESTS = """\
 import pytest
 
@@ -47,6 +48,10 @@ def test_adapters(adapter): ...
 @pytest.mark.parametrize("way", ["by land", "by sea"])
 @pytest.mark.parametrize("case", ["a", "b", "c"])
 def test_turns(case, way, adapter): ...
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("case", range(8))
+def test_grid(case): ...
 """
 LONG = {"test_long", "test_some[a]", "test_some[c]"}
 SHORT = {"test_short", "test_some[b]", "test_cases[a]", "test_cases[b]", "test_adapters[libgit2]", "test_adapters[plumbing]"}
@@ -72,7 +77,7 @@ def collected(project: Path, *args: str) -> list[str]:
 
 def alike(names: list[str]) -> set[str]:
     """Returns the names of those tests that are in a lane whatever their parameters."""
-    return {name for name in names if not name.startswith(("test_place", "test_turns"))}
+    return {name for name in names if not name.startswith(("test_place", "test_turns", "test_grid"))}
 
 
 def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None:
@@ -101,9 +106,15 @@ def test_of_the_cases_that_are_alike_one_has_its_turn(project: Path) -> None:
     assert len({*found, *others}) == len([*found, *others]) == 12
 
 
+def test_of_a_grid_some_cases_stand_for_all(project: Path) -> None:
+    grids = [[name for name in collected(project, "--lane", lane) if name.startswith("test_grid")] for lane in ("test", "long")]
+    assert grids[0] == ["test_grid[0]", "test_grid[3]", "test_grid[6]"]
+    assert grids[1] == [f"test_grid[{case}]" for case in (1, 2, 4, 5, 7)]
+
+
 def test_shards_share_the_lane_out_among_them(project: Path) -> None:
     shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
-    assert [len(shard) for shard in shards] == [37, 36]
+    assert [len(shard) for shard in shards] == [39, 39]
     assert alike([name for shard in shards for name in shard]) == LONG
 
 

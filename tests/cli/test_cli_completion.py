@@ -96,6 +96,7 @@ def test_a_script_is_printed_and_its_shell_can_read_it(ckpt: Ckpt, shell: str, t
     assert subprocess.run([shell, "-n", str(script)], capture_output=True, check=False).stderr == b""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 @pytest.mark.parametrize(
     ("line", "offered"),

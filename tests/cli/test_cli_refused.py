@@ -130,6 +130,7 @@ def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureReques
         path.chmod(mode)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("read_only", [False, True], indirect=True)
 @pytest.mark.parametrize("args", [["save"], ["save", "--no-worktree"], ["remove", "latest"], ["init"], ["resume"]])
 def test_a_repository_that_cannot_be_written_to(spawn: Spawn, read_only: Checkout, args: list[str]) -> None:

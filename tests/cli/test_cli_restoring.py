@@ -87,6 +87,7 @@ class TestRestore:
         assert said(ckpt("restore", "latest", "--", "README", at=checkout)) == (0, "", "nothing to do: the worktree has these files\n")
         assert checkout.fingerprint() == before
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         ("at", "paths", "expected"),
         [

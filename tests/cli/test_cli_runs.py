@@ -21,6 +21,7 @@ __all__ = ["stage"]
 
 
 class TestSignals:
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
     def test_an_interrupted_run_says_so_and_leaves_nothing_behind(self, stage: Stage, number: signal.Signals) -> None:
         driver = waiting(stage)

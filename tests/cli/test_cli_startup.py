@@ -40,6 +40,7 @@ def commands_among(found: set[str]) -> set[str]:
     return {name.removeprefix("gitckpt.cli.commands.") for name in found if name.startswith("gitckpt.cli.commands.")} & ALL
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "module"),
     [
@@ -65,6 +66,7 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
     assert commands_among(found) == ({module} if module else set())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "modules"),
     [

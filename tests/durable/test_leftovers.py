@@ -63,6 +63,7 @@ def watchdogs(driver: int) -> list[int]:
     return [process.pid for process in found if processes.variables(process, [WATCHDOG_VARIABLE])]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_driver_that_was_killed_leaves_nobody_who_writes_into_the_next_attempt(tool: str, stage: Stage) -> None:
     stage.pipeline(phase(TOOLS[tool]))

@@ -264,6 +264,7 @@ CHANGES = [
 class TestThePipelineHasChanged:
     """F6: phases go by their names, and what they mean is compared."""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(("phases", "said"), CHANGES, ids=[each[1] for each in CHANGES])
     def test_f6_a_resume_names_what_is_not_as_it_was(self, stage: Stage, phases: tuple[str, ...], said: str) -> None:
         stage.pipeline("one: true", "two: exit 1")

@@ -24,6 +24,7 @@ from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("result", [(1, 2), {1: 2}, b"x", {"a": [object()]}, "\ud800" and {"a": {1}}])
 def test_a_result_that_json_would_change_fails_the_phase(plain: Store, result: Any) -> None:
     with pytest.raises(StateError), Run.start(plain, "Add login!", adapter="plumbing") as run:
@@ -173,6 +174,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         assert not lock.exists()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -149,6 +149,7 @@ def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore
     assert said.startswith(f"{there.git('rev-parse', 'refs/bisect/bad')} is the first ")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("line", "command"),
     [("exec make  all && touch x", "make  all && touch x"), ("x true", "true"), ("pick", None), ("# exec false", None), ("execute", None)],

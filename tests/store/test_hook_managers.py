@@ -127,6 +127,7 @@ MANAGERS = [
 
 
 class TestManagers:
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("manager", MANAGERS)
     def test_their_files_are_left_to_the_person(
         self, manager: Callable[[Checkout], tuple[str, list[str]]], checkout: Checkout, standin: StandIn
@@ -151,6 +152,7 @@ class TestManagers:
         uninstall(repository)
         assert everything(checkout)["config"] == before["config"]
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("manager", MANAGERS)
     def test_a_person_may_want_the_files_written(
         self, manager: Callable[[Checkout], tuple[str, list[str]]], main_checkout: Checkout, standin: StandIn

@@ -182,6 +182,7 @@ class TestAll:
 
 
 class TestPaths:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("paths", "expected"),
         [

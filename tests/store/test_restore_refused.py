@@ -83,6 +83,7 @@ class TestInTheWay:
         assert error.message.startswith("in the way of the files, and in no checkpoint: place")
         assert (everything(ignoring.path), error.hint) == (before, HINT)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("here", ["file", "link", "link to a directory"])
     @pytest.mark.parametrize("there", ["file", "directory"])
     def test_an_ignored_file_goes_into_the_safety_checkpoint(self, plain: Store, ignoring: Checkout, here: str, there: str) -> None:

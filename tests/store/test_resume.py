@@ -86,6 +86,7 @@ class TestWhere:
         second = inner.save("b-complete", {})
         assert resume(inside(inner), second, str(tmp_path / "there")).made
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("name", ["a b", 'it\'s "quoted"', "new\nline", "日本 ü", "$HOME `x`; *", "-dash", "caf\udce9"])
     def test_whatever_the_repository_is_called(
         self, make_store: MakeStore, make_checkout: Callable[..., Checkout], tmp_path: Path, name: str

@@ -177,6 +177,7 @@ class TestARuthlessGc:
         assert main_checkout.git("cat-file", "blob", f"{commit}:deep/new") == "x"
         require_whole(main_checkout)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("times", [1, 2, 10])
     def test_save_captures_again(
         self, main_checkout: Checkout, make_store: MakeStore, adapter: str, times: int, monkeypatch: pytest.MonkeyPatch

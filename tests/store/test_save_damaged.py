@@ -93,6 +93,7 @@ def test_a_packed_one(main_checkout: Checkout, make_store: MakeStore) -> None:
     assert content.encode("utf-8", "surrogateescape") == (main_checkout.path / "new").read_bytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [*KINDS, "missing"])
 def test_what_was_staged_and_is_nowhere_is_named(main_checkout: Checkout, make_store: MakeStore, how: str) -> None:
     fill(main_checkout)

@@ -206,6 +206,7 @@ def test_a_pack_that_is_cut_off(saved: Checkout) -> None:
     assert {"pack-damaged", "checkpoint-unreadable"} <= codes
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "ref", ["refs/checkpoints", "refs/ckpt/trees", "refs/ckpt/runs", "refs/ckpt/keys", "refs/notes", "refs/keep/ckpt", ""]
 )

@@ -43,6 +43,7 @@ def filled(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) 
     return main_checkout
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("rev", "whose"),
     [

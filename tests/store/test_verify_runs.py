@@ -40,6 +40,7 @@ def test_a_chain_without_gaps_but_for_the_progress_of_phases_that_are_complete(
     assert report.checked["runs"] == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("there", "missing"),
     [
@@ -67,6 +68,7 @@ def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: l
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("gone", [[1], [2], [3], [2, 3], [1, 2, 3], [4], [3, 4]])
 def test_what_was_removed_by_name_is_no_gap(make_store: MakeStore, main_checkout: Checkout, gone: list[int]) -> None:
     store = make_store(main_checkout)

@@ -104,6 +104,7 @@ def refer(work: Work) -> None:
     work.worktree.git("update-ref", "refs/worktree/mine", "HEAD")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("do", "held"),
     [
@@ -283,6 +284,7 @@ class TestKills:
         self.disarm = disarm
         return arm
 
+    @pytest.mark.sampled(2)
     def test_the_next_removal_ends_it(self, plain: Store, main_checkout: Checkout, work: Work, kill: Callable[[], None]) -> None:
         kill()
         with pytest.raises(Killed):
@@ -291,6 +293,7 @@ class TestKills:
         assert remove_worktree(inside(plain), work.run) is None
         nothing_left(main_checkout)
 
+    @pytest.mark.sampled(2)
     def test_a_resume_goes_on_with_all_of_it(
         self, plain: Store, main_checkout: Checkout, make_store: MakeStore, work: Work, kill: Callable[[], None]
     ) -> None:

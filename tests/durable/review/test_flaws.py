@@ -76,6 +76,7 @@ def test_q04_what_is_approved_is_not_done_again(main_checkout: Checkout) -> None
     assert (len(bench.coder.calls), bench.journal.recorded) == (calls, [])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("phase", "coder", "reviewer", "commands"),
     [
