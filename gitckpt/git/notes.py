@@ -7,7 +7,7 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, blob_ids, decode_tree, encode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, blob_ids, decode_tree, encode_tree, object_id, place_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,7 +174,11 @@ class Notes:
 
     def _edit_tree(self, tree: str, wanted: list[tuple[str, str]], change: Edit) -> str:
         """Returns the tree after the change ("" if nothing is left); `wanted` pairs the rest of a commit's name with the whole."""
-        entries = self._entries(tree) if tree else {}
+        data = self._content(tree) if tree else b""
+        edited = self._edit_in_place(data, *wanted[0], change) if data and len(wanted) == 1 else None
+        if edited is not None:
+            return self._put("tree", edited) if edited != data else tree
+        entries = decode_tree(data, self._format)
         before = dict(entries)
         here: list[tuple[bytes, str]] = []
         below: dict[bytes, list[tuple[str, str]]] = {}
@@ -193,6 +197,26 @@ class Notes:
         if sum(_is_note(name, mode, size) for name, (mode, _) in entries.items()) > _SPLIT_ABOVE[size == len(wanted[0][1])]:
             entries = self._split(entries, size)
         return self._put("tree", encode_tree(entries)) if entries else ""
+
+    def _edit_in_place(self, data: bytes, rest: str, commit: str, change: Edit) -> bytes | None:
+        """Returns a tree with one note changed, where all else stays as it lies there; None where more changes than that."""
+        found = place_in(data, DIRECTORY, rest[:2].encode(), self._format)
+        if found is not None:
+            at, end, is_there = found
+            below = self._edit_tree(_oid_before(data, end, len(commit)), [(rest[2:], commit)], change) if is_there else ""
+            return data[:at] + encode_tree({rest[:2].encode(): (DIRECTORY, below)}) + data[end:] if below else None
+        found = place_in(data, FILE, rest.encode(), self._format)
+        if found is None:
+            return None
+        at, end, is_there = found
+        if not is_there and len(data) // len(encode_tree({rest.encode(): (FILE, commit)})) >= _SPLIT_ABOVE[len(rest) == len(commit)]:
+            return None
+        text = next(self._objects.read([_oid_before(data, end, len(commit))])) if is_there else None
+        old = _lines(text) if text else []
+        new = change(commit, old)
+        if new == old:
+            return data
+        return data[:at] + encode_tree({rest.encode(): (FILE, self._put("blob", _text(new)))}) + data[end:] if new else None
 
     def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Edit) -> None:
         there = [name for name, _ in wanted if name in entries]
@@ -225,9 +249,11 @@ class Notes:
         return kept
 
     def _entries(self, tree: str) -> Entries:
+        return decode_tree(self._content(tree), self._format)
+
+    def _content(self, tree: str) -> bytes:
         found = self._pending.get(tree) or next(self._objects.read([tree]))
-        data = found[1] if found else b""
-        return decode_tree(data, self._format)
+        return found[1] if found else b""
 
     def _put(self, kind: str, data: bytes) -> str:
         oid = object_id(kind, data, self._format)
@@ -242,6 +268,11 @@ def _is_note(name: bytes, mode: bytes, size: int) -> bool:
 
 def _is_hex(name: bytes, size: int) -> bool:
     return len(name) == size and not name.strip(b"0123456789abcdef")
+
+
+def _oid_before(tree: bytes, end: int, digits: int) -> str:
+    """Returns the oid that ends at a place of a tree."""
+    return tree[end - digits // 2 : end].hex()
 
 
 def _lines(found: tuple[str, bytes]) -> list[str]:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects.encoding import encode_tree, place_in
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.port import Item, Objects
 
 REF = "refs/notes/checkpoints"
 INSTANT = 1_800_000_000_000_000
@@ -357,6 +358,38 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
     refs.close()
     objects.close()
     repository.close()
+
+
+class TestInPlace:
+    """One note that changes is spliced into the trees above it; they come out as if they had been taken apart."""
+
+    @pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 300, 4000])
+    def test_as_if_the_trees_were_taken_apart(self, book: Book, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+        wanted = many(count)
+        book.change(wanted)
+        there, absent = sorted(wanted)[count // 2], commit_name(count + 1)
+        tip = book.notes.tip()
+        changes = [(there, ["changed"]), (there, wanted[there]), (there, []), (absent, ["new"]), (absent, [])]
+
+        def results() -> list[tuple[str, list[Item]]]:
+            return [book.notes.edited(tip, [name], lambda _, __, lines=lines: lines, INSTANT) for name, lines in changes]  # type: ignore[misc]
+
+        spliced = results()
+        monkeypatch.setattr(Notes, "_edit_in_place", lambda *_: None)
+        assert results() == spliced
+
+    def test_what_is_only_almost_alike_is_taken_apart(self) -> None:
+        tree = encode_tree({b"a" * 38: (b"100644", "20" * 20), b"b" * 38: (b"100644", "00" * 20)})
+        assert place_in(tree, b"100644", b"a" * 38, "sha1") == (0, 66, True)
+        assert place_in(tree, b"100644", b"aa" + b"b" * 36, "sha1") == (66, 66, False)
+        assert place_in(tree, b"100644", b"c" * 38, "sha1") == (132, 132, False)
+        for other in (
+            {b"a" * 38: (b"100644", "20" * 20), b"b" * 38: (b"100755", "00" * 20)},
+            {b"a" * 38: (b"100644", "20" * 20), b"b" * 37 + b"x": (b"100644", "00" * 20)},
+            {b"a" * 37: (b"100644", "20" * 20), b"b" * 39: (b"100644", "00" * 20)},
+            {b"a" * 38: (b"100644", "20" * 20), b"b" * 39: (b"100644", "00" * 20)},
+        ):
+            assert place_in(encode_tree(other), b"100644", b"a" * 38, "sha1") is None
 
 
 class TestLikely:

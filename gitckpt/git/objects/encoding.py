@@ -85,6 +85,38 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
     return entries
 
 
+def place_in(tree: bytes, mode: bytes, name: bytes, object_format: str) -> tuple[int, int, bool] | None:
+    """Returns where the entry of a name begins and ends in a tree, or would begin, and whether it is there.
+
+    Args:
+        tree: its content.
+        mode: of the entry.
+        name: of the entry, in hexadecimal digits.
+        object_format: "sha1" or "sha256".
+
+    Returns:
+        None for a tree in which something has another mode, or a name of another kind or length.
+    """
+    start, stop = len(mode) + 1, len(mode) + 1 + len(name)
+    stride = stop + 1 + (32 if object_format == "sha256" else 20)
+    count = len(tree) // stride
+    # A name holds no NUL: where all entries have mode, space, digits and NUL in their places, there is no other reading.
+    if len(tree) != count * stride or tree[stop::stride] != bytes(count):
+        return None
+    if any(tree[at::stride] != byte * count for at, byte in enumerate(b"%c" % each for each in mode + b" ")):
+        return None
+    if any(tree[at::stride].strip(b"0123456789abcdef") for at in range(start, stop)):
+        return None
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        found = tree[middle * stride + start : middle * stride + stop]
+        if found == name:
+            return middle * stride, (middle + 1) * stride, True
+        low, high = (middle + 1, high) if found < name else (low, middle)
+    return low * stride, low * stride, False
+
+
 def empty_tree(object_format: str) -> str:
     """Returns the oid of the tree without entries, which git knows in every repository."""
     return object_id("tree", b"", object_format)
