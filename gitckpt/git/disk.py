@@ -34,6 +34,7 @@ MARK = "flushed"
 """The file in the private directory: a time in nanoseconds, which directory of objects is meant, and the last commit that was flushed."""
 
 _NANO = 10**9
+_PACKED = "packed-refs"
 _TEMPORARY = "tmp_"
 """How git's names begin of what it is still writing."""
 
@@ -194,7 +195,7 @@ class Arrivals:
         if self.has_flushed(roots):
             flush_written(self._repository, written)
         else:
-            self.catch_up(roots, ["packed-refs", *([f"refs/heads/{branch}"] if branch else ())])
+            self.catch_up(roots, [_PACKED, *([f"refs/heads/{branch}"] if branch else ())])
 
     def has_flushed(self, roots: Collection[str]) -> bool:
         """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do."""
@@ -219,10 +220,12 @@ class Arrivals:
                 now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
                 hour_ago = now - SETTLED * _NANO
                 since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back
+                above = _changed([os.path.join(self._repository.common_dir, _PACKED)] if _PACKED in refs else ())
                 new, theirs = self._new(since), self._refs(refs, since)
                 # The notes that git has copied come after what they need; a branch leads to its commit already.
                 for lot in [[*new, *theirs]] if roots else [new, theirs]:
                     flush(lot)
+                _above.update(above)
                 file.write(" ".join([str(now), self._identity(), *([*roots][:1] or commit)]).encode("ascii"))
             except BaseException:
                 os.unlink(scratch)

@@ -149,6 +149,22 @@ def test_what_could_not_be_flushed_is_not_taken_for_flushed(
     assert set(flushed) >= files_of(main_checkout, commit)
 
 
+def test_packed_refs_that_were_flushed_count_as_changed_when_they_change_again(
+    main_checkout: Checkout, repository: Repository, flushed: list[str]
+) -> None:
+    del flushed  # which forgets what other tests have flushed
+    commit = main_checkout.commit("change", one="1\n")
+    main_checkout.git("pack-refs", "--all")
+    packed = str(main_checkout.path / ".git/packed-refs")
+    assert disk.has_changed(packed)
+    Arrivals(repository).flush([commit], [], "main")
+    assert not disk.has_changed(packed)
+    wait_for_a_tick(main_checkout.path)
+    main_checkout.git("tag", "v1")
+    main_checkout.git("pack-refs", "--all")
+    assert disk.has_changed(packed)
+
+
 def test_many_new_objects_are_flushed_at_once(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
     settle(main_checkout)
     flushed.clear()
