@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.capture import Moved as Moved
     from gitckpt.store.snapshot.limits import Limits as Limits
     from gitckpt.store.store import Store as Store
+    from gitckpt.store.usage.usage import Usage as Usage
     from gitckpt.store.worktrees.opener import Opened as Opened
 
 _HOMES = {
@@ -163,6 +164,7 @@ _HOMES = {
     "Moved": "gitckpt.store.snapshot.capture",
     "Limits": "gitckpt.store.snapshot.limits",
     "Store": "gitckpt.store.store",
+    "Usage": "gitckpt.store.usage.usage",
     "Opened": "gitckpt.store.worktrees.opener",
 }
 __all__ = [
@@ -235,6 +237,7 @@ __all__ = [
     "Store",
     "Struggling",
     "Untrusted",
+    "Usage",
     "UsageError",
     "Worktree",
     "WorktreeError",

@@ -31,7 +31,7 @@ LAYERS = tuple(
     store.restore store.worktrees
     store.runs
     store.retention
-    store.audit
+    store.audit store.usage
     store.store
     durable.command
     durable.agent durable.run

@@ -110,8 +110,8 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def left_objects(repository: Repository) -> dict[str, Mark]:
-    """Returns what is half written beside the objects, and that nobody who is alive can have made: files, and directories of such."""
+def half_written(repository: Repository) -> list[str]:
+    """Returns what is half written beside the objects, whoever is at it: files, and directories of such."""
     place = os.path.join(repository.common_dir, "objects")
     found = [os.path.join(place, name) for name in _names(place) if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))]
     for name in (*_fans(place), "pack"):
@@ -119,7 +119,12 @@ def left_objects(repository: Repository) -> dict[str, Mark]:
         found += [
             os.path.join(inside, each) for each in _names(inside) if each.startswith(("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_"))
         ]
-    return _left(repository, found, OBJECTS_QUIET, _NO_OBJECTS)
+    return found
+
+
+def left_objects(repository: Repository) -> dict[str, Mark]:
+    """Returns those of `half_written` that nobody who is alive can have made."""
+    return _left(repository, half_written(repository), OBJECTS_QUIET, _NO_OBJECTS)
 
 
 def left_directories(repository: Repository, paths: Iterable[str]) -> dict[str, Mark]:

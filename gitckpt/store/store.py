@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gitckpt.store.runs.summary import RunInfo
     from gitckpt.store.runs.timeline import History
     from gitckpt.store.snapshot.limits import Limits
+    from gitckpt.store.usage.usage import Usage
     from gitckpt.store.worktrees.opener import Opened
 
 
@@ -437,6 +438,12 @@ class Store:
         from gitckpt.store.audit import doctor
 
         return doctor.diagnose(self._checkpoints)
+
+    def usage(self) -> Usage:
+        """Measures what the checkpoints take on the disk, with worktrees, derived files, and what lies around. Changes nothing."""
+        from gitckpt.store.usage import usage
+
+        return usage.measure(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
         """Lets every commit record a checkpoint: installs hooks, settings and `gitckpt.toml`; again, it mends them.

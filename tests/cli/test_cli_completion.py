@@ -36,6 +36,7 @@ COMMANDS = [
     "expire",
     "verify",
     "doctor",
+    "du",
     "uninit",
     "hook",
     "completion",

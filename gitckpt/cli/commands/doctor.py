@@ -59,5 +59,5 @@ def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | 
         said["foreign_refs"] = f"{foreign} {whose} to another tool"
     if files:
         whose = "file of a process that was killed" if files == 1 else "files of processes that were killed"
-        said["leftovers"] = f"{files} {whose}, {int(size or 0) / 1e6:.1f} MB, which git ckpt expire deletes"
+        said["leftovers"] = f"{files} {whose}, {terminal.size(int(size or 0))}, which git ckpt expire deletes"
     return said

@@ -44,6 +44,7 @@ COMMANDS: dict[str, Command] = {
     "expire": Command(lambda: import_module("gitckpt.cli.commands.expire").expire, "Remove checkpoints by policy."),
     "verify": Command(lambda: import_module("gitckpt.cli.commands.verify").verify, "Look at every checkpoint and all it needs."),
     "doctor": Command(lambda: import_module("gitckpt.cli.commands.doctor").doctor, "Look for what is wrong, and name the cure."),
+    "du": Command(lambda: import_module("gitckpt.cli.commands.du").du, "Show what it takes on the disk, and what lies around."),
     "uninit": Command(lambda: import_module("gitckpt.cli.commands.init").uninit, "Take out what init put in."),
     "hook": Command(lambda: import_module("gitckpt.cli.commands.init").hook, "What the installed hooks call."),
     "completion": Command(

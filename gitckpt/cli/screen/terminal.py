@@ -196,6 +196,18 @@ def has_colour(stream: TextIO | None = None) -> bool:
     return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def size(number: int) -> str:
+    """Returns a number of bytes as people read it: "512 bytes", "4.1 kB", "2.0 MB"."""
+    if number < 1000:
+        return f"{number} byte{'' if number == 1 else 's'}"
+    shown = float(number)
+    for unit in ("kB", "MB", "GB"):
+        shown /= 1000
+        if round(shown, 1) < 1000:
+            return f"{shown:.1f} {unit}"
+    return f"{shown / 1000:.1f} TB"
+
+
 def heading(text: str) -> str:
     """Returns text as a heading."""
     return _styled(text, _BOLD, has_colour())

@@ -64,12 +64,40 @@ def left_files(repository: Repository) -> dict[str, Mark]:
         repository: where.
     """
     found = {**leftovers.left_objects(repository), **_left_keeps(repository), **_left_worktrees(repository)}
+    for path in _scratch(repository):
+        known = leftovers.mark(path)
+        if known is not None and _is_left(path, is_private=os.path.dirname(path) == repository.private_dir):
+            found[path] = known
+    return found
+
+
+def scratch_files(repository: Repository) -> list[str]:
+    """Returns the files and directories that are somebody's who is at work, or that were left: `left_files` says which.
+
+    Args:
+        repository: where.
+    """
+    return [*leftovers.half_written(repository), *_scratch(repository), *_left_keeps(repository), *_left_worktrees(repository)]
+
+
+def kind_of(path: str) -> str:
+    """Returns a pattern of the names of what is like one of `scratch_files`: "tmp_pack_*", or, in the private directory, "ckpt/index.*"."""
+    name = os.path.basename(path)
+    if name.startswith("tmp_"):
+        return f"{name.partition('-')[0]}-*" if name.startswith("tmp_objdir-") else f"{'_'.join(name.split('_')[:2])}_*"
+    kind = name.partition(".")[0]
+    return f"{kind}.*" if kind in _BESIDE else f"ckpt/{kind}.*"
+
+
+def _scratch(repository: Repository) -> list[str]:
+    """Returns what processes have made for themselves, by their names: `<kind>.<pid>.<digits>`."""
+    found = []
     for place in (repository.private_dir, repository.common_dir, *(git_dir for git_dir, _ in administration.registered(repository))):
+        kinds = _PRIVATE if place == repository.private_dir else _BESIDE
         for name in os.listdir(place) if os.path.isdir(place) else ():
-            path = os.path.join(place, name)
-            known = leftovers.mark(path)
-            if known is not None and _is_left(name, path, is_private=place == repository.private_dir):
-                found[path] = known
+            kind, _, rest = name.partition(".")
+            if kind in kinds and rest.partition(".")[0].isdigit():
+                found.append(os.path.join(place, name))
     return found
 
 
@@ -101,12 +129,8 @@ def _left_keeps(repository: Repository) -> dict[str, Mark]:
     return found
 
 
-def _is_left(name: str, path: str, *, is_private: bool) -> bool:
-    """Tells whether a file is of a process that was killed, by its name, `<kind>.<pid>.<digits>`, and its age."""
-    kind, _, rest = name.partition(".")
-    pid = rest.partition(".")[0]
-    if kind not in (_PRIVATE if is_private else _BESIDE) or not pid.isdigit():
-        return False
+def _is_left(path: str, *, is_private: bool) -> bool:
+    """Tells whether a file is of a process that was killed, by its name and its age."""
     status = os.lstat(path)
     # Not the time of the content, which a private index has from the index that it is a copy of.
     age = time.time() - status.st_ctime
@@ -114,7 +138,8 @@ def _is_left(name: str, path: str, *, is_private: bool) -> bool:
         # In another container its process may be alive, though it is not here. One with two names is the lock of an index as well, which
         # is known by it.
         return age > keep.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
-    return age > leftovers.OBJECTS_QUIET and not leftovers.is_alive(int(pid))
+    pid = int(os.path.basename(path).split(".")[1])
+    return age > leftovers.OBJECTS_QUIET and not leftovers.is_alive(pid)
 
 
 def _sweep(repository: Repository, refs: Refs) -> list[str]:

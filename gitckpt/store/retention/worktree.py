@@ -6,6 +6,7 @@ leaves a worktree that is whole, or none; what is left to delete, the next remov
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -133,6 +134,25 @@ def finish(repository: Repository) -> None:
             for name in sorted(os.listdir(private)):
                 if name.startswith(_PARKED):
                     _finish(os.path.join(private, name))
+
+
+def half_removed(repository: Repository) -> list[str]:
+    """Returns the directories that `finish` deletes, unless somebody is at it now: worktrees, and what git kept of each.
+
+    Args:
+        repository: seen from any of its worktrees.
+    """
+    private = repository.private_dir
+    found = []
+    for name in sorted(os.listdir(private)) if os.path.isdir(private) else ():
+        if name.startswith(_PARKED):
+            found.append(os.path.join(private, name))
+            with (
+                contextlib.suppress(OSError, ValueError, KeyError, TypeError),
+                open(os.path.join(found[-1], _NOTE), encoding="utf-8") as file,
+            ):
+                found.append(str(json.load(file)["stage"]))
+    return [path for path in found if os.path.isdir(path)]
 
 
 def delete_directory(path: str) -> None:

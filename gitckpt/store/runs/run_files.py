@@ -219,8 +219,17 @@ def of_run(repository: Repository, run: str) -> RunFiles:
         repository: seen from any of its worktrees.
         run: its id.
     """
+    return RunFiles(os.path.join(directory(repository), run))
+
+
+def directory(repository: Repository) -> str:
+    """Returns where the files of all runs are, a directory for each; it need not be there.
+
+    Args:
+        repository: seen from any of its worktrees.
+    """
     top = main_worktree(repository)
-    return RunFiles(os.path.join(top, PRIVATE, "runs", run) if top is not None else os.path.join(repository.common_dir, "ckpt-runs", run))
+    return os.path.join(top, PRIVATE, "runs") if top is not None else os.path.join(repository.common_dir, "ckpt-runs")
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:

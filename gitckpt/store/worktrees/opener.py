@@ -31,7 +31,7 @@ PRIVATE = ".ckpt"
 """The directory at the top of the main worktree that holds the worktrees; it ignores itself."""
 
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "worktree.useRelativePaths=false")
-_STAGE = ".making-"
+STAGE = ".making-"
 """Begins the name of a directory in which a worktree is made, out of everybody's sight until it is whole."""
 
 
@@ -252,10 +252,16 @@ def _move(repository: Repository, staged: str, path: str) -> bool:
     return True
 
 
+def half_made(root: str) -> list[str]:
+    """Returns the files and directories of worktrees that are being made below a directory, or were when somebody was killed."""
+    there = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    return [os.path.join(root, name) for name in there if name.startswith(STAGE)]
+
+
 def _sweep(repository: Repository, root: str) -> None:
     """Removes what killed processes left half made; whoever still works on one holds its lock."""
     there = os.listdir(root) if os.path.isdir(root) else []
-    for name in {name.removesuffix(".lock") for name in there if name.startswith(_STAGE)}:
+    for name in {name.removesuffix(".lock") for name in there if name.startswith(STAGE)}:
         stage = os.path.join(root, name)
         with Lock(f"{stage}.lock", 0) as is_left:
             if is_left:
@@ -266,7 +272,7 @@ def _sweep(repository: Repository, root: str) -> None:
 def _stage(repository: Repository, path: str) -> Iterator[str]:
     """Yields where the worktree of a path is made, beside it; what is left there in the end goes."""
     root, name = os.path.split(path)
-    stage = os.path.join(root, f"{_STAGE}{os.urandom(4).hex()}")
+    stage = os.path.join(root, f"{STAGE}{os.urandom(4).hex()}")
     with Lock(f"{stage}.lock", 0):
         try:
             yield os.path.join(stage, name)

@@ -1,0 +1,291 @@
+"""What `git ckpt du` says: what each kind of thing that gitckpt has written takes on the disk. Changes nothing, the index neither."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitckpt.git.worktree import administration
+from gitckpt.model.errors import InvalidCheckpoint, UsageError, WorktreeError
+from gitckpt.store.config import settings
+from gitckpt.store.records import index, layout
+from gitckpt.store.retention import sweep, worktree
+from gitckpt.store.runs import run_files
+from gitckpt.store.usage import holdings
+from gitckpt.store.usage.places import Measure
+from gitckpt.store.worktrees import opener, ownership
+
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+    from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.usage.holdings import Held
+
+COMPLETE, UNFINISHED, REMOVED, CHECKPOINT, FORGOTTEN = "complete", "unfinished", "removed", "checkpoint", "forgotten"
+"""What becomes of worktrees; see `WorktreeUse`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How many there are of something, and what they take.
+
+    Attributes:
+        number: how many.
+        bytes: on the disk; None where nobody can tell.
+    """
+
+    number: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorktreeUse:
+    """A worktree that gitckpt made.
+
+    Attributes:
+        path: its top.
+        run: the run that it belongs to; None where it belongs to none.
+        status: one of "complete", "unfinished", "removed" (the checkpoints of its run are gone), "checkpoint" (it was opened on a
+            checkpoint rather than a run), "forgotten" (git does not know of it any more).
+        files: how many files are in it; one with several names counts once, in all worktrees together.
+        bytes: what they take on the disk, with what git keeps of the worktree.
+    """
+
+    path: str
+    run: str | None
+    status: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What processes have made for themselves, of one kind: they are at work with it, or were killed.
+
+    Attributes:
+        kind: a pattern of the names, such as "tmp_pack_*".
+        number: how many files and directories.
+        bytes: what they take on the disk.
+        due: how many of them the next maintenance or `expire` deletes, as nobody can be at work with them.
+        due_bytes: what these take.
+    """
+
+    kind: str
+    number: int
+    bytes: int
+    due: int
+    due_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the checkpoints of a repository take on the disk, and what lies around. An object is counted once, in the first that has it.
+
+    Attributes:
+        checkpoints: their documents; `number` is that of refs, valid or not.
+        files: objects (files, trees, commits) that checkpoints hold, and no other ref and no HEAD of a worktree does.
+        leases: leases and keys of runs.
+        links: notes, as objects.
+        refs: all refs of gitckpt's; their bytes are None in a reftable, which has everybody's refs.
+        worktrees: those that gitckpt made, the largest first.
+        run_files: files of runs beside their worktrees.
+        index: the derived index.
+        private: logs and what else is in the private directory.
+        leftovers: by kind.
+        loose: those of all these objects that have a file of their own; `git gc` packs them.
+        is_complete: whether all objects could be looked at; where one is damaged, some may be missing here, or be somebody else's, too.
+    """
+
+    checkpoints: Amount
+    files: Amount
+    leases: Amount
+    links: Amount
+    refs: Amount
+    worktrees: Sequence[WorktreeUse]
+    run_files: Amount
+    index: Amount
+    private: Amount
+    leftovers: Sequence[Leftover]
+    loose: Amount
+    is_complete: bool
+
+    @property
+    def bytes(self) -> int:
+        """What all of it takes on the disk, as far as that is known; `loose` is part of the rest."""
+        amounts = (self.checkpoints, self.files, self.leases, self.links, self.refs, self.run_files, self.index, self.private)
+        beside = sum(each.bytes for each in self.worktrees) + sum(each.bytes for each in self.leftovers)
+        return beside + sum(each.bytes or 0 for each in amounts)
+
+
+def measure(store: Checkpoints) -> Usage:
+    """Returns what the checkpoints of a repository take on the disk; the number of processes is the same for any number of them.
+
+    Args:
+        store: of the repository.
+
+    Raises:
+        GitError: git cannot list the refs.
+    """
+    repository = store.repository
+    listing = store.refs.list(*layout.OWN, layout.NOTES).decode("utf-8", "surrogateescape").splitlines()
+    pairs = [line.partition(" ")[::2] for line in listing]
+    refs = {ref: oid for oid, ref in pairs if not layout.is_foreign(ref)}
+    others = sorted({oid for oid, ref in pairs if layout.is_foreign(ref)})
+    objects, is_complete = _objects(repository, refs, others)
+    documents, files, leases, links = objects
+
+    beside = run_files.directory(repository)
+    root = _root(repository)
+    worktrees = _worktrees(repository, root)
+    left = _leftovers(repository, {os.path.dirname(path) for path, _, _ in worktrees} | {root})
+    ours = Measure([*left, *(path for path, _, _ in worktrees), *(os.path.realpath(path) for path, _, _ in worktrees)])
+    measured = [_measured(ours, *each) for each in worktrees]
+    statuses = _statuses(store, refs, {each.run for each in measured if each.run is not None and each.status != FORGOTTEN})
+    measured = [_with_status(each, statuses) for each in measured]
+    index_files = [os.path.join(repository.private_dir, f"{index.FILE}{end}") for end in ("", "-wal", "-shm")]
+    indexed = _sum(ours, index_files)
+    rest = Measure([*left, *index_files])
+    everything = [each for found in objects for each in found.values()]
+    return Usage(
+        checkpoints=Amount(sum(ref.startswith(layout.CHECKPOINTS) for ref in refs), _size(documents)),
+        files=Amount(len(files), _size(files)),
+        leases=Amount(sum(ref.startswith((layout.LEASES, layout.KEYS)) for ref in refs), _size(leases)),
+        links=Amount(sum(each.kind == "blob" for each in links.values()), _size(links)),
+        refs=_refs(repository, refs),
+        worktrees=sorted(measured, key=lambda each: (-each.bytes, each.path)),
+        run_files=_sum(ours, [beside] if os.path.isdir(beside) else []),
+        index=indexed,
+        private=_sum(rest, [repository.private_dir]),
+        leftovers=_by_kind(left),
+        loose=Amount(sum(each.is_loose for each in everything), sum(each.size for each in everything if each.is_loose)),
+        is_complete=is_complete,
+    )
+
+
+def _objects(repository: Repository, refs: Mapping[str, str], others: Sequence[str]) -> tuple[list[dict[str, Held]], bool]:
+    """Returns the objects that only our refs hold: documents, leases and keys, links, and what else there is; and whether that is all."""
+    lots: list[set[str]] = [set(), set(), set(), set()]
+    for ref, oid in refs.items():
+        if ref.startswith((layout.CHECKPOINTS, layout.RUNS)):
+            lots[0].add(oid)
+        elif ref.startswith((layout.LEASES, layout.KEYS)):
+            lots[2].add(oid)
+        else:
+            lots[3 if ref == layout.NOTES else 1].add(oid)
+    found = holdings.held_only_by(repository, lots, (*layout.OWN, layout.NOTES), others)
+    known = holdings.look_up(repository, set().union(*found.objects))
+    return [{oid: known[oid] for oid in oids if oid in known} for oids in found.objects], found.is_complete
+
+
+def _size(objects: Mapping[str, Held]) -> int:
+    return sum(each.size for each in objects.values())
+
+
+def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
+    """Returns what refs take: files of their own, and lines among the packed ones."""
+    if repository.has_reftable:
+        return Amount(len(refs), None)
+    measure = Measure()
+    size = sum(measure.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
+    names = {os.fsencode(ref) for ref in refs}
+    try:
+        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
+            size += sum(len(line) for line in file if line.rstrip(b"\n").partition(b" ")[2] in names)
+    except FileNotFoundError:
+        pass
+    return Amount(len(refs), size)
+
+
+def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, ownership.Owner | None]]:
+    """Returns path, administrative directory and owner of each worktree that gitckpt made; of one that git has forgotten, the path alone.
+
+    Args:
+        repository: seen from any of its worktrees.
+        root: where worktrees are made; "" where there is no such place.
+    """
+    found: list[tuple[str, str | None, ownership.Owner | None]] = []
+    known = set()
+    for git_dir, path in administration.registered(repository):
+        known.add(os.path.realpath(path))
+        owner = ownership.owner_in(git_dir)
+        if owner is not None:
+            found.append((path, git_dir, owner))
+    making = set(opener.half_made(root))
+    for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():
+        path = os.path.join(root, name)
+        if path not in making and os.path.isdir(path) and os.path.realpath(path) not in known:
+            found.append((path, None, None))
+    return found
+
+
+def _root(repository: Repository) -> str:
+    """Returns where worktrees are made, as far as the settings can be understood; "" where there is no such place."""
+    try:
+        configured = settings.read(repository).worktree_dir
+    except UsageError:
+        configured = None
+    try:
+        return opener.default_root(repository, configured)
+    except WorktreeError:
+        return ""
+
+
+def _measured(measure: Measure, path: str, git_dir: str | None, owner: ownership.Owner | None) -> WorktreeUse:
+    real = os.path.realpath(path) if git_dir is not None else path
+    files, size = measure.of(real)
+    kept = measure.of(git_dir)[1] if git_dir is not None else 0
+    status = FORGOTTEN if owner is None else CHECKPOINT if owner.run is None else UNFINISHED
+    return WorktreeUse(path, owner.run if owner is not None else None, status, files, size + kept)
+
+
+def _with_status(found: WorktreeUse, statuses: Mapping[str, str]) -> WorktreeUse:
+    status = statuses.get(found.run, found.status) if found.run is not None else found.status
+    return WorktreeUse(found.path, found.run, status, found.files, found.bytes)
+
+
+def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> dict[str, str]:
+    """Returns what has become of runs, from their heads alone: the index would be written."""
+    there = sorted(run for run in runs if layout.RUNS + run in refs)
+    found = dict.fromkeys(runs, REMOVED)
+    for run, read in zip(there, store.objects.read([refs[layout.RUNS + run] for run in there]), strict=True):
+        try:
+            label = layout.run_head(read, layout.RUNS + run).phase
+        except InvalidCheckpoint:
+            label = ""
+        found[run] = COMPLETE if label == layout.RUN_COMPLETE else UNFINISHED
+    return found
+
+
+def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
+    """Returns the kind of each leftover, and whether it is due, by path.
+
+    Args:
+        repository: seen from any of its worktrees.
+        roots: the directories in which worktrees are.
+    """
+    due = sweep.left_files(repository)
+    found = {path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)}
+    for root in roots:
+        found |= dict.fromkeys(opener.half_made(root), (f"{opener.STAGE}*", False))
+    # A stage may lie where no worktree is any more, so that only the note of its removal names it.
+    for path in worktree.half_removed(repository):
+        kind = found.get(path, (f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True))[0]
+        found[path] = (kind, True)
+    return found
+
+
+def _by_kind(left: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
+    measure = Measure()
+    amounts: dict[str, list[int]] = {}
+    for path, (kind, is_due) in sorted(left.items()):
+        size = measure.of(path)[1]
+        amount = amounts.setdefault(kind, [0, 0, 0, 0])
+        for at, more in enumerate((1, size, int(is_due), size if is_due else 0)):
+            amount[at] += more
+    return [Leftover(kind, *amount) for kind, amount in sorted(amounts.items())]
+
+
+def _sum(measure: Measure, paths: Sequence[str]) -> Amount:
+    found = [measure.of(path) for path in paths]
+    return Amount(sum(files for files, _ in found), sum(size for _, size in found))
