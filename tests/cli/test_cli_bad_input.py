@@ -19,6 +19,7 @@ LIST = "see which there are: git ckpt list"
 NEEDS_REPOSITORY = (
     *(["init"], ["uninit"], ["save"], ["list"], ["show"], ["diff", "latest"], ["resume"], ["remove", "abcd"], ["expire"], ["doctor"]),
     ["verify"],
+    ["du"],
     ["list", "--json"],
 )
 

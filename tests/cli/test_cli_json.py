@@ -186,6 +186,16 @@ def test_doctor_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout, instal
     assert codes == ["invalid-checkpoint"] if installed else ["hooks-not-installed", "invalid-checkpoint"]
 
 
+def test_du_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
+    with Store.open(rich.path) as store:
+        store.resume(store.list()[0].id)
+    (rich.path / ".git/objects/pack").mkdir(exist_ok=True)
+    (rich.path / ".git/objects/pack/tmp_pack_x").write_bytes(b"x")
+    done = ckpt("du", "--json", at=rich)
+    assert (done.code, done.err) == (0, "")
+    assert check("du", json.loads(done.out)) == set(documented("du"))
+
+
 def test_all_text_is_ascii(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     main_checkout.git("checkout", "--quiet", "-b", "größe")
     save(main_checkout, "-m", "ünï \u202e \U0001f600", "--state", "-", stdin='{"ключ": "значение"}')

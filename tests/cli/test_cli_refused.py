@@ -224,7 +224,7 @@ def test_escape_sequences_from_anywhere_are_shown_not_sent(ckpt: Ckpt, main_chec
     for args in (
         *(["list"], ["show", "latest"], ["show", NAME], ["show", f"2{NAME[1:]}"], ["diff", "latest", NAME, "--state"], ["doctor"]),
         *(["resume", NAME], ["expire", "--dry-run", "--all"], ["remove", EVIL], ["list", "--run", EVIL], ["save", "--state", EVIL]),
-        *(["list", "--json"], ["show", NAME, "--json"]),
+        *(["list", "--json"], ["show", NAME, "--json"], ["du"]),
     ):
         done = ckpt(*args, at=main_checkout)
         assert done.code != 3, (args, done.err)

@@ -103,6 +103,18 @@ def test_what_is_there_needs_no_remote(clone: Clone, make_store: MakeStore) -> N
     assert (clone.missing(), clone.packs()) == (missing, packs)
 
 
+def test_what_is_measured_is_not_fetched(clone: Clone, make_store: MakeStore) -> None:
+    change(clone)
+    store = make_store(clone, "auto")
+    store.save("a-complete", {})
+    clone.record(store, 1)
+    missing, packs = clone.missing(), clone.packs()
+    found = store.usage()
+    assert (found.checkpoints.number, found.is_complete) == (2, True)
+    assert found.files.number > 0
+    assert (clone.missing(), clone.packs()) == (missing, packs)
+
+
 def test_restore_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeStore) -> None:
     store = make_store(clone, "auto")
     made = clone.record(store, 1)

@@ -55,7 +55,7 @@ def du(
         return
     rows = list(_rows(usage, len(usage.worktrees) if runs or not terminal.is_terminal() else _SHOWN))
     if terminal.is_terminal():
-        terminal.table(_COLUMNS, [_cells(row) for row in rows if row[2] != 0 or row[0] == "checkpoints"])
+        terminal.table(_COLUMNS, [_cells(row) for row in rows if row[2] != 0 or row[0] in ("checkpoints", "worktree")])
     else:
         for what, which, number, size, state in rows:
             cells = (what, which, *("" if each is None else str(each) for each in (number, size)), state)

@@ -1,0 +1,386 @@
+"""What checkpoints take on the disk: what is said is what is there, and what a prune gives back; nothing is changed by asking."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git import leftovers
+from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.repository import discover
+from gitckpt.model.checkpoint import PHASE
+from gitckpt.store.records import layout
+from gitckpt.store.retention import sweep
+from gitckpt.store.runs import run_files
+from gitckpt.store.store import Store, inside
+from gitckpt.store.usage.places import Measure
+from gitckpt.store.usage.usage import Amount, Leftover, Usage
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore
+
+OURS = (*layout.OWN, layout.NOTES)
+
+
+def everything_in(top: Path) -> dict[str, tuple[int, bytes | None]]:
+    """Returns time stamp and content of all there is below a directory."""
+    paths = [top, *top.rglob("*")]
+    return {str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else None) for path in paths}
+
+
+def asked(store: Store) -> Usage:
+    """Returns what the store says, after a look that it has changed nothing."""
+    repository = inside(store).repository
+    places = [Path(place) for place in {repository.common_dir, repository.worktree or repository.common_dir}]
+    before = [everything_in(place) for place in places]
+    found = store.usage()
+    assert [everything_in(place) for place in places] == before
+    return found
+
+
+def on_disk(*paths: Path) -> int:
+    """Returns what files and directories take, as `du` has it."""
+    said = subprocess.run(["du", "--summarize", "--total", "--block-size=1", *paths], capture_output=True, text=True, check=True).stdout
+    return int(said.splitlines()[-1].split()[0])
+
+
+def work(store: Store, checkout: Checkout) -> None:
+    """Makes checkpoints of each kind: of changed files, of what was so once, of a commit that was amended, and of a run with a key."""
+    checkout.write("README", "hello again\n")
+    checkout.commit("second")
+    checkout.write("README", "hello\n")  # as it was in the first commit: a blob that the branch has
+    checkout.write("new", "new\n")
+    store.save("a-complete", {"step": 1})
+    checkout.commit("third, to be amended", gone="gone\n")
+    store.record("b-complete", {})
+    checkout.git("rm", "--quiet", "gone")
+    checkout.git("commit", "--quiet", "--amend", "--message", "third")
+    first = store.record("run-started", {}, start="work", key="mine")
+    assert first.run is not None
+    inside(store).leases.acquire(first.run, "a test").release()
+    store.record("run-complete", {}, run=first.run)
+
+
+def loose(checkout: Checkout) -> tuple[int, int]:
+    """Returns how many objects have a file, and what these take in bytes, as git has it."""
+    said = dict(line.split(": ") for line in checkout.git("count-objects", "-v").splitlines())
+    assert said["packs"] == "0"
+    return int(said["count"]), int(said["size"]) * 1024
+
+
+def drop(checkout: Checkout) -> None:
+    """Deletes all that is gitckpt's among the refs, and what nothing leads to any more."""
+    refs = checkout.refs(*OURS)
+    checkout.git("update-ref", "--stdin", data="".join(f"delete {ref}\n" for ref in refs))
+    checkout.git("prune", "--expire=now")
+
+
+class TestObjects:
+    def test_are_what_a_prune_gives_back(self, store: Store, checkout: Checkout) -> None:
+        work(store, checkout)
+        store.close()
+        checkout.git("reflog", "expire", "--expire=now", "--all")
+        checkout.git("prune", "--expire=now")
+        found = asked(store)
+        before = loose(checkout)
+        sizes = [each.bytes or 0 for each in (found.checkpoints, found.files, found.leases, found.links)]
+        assert (found.loose.bytes, found.is_complete) == (sum(sizes), True)
+        drop(checkout)
+        after = loose(checkout)
+        assert (found.loose.number, found.loose.bytes) == (before[0] - after[0], before[1] - after[1])
+        assert (found.checkpoints.number, found.leases.number, found.links.number) == (4, 2, 3)
+        assert all(size > 0 for size in sizes)
+        rest = asked(store)
+        assert (rest.checkpoints, rest.files, rest.leases, rest.links, rest.loose) == (Amount(0, 0),) * 5
+
+    @pytest.mark.parametrize("options", [["--object-format=sha256"], []])
+    def test_are_those_of_a_walk_without_a_short_cut(
+        self, make_checkout: Callable[..., Checkout], make_store: MakeStore, options: list[str]
+    ) -> None:
+        checkout = make_checkout("project", *options)
+        checkout.commit("first", README="hello\n")
+        store = make_store(checkout)
+        work(store, checkout)
+        store.close()
+        for packed in (False, True):
+            if packed:
+                checkout.git("gc", "--quiet")
+                checkout.git("repack", "-adbq")
+            mine = walked(checkout, set(checkout.refs(*OURS)))
+            others = walked(checkout, set(checkout.refs()) - set(checkout.refs(*OURS)))
+            data = "".join(f"{oid}\n" for oid in mine - others)
+            sizes = checkout.git("cat-file", "--batch-check=%(objectsize:disk)", data=data).split()
+            found = asked(store)
+            if packed:
+                bytes_ = [each.bytes or 0 for each in (found.checkpoints, found.files, found.leases, found.links)]
+                assert (sum(bytes_), found.loose) == (sum(map(int, sizes)), Amount(0, 0))
+            else:
+                assert found.loose.number == len(sizes)
+
+    def test_that_others_hold_too_are_theirs(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write("new", "new\n")
+        saved = plain.save("a-complete", {})
+        assert plain.usage().files.number == 3  # the snapshot, its files, and what is new
+        tree = main_checkout.git("rev-parse", layout.TREES + saved.id)
+        for ref in ("refs/checkpoints/theirs", "refs/tags/theirs", "refs/remotes/origin/theirs", "refs/else"):
+            main_checkout.git("update-ref", ref, tree)
+            found = asked(plain)
+            assert (found.files, found.checkpoints.number) == (Amount(0, 0), 1), ref
+            main_checkout.git("update-ref", "-d", ref)
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(main_checkout.path.parent / "other"))
+        other = Checkout(main_checkout.path.parent / "other", main_checkout.path)
+        other.commit("of a detached HEAD", new="new\n")
+        assert asked(plain).files.number == 1, "the snapshot is left, whose files are those of the commit"
+
+    def test_that_are_missing_or_damaged_are_no_reason_to_fail(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write("new", "new\n")
+        plain.save("a-complete", {})
+        plain.record("b-complete", {"n": 1})
+        blob = object_id("blob", b"new\n", "sha1")
+        (main_checkout.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+        document = next(iter(main_checkout.refs("refs/checkpoints").values()))
+        (main_checkout.path / ".git/objects" / document[:2] / document[2:]).unlink()
+        found = asked(plain)
+        assert (found.checkpoints.number, found.files.number, found.is_complete) == (2, 2, True)
+        tree = main_checkout.git("rev-parse", "HEAD^{tree}")
+        path = main_checkout.path / ".git/objects" / tree[:2] / tree[2:]
+        path.chmod(0o600)
+        path.write_bytes(b"damaged")
+        assert not asked(plain).is_complete
+
+    def test_are_counted_with_the_same_few_processes_for_any_number(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started: list[str] = []
+        spawn = os.posix_spawnp
+
+        def note(program: str, argv: list[str], *more: object, **options: object) -> int:
+            started.append(" ".join(argv))
+            return spawn(program, argv, *more, **options)  # type: ignore[arg-type]
+
+        counts = []
+        for number in (1, 30):
+            for each in range(number):
+                main_checkout.write("new", f"{each}\n")
+                plain.save("a-complete", {"n": each}, start="work" if each % 3 == 0 else None)
+            with Store.open(main_checkout.path, adapter="plumbing") as fresh, monkeypatch.context() as patch:
+                patch.setattr(os, "posix_spawnp", note)
+                started.clear()
+                assert fresh.usage().checkpoints.number == (1 if number == 1 else 31)
+                counts.append(len(started))
+        assert counts[0] == counts[1] <= 12, started
+
+
+def walked(checkout: Checkout, refs: set[str]) -> set[str]:
+    """Returns all that some refs lead to."""
+    data = "".join(f"{ref}\n" for ref in refs)
+    return set(checkout.git("rev-list", "--objects", "--no-object-names", "--stdin", data=data).split())
+
+
+class TestRefs:
+    def test_are_files_or_lines(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-complete", {})
+        plain.record("b-complete", {}, start="work")
+        plain.close()
+        refs = main_checkout.refs(*OURS)
+        assert asked(plain).refs == Amount(len(refs), on_disk(*(main_checkout.path / ".git" / ref for ref in refs)))
+        main_checkout.git("pack-refs", "--all")
+        assert asked(plain).refs == Amount(len(refs), sum(len(f"{oid} {ref}\n") for ref, oid in refs.items()))
+
+    def test_in_a_reftable_cannot_be_told_from_others(
+        self, new_git: None, make_checkout: Callable[..., Checkout], make_store: MakeStore
+    ) -> None:
+        checkout = make_checkout("tables", "--ref-format=reftable")
+        checkout.commit("first", README="hello\n")
+        store = make_store(checkout)
+        checkout.write("new", "new\n")
+        store.save("a-complete", {})
+        store.close()
+        found = asked(store)
+        assert found.refs == Amount(len(checkout.refs(*OURS)), None)
+        assert (found.checkpoints.number, found.files.number, found.links.number, found.is_complete) == (1, 3, 1, True)
+        assert found.bytes >= (found.loose.bytes or 0) > 0
+
+
+@pytest.mark.parametrize("options", [[], ["--bare"]])
+def test_an_empty_repository_takes_nothing(make_checkout: Callable[..., Checkout], make_store: MakeStore, options: list[str]) -> None:
+    nothing = Amount(0, 0)
+    found = asked(make_store(make_checkout("empty", *options)))
+    assert found == Usage(nothing, nothing, nothing, nothing, nothing, [], nothing, nothing, nothing, [], nothing, is_complete=True)
+    assert found.bytes == 0
+
+
+def test_a_bare_repository_has_all_but_a_worktree(plain: Store, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+    work(plain, main_checkout)
+    plain.close()
+    main_checkout.git("clone", "--quiet", "--mirror", str(main_checkout.path), str(tmp_path / "bare.git"))
+    bare = make_store(tmp_path / "bare.git")
+    found, there = asked(bare), asked(plain)
+    assert (found.checkpoints.number, found.leases.number, found.links.number) == (4, 2, 3)
+    assert (found.files.number, found.refs.number) == (there.files.number, there.refs.number)
+
+
+class TestPlaces:
+    def test_files_count_once_by_whatever_name(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            (tmp_path / name / "in").mkdir(parents=True)
+        (tmp_path / "a/in/file").write_bytes(b"x" * 100_000)
+        os.link(tmp_path / "a/in/file", tmp_path / "a/in/same")
+        os.link(tmp_path / "a/in/file", tmp_path / "b/in/same")
+        (tmp_path / "b/link").symlink_to(tmp_path / "a")
+        measure = Measure()
+        first, second = measure.of(str(tmp_path / "a")), measure.of(str(tmp_path / "b"))
+        assert (first, second[0]) == ((1, on_disk(tmp_path / "a")), 1)
+        assert first[1] + second[1] == on_disk(tmp_path / "a", tmp_path / "b")
+
+    def test_what_is_not_there_or_set_apart_counts_for_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "a/apart").mkdir(parents=True)
+        (tmp_path / "a/apart/file").write_bytes(b"x")
+        (tmp_path / "a/file").write_bytes(b"x" * 5000)
+        measure = Measure([str(tmp_path / "a/apart")])
+        assert measure.of(str(tmp_path / "nothing")) == (0, 0)
+        assert measure.of(str(tmp_path / "a")) == (1, on_disk(tmp_path / "a") - on_disk(tmp_path / "a/apart"))
+
+
+class TestWorktrees:
+    @pytest.fixture
+    def opened(self, plain: Store, main_checkout: Checkout) -> dict[str, Path]:
+        """Worktrees of each kind by what their use is called."""
+        runs = {}
+        for number, name in enumerate(("complete", "unfinished", "removed")):
+            started = plain.record("run-started", {}, start=name, trigger=PHASE)
+            runs[name] = Path(plain.resume(started).path)
+            (runs[name] / "big").write_bytes(b"x" * 100_000 * (number + 1))
+            if name == "complete":
+                plain.record("run-complete", {}, run=started.run, trigger=PHASE)
+            if name == "removed":
+                main_checkout.git("update-ref", "-d", f"{layout.RUNS}{started.run}")
+                plain.remove([started.id])
+        alone = plain.record("a-complete", {})
+        runs["checkpoint"] = Path(plain.resume(alone).path)
+        runs["forgotten"] = runs["complete"].parent / "forgotten"
+        runs["forgotten"].mkdir()
+        plain.close()
+        return runs
+
+    def test_are_told_by_what_they_belong_to_the_largest_first(self, plain: Store, opened: dict[str, Path]) -> None:
+        found = asked(plain).worktrees
+        assert [(each.status, each.path) for each in found] == [
+            (name, str(opened[name])) for name in ("removed", "unfinished", "complete", "checkpoint", "forgotten")
+        ]
+        assert [each.run for each in found] == [*(str(each.path).rpartition("/")[2] for each in found[:3]), None, None]
+        for each in found:
+            path = opened[each.status]
+            kept = [] if each.status == "forgotten" else [Path((path / ".git").read_text().removeprefix("gitdir: ").strip())]
+            assert each.bytes == on_disk(path, *kept)
+            assert each.files == sum(file.is_file() for file in path.rglob("*"))
+
+    def test_are_found_wherever_they_are(self, plain: Store, tmp_path: Path, make_store: MakeStore) -> None:
+        started = plain.record("run-started", {}, start="work", trigger=PHASE)
+        there = plain.resume(started, tmp_path / "elsewhere").path
+        plain.close()
+        assert [(each.path, each.run) for each in asked(plain).worktrees] == [(there, started.run)]
+        assert asked(make_store(Path(there))) == asked(plain)
+
+    def test_that_git_or_somebody_else_made_are_not_ours(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(main_checkout.path.parent / "side"))
+        assert asked(plain).worktrees == []
+
+    def test_have_files_beside_them(self, plain: Store, opened: dict[str, Path]) -> None:
+        place = Path(run_files.of_run(inside(plain).repository, "20270115-080001-complete").path, "output")
+        place.mkdir(parents=True)
+        (place / "answer.md").write_text("42\n")
+        found = asked(plain)
+        assert found.run_files == Amount(1, on_disk(place.parent.parent))
+
+
+def test_derived_files_are_told_apart(plain: Store, main_checkout: Checkout) -> None:
+    plain.record("a-complete", {})
+    plain.list()
+    plain.close()
+    private = main_checkout.path / ".git/ckpt"
+    (private / "log").write_text("x\n")
+    found = asked(plain)
+    index = [path for path in private.iterdir() if path.name.startswith("index.sqlite")]
+    assert found.index == Amount(len(index), on_disk(*index))
+    assert found.private == Amount(len(list(private.iterdir())) - len(index), on_disk(private) - on_disk(*index))
+
+
+class TestLeftovers:
+    @pytest.fixture
+    def dead(self) -> str:
+        """The number of a process that has ended."""
+        script = "import os; print(os.getpid())"
+        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+    def test_are_told_by_kind_with_what_the_next_maintenance_deletes(
+        self, store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, dead: str
+    ) -> None:
+        monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
+        repository = inside(store).repository
+        private = Path(repository.make_private_dir())
+        before = asked(store).private
+        git_dir, objects = Path(repository.git_dir), Path(repository.common_dir, "objects")
+        (objects / "tmp_objdir-x").mkdir()
+        for path in (
+            *(git_dir / f"ckpt-seen.{pid}.ab" for pid in (dead, os.getpid())),
+            *(objects / name for name in ("tmp_objdir-x/tmp_obj_y", "tmp_obj_y", "pack/tmp_pack_z", "pack/tmp_idx_z")),
+            private / f"index.{dead}.ab",
+        ):
+            path.write_bytes(b"x" * 5000)
+        found = asked(store)
+        one = 8192
+        assert found.leftovers == [
+            Leftover("ckpt-seen.*", 2, 2 * one, 1, one),
+            Leftover("ckpt/index.*", 1, one, 0, 0),  # young: in another container, its process may be alive
+            Leftover("tmp_idx_*", 1, one, 1, one),
+            Leftover("tmp_obj_*", 1, one, 1, one),
+            Leftover("tmp_objdir-*", 1, on_disk(objects / "tmp_objdir-x"), 1, on_disk(objects / "tmp_objdir-x")),
+            Leftover("tmp_pack_*", 1, one, 1, one),
+        ]
+        assert found.private == before, "what is counted as a leftover is not counted again"
+        gone = sweep.sweep_files(repository)
+        assert len(gone) == sum(each.due for each in found.leftovers)
+        assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [("ckpt-seen.*", 1, 0), ("ckpt/index.*", 1, 0)]
+
+    def test_of_worktrees_half_made_and_half_removed(self, plain: Store, main_checkout: Checkout) -> None:
+        started = plain.record("run-started", {}, start="work", trigger=PHASE)
+        root = Path(plain.resume(started).path).parent
+        plain.close()
+        making, going = root / ".making-abcd", root / ".making-way-abcd"
+        parked = main_checkout.path / ".git/ckpt/removing.abcd"
+        for place in (making, going, parked):
+            place.mkdir()
+            (place / "file").write_bytes(b"x" * 5000)
+        note = {"git_dir": str(main_checkout.path / ".git/worktrees/x"), "path": str(root / "x"), "stage": str(going)}
+        (parked / "ckpt-removal").write_text(json.dumps(note))
+        found = asked(plain)
+        assert found.leftovers == [
+            Leftover(".making-*", 2, on_disk(making, going), 1, on_disk(going)),
+            Leftover("ckpt/removing.*", 1, on_disk(parked), 1, on_disk(parked)),
+        ]
+        assert [each.run for each in found.worktrees] == [started.run]
+        plain.expire()
+        assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [(".making-*", 1, 0)]
+
+
+def test_asking_needs_no_settings_that_can_be_understood(plain: Store, main_checkout: Checkout) -> None:
+    plain.record("a-complete", {})
+    main_checkout.write("gitckpt.toml", "[nonsense\n")
+    assert asked(plain).checkpoints.number == 1
+
+
+def test_links_that_were_put_off_stay_put_off(main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path, adapter="plumbing") as store:
+        store.record("a-complete", {})
+        store.record("b-complete", {})
+        repository = discover(str(main_checkout.path))
+        tip = repository.cat_file.info(layout.NOTES)
+        store.usage()
+        assert repository.cat_file.info(layout.NOTES) == tip
+        repository.close()
