@@ -106,13 +106,13 @@ def test_what_frees_room_is_told_where_there_is_some(ckpt: Ckpt, main_checkout: 
     _, two = run_in(main_checkout, "two", 1_000_000, complete=False)
     run_in(main_checkout, "small", 10, complete=False)
     found = measured(main_checkout)
+    ends = "git ckpt runs, git ckpt finish RUN"
     small = min(each.bytes for each in found.worktrees)
     expected = [
         "what is due to go, and why: git ckpt expire --dry-run; the disk has it back after: git gc",
         f"{found.loose.number} objects not packed yet, {terminal.size(found.loose.bytes or 0)}; to pack them: git gc",
         f"{terminal.size(one)} in worktrees of complete runs; each goes with its checkpoints once these are old: git ckpt expire --dry-run",
-        f"{terminal.size(two + small)} in worktrees of unfinished runs; each stays until its run is complete: "
-        "git ckpt runs, git ckpt finish RUN",
+        f"{terminal.size(two + small)} in worktrees of unfinished runs; each stays until its run is complete: {ends}",
     ]
     assert ckpt("du", at=main_checkout).err.splitlines() == expected
     main_checkout.git("gc", "--quiet")

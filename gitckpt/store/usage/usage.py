@@ -164,18 +164,16 @@ def measure(store: Checkpoints) -> Usage:
 
 
 def _objects(repository: Repository, refs: Mapping[str, str], others: Sequence[str]) -> tuple[list[dict[str, Held]], bool]:
-    """Returns the objects that only our refs hold: documents, leases and keys, links, and what else there is; and whether that is all."""
-    lots: list[set[str]] = [set(), set(), set(), set()]
-    for ref, oid in refs.items():
-        if ref.startswith((layout.CHECKPOINTS, layout.RUNS)):
-            lots[0].add(oid)
-        elif ref.startswith((layout.LEASES, layout.KEYS)):
-            lots[2].add(oid)
-        else:
-            lots[3 if ref == layout.NOTES else 1].add(oid)
+    """Returns the objects that only our refs hold: documents, files, leases with keys, and links; and whether that is all."""
+    documents = {oid for ref, oid in refs.items() if ref.startswith((layout.CHECKPOINTS, layout.RUNS))}
+    leases = {oid for ref, oid in refs.items() if ref.startswith((layout.LEASES, layout.KEYS))} - documents
+    notes = {oid for ref, oid in refs.items() if ref == layout.NOTES}
+    lots = [set(refs.values()) - notes, notes]
     found = holdings.held_only_by(repository, lots, (*layout.OWN, layout.NOTES), others)
-    known = holdings.look_up(repository, set().union(*found.objects))
-    return [{oid: known[oid] for oid in oids if oid in known} for oids in found.objects], found.is_complete
+    ours, links = found.objects
+    known = holdings.look_up(repository, ours | links)
+    sets = (ours & documents, ours - documents - leases, ours & leases, links)
+    return [{oid: known[oid] for oid in oids if oid in known} for oids in sets], found.is_complete
 
 
 def _size(objects: Mapping[str, Held]) -> int:
