@@ -287,6 +287,22 @@ class TestWorktrees:
         assert [(each.path, each.run) for each in asked(plain).worktrees] == [(there, started.run)]
         assert asked(make_store(Path(there))) == asked(plain)
 
+    def test_in_a_place_for_other_things_too_are_known_by_what_they_name(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
+        place = tmp_path / "place"
+        (place / "somebody's").mkdir(parents=True)
+        main_checkout.git("config", "ckpt.worktreeDir", str(place))
+        path = Path(plain.resume(plain.record("run-started", {}, start="work", trigger=PHASE)).path)
+        plain.close()
+        assert [(each.path, each.status) for each in asked(plain).worktrees] == [(str(path), "unfinished")]
+        main_checkout.git("worktree", "unlock", str(path))
+        (path / ".git").rename(tmp_path / "kept")
+        main_checkout.git("worktree", "prune", "--expire=now")
+        assert asked(plain).worktrees == []
+        (tmp_path / "kept").rename(path / ".git")
+        assert [(each.path, each.status) for each in asked(plain).worktrees] == [(str(path), "forgotten")]
+
     def test_that_git_or_somebody_else_made_are_not_ours(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(main_checkout.path.parent / "side"))
         assert asked(plain).worktrees == []

@@ -212,9 +212,17 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
     making = set(opener.half_made(root))
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():
         path = os.path.join(root, name)
-        if path not in making and os.path.isdir(path) and os.path.realpath(path) not in known:
+        if path not in making and os.path.realpath(path) not in known and _was_ours(repository, path):
             found.append((path, None, None))
     return found
+
+
+def _was_ours(repository: Repository, path: str) -> bool:
+    """Tells whether a directory that git does not know was a worktree of ours: the settings may name a place for other things, too."""
+    if os.path.basename(os.path.dirname(os.path.dirname(path))) == opener.PRIVATE:
+        return os.path.isdir(path)
+    git_dir = administration.named_by(path)
+    return git_dir is not None and administration.is_ours(repository, git_dir)
 
 
 def _root(repository: Repository) -> str:
