@@ -26,16 +26,16 @@ path, *args = sys.argv[1:]
 replace = os.replace
 
 def counted(*names):
+    place = os.environ["KILL_COUNT"]
+    with open(os.path.join(place, "newest")) as newest:
+        number = int(newest.read() or 0)
     while True:
+        number += 1
         try:
-            os.mkdir(os.environ["KILL_COUNT"] + ".lock")
+            os.close(os.open(os.path.join(place, str(number)), os.O_CREAT | os.O_EXCL))
             break
         except FileExistsError:
             pass
-    with open(os.environ["KILL_COUNT"], "ab") as file:
-        number = file.tell() + 1
-        file.write(b"x")
-    os.rmdir(os.environ["KILL_COUNT"] + ".lock")
     if number == int(os.environ["KILL_AT"]):
         os.kill(os.getpid(), 9)
     replace(*names)
@@ -107,15 +107,19 @@ def ask(data):
         said += chunk
     return said
 
-pending = b""
+pending, prepared = b"", b""
 while chunk := os.read(0, 65536):
     pending += chunk
+    if pending.endswith(b"\\0prepare\\0"):  # it prepares nothing, and says that it has
+        pending, prepared = pending.removesuffix(b"prepare\\0"), b"start: ok\\n"
+        os.write(1, prepared + b"prepare: ok\\n")
     if not pending.endswith(b"\\0commit\\0"):
         continue
     parts, whole, pending = commands(pending), pending, b""
     at = position(len(parts))
     if at is None:
-        os.write(1, ask(whole))
+        os.write(1, ask(whole).removeprefix(prepared))
+        prepared = b""
         continue
     if at:
         ask(b"".join(parts[: at + 1]) + b"commit\\0")

@@ -384,6 +384,23 @@ class TestLeftovers:
         plain.expire()
         assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [(".making-*", 1, 0)]
 
+    def test_of_packs_worktrees_and_flushes_that_were_killed(self, plain: Store, main_checkout: Checkout, dead: str) -> None:
+        plain.record("a-complete", {})
+        git_dir = main_checkout.path / ".git"
+        keep, made, flush = git_dir / "objects/pack/pack-ab.keep", git_dir / "worktrees/x", git_dir / "objects/bulk_fsync_ab"
+        made.mkdir(parents=True)
+        keep.parent.mkdir(exist_ok=True)
+        keep.write_text(f"gitckpt {dead}\n")
+        (made / "locked").write_text("gitckpt 11111111")
+        flush.write_bytes(b"")
+        for path in (keep, made / "locked", made, flush):
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+        assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [
+            ("bulk_fsync_*", 1, 1),
+            ("pack-*.keep", 1, 1),
+            ("worktrees/*", 1, 1),
+        ]
+
 
 def test_asking_needs_no_settings_that_can_be_understood(plain: Store, main_checkout: Checkout) -> None:
     plain.record("a-complete", {})

@@ -83,7 +83,11 @@ def scratch_files(repository: Repository) -> list[str]:
 def kind_of(path: str) -> str:
     """Returns a pattern of the names of what is like one of `scratch_files`: "tmp_pack_*", or, in the private directory, "ckpt/index.*"."""
     name = os.path.basename(path)
-    if name.startswith("tmp_"):
+    if name.endswith(".keep"):
+        return "pack-*.keep"
+    if os.path.basename(os.path.dirname(path)) == "worktrees":
+        return "worktrees/*"
+    if name.startswith(("tmp_", "bulk_")):
         return f"{name.partition('-')[0]}-*" if name.startswith("tmp_objdir-") else f"{'_'.join(name.split('_')[:2])}_*"
     kind = name.partition(".")[0]
     return f"{kind}.*" if kind in _BESIDE else f"ckpt/{kind}.*"

@@ -48,7 +48,7 @@ _INSERTING = "failed to insert into database"
 _INDEXING = "while indexing"
 """What git says besides where it could not read the file itself, or not all of it."""
 
-_STORING = (_INSERTING, "temporary file")
+_STORING = (_INSERTING, "temporary file", "unable to write file")
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
