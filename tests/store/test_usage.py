@@ -132,6 +132,11 @@ class TestObjects:
             found = asked(plain)
             assert (found.files, found.checkpoints.number) == (Amount(0, 0), 1), ref
             main_checkout.git("update-ref", "-d", ref)
+        once = main_checkout.git("commit-tree", "-m", "once", f"{tree}:files")
+        later = main_checkout.git("commit-tree", "-m", "later", "-p", once, "HEAD^{tree}")
+        main_checkout.git("update-ref", "refs/checkpoints/theirs", later)
+        assert asked(plain).files.number == 1, "the snapshot is left, whose files are in the history of somebody's commit"
+        main_checkout.git("update-ref", "-d", "refs/checkpoints/theirs")
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(main_checkout.path.parent / "other"))
         other = Checkout(main_checkout.path.parent / "other", main_checkout.path)
         other.commit("of a detached HEAD", new="new\n")
@@ -363,6 +368,16 @@ class TestLeftovers:
         gone = sweep.sweep_files(repository)
         assert len(gone) == sum(each.due for each in found.leftovers)
         assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [("ckpt-seen.*", 1, 0), ("ckpt/index.*", 1, 0)]
+
+    def test_beside_the_index_of_a_worktree_are_not_the_worktree_s_as_well(self, plain: Store, dead: str) -> None:
+        path = Path(plain.resume(plain.record("run-started", {}, start="work", trigger=PHASE)).path)
+        plain.close()
+        before = asked(plain)
+        git_dir = Path((path / ".git").read_text().removeprefix("gitdir: ").strip())
+        (git_dir / f"ckpt-seen.{dead}.ab").write_bytes(b"x" * 5000)
+        found = asked(plain)
+        assert [(each.kind, each.number) for each in found.leftovers] == [("ckpt-seen.*", 1)]
+        assert (found.worktrees, found.bytes) == (before.worktrees, before.bytes + 8192)
 
     def test_of_worktrees_half_made_and_half_removed(self, plain: Store, main_checkout: Checkout) -> None:
         started = plain.record("run-started", {}, start="work", trigger=PHASE)
