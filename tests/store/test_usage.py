@@ -379,6 +379,29 @@ class TestLeftovers:
         assert [(each.kind, each.number) for each in found.leftovers] == [("ckpt-seen.*", 1)]
         assert (found.worktrees, found.bytes) == (before.worktrees, before.bytes + 8192)
 
+    def test_that_keep_a_pack_are_of_one_kind(self, plain: Store, main_checkout: Checkout, dead: str) -> None:
+        place = main_checkout.path / ".git/objects/pack"
+        place.mkdir(exist_ok=True)
+        for name in ("pack-1234.keep", "pack-5678.keep"):
+            (place / name).write_text(f"gitckpt {dead}\n")
+            os.utime(place / name, (1_000_000_000, 1_000_000_000))
+        (place / "pack-9abc.keep").write_text("the user's own\n")
+        assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [("pack-*.keep", 2, 2)]
+
+    @pytest.mark.parametrize(
+        ("path", "kind"),
+        [
+            ("/r/objects/ab/tmp_obj_x", "tmp_obj_*"),
+            ("/r/objects/tmp_objdir-bulk-fsync-x", "tmp_objdir-*"),
+            ("/r/objects/pack/pack-12.keep", "pack-*.keep"),
+            ("/r/worktrees/20270115-080001-work", "worktrees/*"),
+            ("/r/worktrees/w/ckpt-seen.12.ab", "ckpt-seen.*"),
+            ("/r/ckpt/rules.12.ab", "ckpt/rules.*"),
+        ],
+    )
+    def test_have_a_kind_by_their_names(self, path: str, kind: str) -> None:
+        assert sweep.kind_of(path) == kind
+
     def test_of_worktrees_half_made_and_half_removed(self, plain: Store, main_checkout: Checkout) -> None:
         started = plain.record("run-started", {}, start="work", trigger=PHASE)
         root = Path(plain.resume(started).path).parent

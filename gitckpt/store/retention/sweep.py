@@ -89,6 +89,10 @@ def kind_of(path: str) -> str:
         return "worktrees/*"
     if name.startswith(("tmp_", "bulk_")):
         return f"{name.partition('-')[0]}-*" if name.startswith("tmp_objdir-") else f"{'_'.join(name.split('_')[:2])}_*"
+    if name.endswith(".keep") and os.path.basename(os.path.dirname(path)) == "pack":
+        return "pack-*.keep"
+    if os.path.basename(os.path.dirname(path)) == "worktrees":
+        return "worktrees/*"
     kind = name.partition(".")[0]
     return f"{kind}.*" if kind in _BESIDE else f"ckpt/{kind}.*"
 
