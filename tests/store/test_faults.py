@@ -72,11 +72,11 @@ def test_files_that_may_not_grow(main_checkout: Checkout, limit: int) -> None:
 FULL_FOR_A_MOMENT = """\
 #!/bin/sh
 case " $* " in
-*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir -e inject=mkdir:error=ENOSPC:when=3 {git} "$@" ;;
+*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir -e inject=mkdir:error=ENOSPC:when=1 {git} "$@" ;;
 esac
 exec {git} "$@"
 """
-"""Its first two directories are those that git puts new objects into until they are flushed; the third is that of the first object."""
+"""The first directory that git makes is that of the first object."""
 
 
 @pytest.mark.skipif(processes.can_trace() is not None, reason="needs strace, and the right to use it")

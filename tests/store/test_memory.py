@@ -165,7 +165,7 @@ class TestWhatHasChanged:
         assert remembers(store)
         assert store.capture() == CLEAN
 
-    @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(steps=st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(TEXTS), st.booleans()), min_size=3, max_size=8))
     def test_is_found_at_once_however_it_comes(
         self, make_store: MakeStore, main_checkout: Checkout, steps: list[tuple[str, str | None, bool]]
