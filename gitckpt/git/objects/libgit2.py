@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -11,20 +10,19 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from gitckpt.git import disk
+from gitckpt.git.files import loose
 from gitckpt.git.objects.anchor import Anchor, is_pruned
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item
 
-_KINDS = {"blob": ObjectType.BLOB, "tree": ObjectType.TREE, "commit": ObjectType.COMMIT}
 _TURN = threading.RLock()
 """Held for each call of libgit2: what it hands out is not for two threads at once."""
 
-_NAMES = {int(number): name for name, number in _KINDS.items()} | {int(ObjectType.TAG): "tag"}
+_NAMES = {int(kind): kind.name.lower() for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)}
 
 
 class Libgit2:
@@ -76,28 +74,16 @@ class Libgit2:
             return []
         oids = [object_id(kind, data, "sha1") for kind, data in items]
         if not self._anchor.is_needed():
-            try:
-                self._write_loosely(items, oids)
-            except GitError as error:
-                if not is_pruned(error):
-                    raise
-            else:
+            failed = loose.write(self._repository, items, oids)
+            if failed is None:
                 self._anchor.remember(items)
                 if flushed:
                     disk.flush_written(self._repository, oids)
                 return oids
+            if not is_pruned(failed):
+                raise failed
         self._anchor.write(items)
         return oids
-
-    def _write_loosely(self, items: Sequence[Item], oids: Sequence[str]) -> None:
-        disk.drop_empty(self._repository, oids)
-        try:
-            with _TURN:
-                for kind, data in items:
-                    self._repo.write(_KINDS[kind], data)
-        except (pygit2.GitError, OSError) as error:
-            full = os.statvfs(self._repo.path).f_bavail == 0  # libgit2 speaks of a missing pack then
-            raise GitError(["write"], 1, "No space left on device" if full else str(error)) from None
 
     def hold(self, oids: Iterable[str]) -> bool:
         """See `Objects.hold`."""
