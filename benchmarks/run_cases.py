@@ -39,7 +39,7 @@ def phases(scratch: Scratch, many: int) -> Iterator[Row]:
             subprocess.run(["git", "commit", "--quiet", "--allow-empty", "--message", f"phase {number}"], cwd=path, check=True)
 
     pair = alternate(ours, theirs, runs=5, warm_up=1)
-    yield Row(f"git ckpt run, {PHASES} phases, {FILES:,} files", f"{PHASES} × git add -A, git commit", pair.ratio, 2.0, "x", pair)
+    yield Row(f"git ckpt run, {PHASES} phases, {FILES:,} files", f"{PHASES} × git add -A, git commit", pair.ratio, 2.5, "x", pair)
     yield from _library(scratch, path)
     shutil.rmtree(path, ignore_errors=True)
 
@@ -80,7 +80,7 @@ def _library(scratch: Scratch, path: str) -> Iterator[Row]:
         DBOS.destroy()
     pair = Pair(ours[1:], theirs[1:])
     found = statistics.median(pair.ours) / statistics.median(pair.theirs)
-    yield Row("the same in the library, no file changes", f"{PHASES} DBOS sqlite steps", found, 2.0, "x", pair)
+    yield Row("the same in the library, no file changes", f"{PHASES} DBOS sqlite steps", found, 4.0, "x", pair)
 
 
 def runs(scratch: Scratch, many: int) -> Iterator[Row]:
