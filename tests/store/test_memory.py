@@ -45,6 +45,10 @@ def excluded(checkout: Checkout) -> Path:
     return path
 
 
+def index(checkout: Checkout) -> Path:
+    return Path(checkout.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
+
+
 def remember(store: Store) -> None:
     """Captures until the store remembers: what changed within the last tick of the clock is looked at again."""
     for _ in range(TRIES):
@@ -140,7 +144,8 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
     "to be skipped": lambda checkout: checkout.git("update-index", "--skip-worktree", "README"),
     "added in intent": lambda checkout: checkout.write("intended", "") and checkout.git("add", "--intent-to-add", "intended"),
     "a sparse checkout": lambda checkout: checkout.git("sparse-checkout", "set", "sub"),
-    "no index": lambda checkout: Path(checkout.git("rev-parse", "--path-format=absolute", "--git-path", "index")).unlink(),
+    "a damaged index": lambda checkout: index(checkout).write_bytes(b"DIRC nonsense"),
+    "no index": lambda checkout: index(checkout).unlink(),
 }  # fmt: skip
 
 
@@ -155,6 +160,13 @@ class TestWhatHasChanged:
         remember(store)
         CHANGES[change](checkout)
         assert not remembers(store)
+        assert store.capture() == make_store(checkout).capture()
+
+    def test_is_found_between_two_looks(self, make_store: MakeStore, checkout: Checkout) -> None:
+        """Before it remembers, too: what git cannot read is for the capture to tell."""
+        store = make_store(checkout)
+        store.capture()
+        index(checkout).write_bytes(b"DIRC nonsense")
         assert store.capture() == make_store(checkout).capture()
 
     def test_in_what_is_ignored_changes_nothing(self, make_store: MakeStore, checkout: Checkout) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git.process import GitError
 from gitckpt.git.worktree.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
@@ -64,14 +65,14 @@ class Memory:
         Args:
             commit: what HEAD points to.
             settings: path of the file that says what is left out, which may be ignored.
-
-        Raises:
-            GitError: git cannot read its configuration or the index.
         """
         last = self._last
         if last is None or last.commit != commit:
             return None
-        return Fingerprint.take(self._repository, last.directories, [settings])
+        try:
+            return Fingerprint.take(self._repository, last.directories, [settings])
+        except GitError:
+            return None  # the capture knows what to do about an index that is damaged
 
     def learn(self, commit: str, limits: Limits | None, found: Captured, before: Fingerprint | None) -> None:
         """Takes note of what a capture found.
