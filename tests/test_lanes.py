@@ -86,6 +86,7 @@ def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None
     assert alike(collected(project, "test_it.py", "--lane", "test")) == SHORT
 
 
+@pytest.mark.long
 def test_each_place_and_each_adapter_has_its_turn(project: Path) -> None:
     lanes = [collected(project, "test_it.py", "--lane", lane) for lane in ("test", "long")]
     assert [len(PLACES & set(names)) for names in lanes] == [1, 1]
@@ -97,6 +98,7 @@ def test_each_place_and_each_adapter_has_its_turn(project: Path) -> None:
     assert (len(seen), set(seen)) == (20, set(CELLS))
 
 
+@pytest.mark.long
 def test_of_the_cases_that_are_alike_one_has_its_turn(project: Path) -> None:
     found = [name for name in collected(project, "--lane", "test") if name.startswith("test_turns")]
     words = [set(name.removeprefix("test_turns[").removesuffix("]").split("-")) for name in found]
@@ -106,12 +108,14 @@ def test_of_the_cases_that_are_alike_one_has_its_turn(project: Path) -> None:
     assert len({*found, *others}) == len([*found, *others]) == 12
 
 
+@pytest.mark.long
 def test_of_a_grid_some_cases_stand_for_all(project: Path) -> None:
     grids = [[name for name in collected(project, "--lane", lane) if name.startswith("test_grid")] for lane in ("test", "long")]
     assert grids[0] == ["test_grid[0]", "test_grid[3]", "test_grid[6]"]
     assert grids[1] == [f"test_grid[{case}]" for case in (1, 2, 4, 5, 7)]
 
 
+@pytest.mark.long
 def test_shards_share_the_lane_out_among_them(project: Path) -> None:
     shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
     assert [len(shard) for shard in shards] == [39, 39]

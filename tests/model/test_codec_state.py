@@ -65,6 +65,7 @@ def test_integers_of_any_size_come_back(power: int) -> None:
     assert codec.decode(codec.encode(replace(SMALL, state=state)), REF).state == state
 
 
+@pytest.mark.long
 def test_ten_megabytes_of_text_come_back() -> None:
     state = {"plain": "x" * 10_000_000, "lines": 'a line with \\ and "\r\n𝄞\0' * 100_000, "raw": b"\x00\xff" * 500_000}
     checkpoint = replace(CHECKPOINT, state=state)

@@ -522,6 +522,7 @@ class TestARemoval:
 # Few
 
 
+@pytest.mark.long
 def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(main_checkout: Checkout, make_store: MakeStore) -> None:
     def stretch(number: int) -> list[str]:
         """Adds fifty commits to main, and returns them."""
