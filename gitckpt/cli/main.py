@@ -33,7 +33,7 @@ _CURES = (
         "see whose the lock is, or whether it was left: git ckpt doctor; remove it",
     ),
     # git does not say why.
-    (("couldn't write", "couldn't set", "unable to write", "failed to write"), "see whether there is room on the disk, and it is sound"),
+    (("couldn't write", "couldn't set", "nable to write", "failed to write"), "see whether there is room on the disk, and it is sound"),
 )
 """What the system says, in our words or git's, and what helps."""
 

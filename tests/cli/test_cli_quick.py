@@ -21,6 +21,7 @@ from gitckpt.cli.parser import app, quick
 from gitckpt.cli.parser.commands import COMMANDS, FREQUENT
 from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS
 from gitckpt.git.process import GitError
+from gitckpt.model.errors import CkptError
 from gitckpt.store.store import Store
 from tests.cli import quick_writer
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, normal
@@ -337,6 +338,10 @@ def test_errors_end_alike_behind_both_doors(
         ),
         (
             GitError(["update-ref"], 128, "fatal: commit: couldn't set 'refs/checkpoints/x'"),
+            "see whether there is room on the disk, and it is sound, and run the command again",
+        ),
+        (
+            CkptError("cannot bring back the files 1510: git update-index failed: fatal: Unable to write new index file"),
             "see whether there is room on the disk, and it is sound, and run the command again",
         ),
         (GitError(["x"], 1, "what", hint="do this"), "do this"),
