@@ -62,11 +62,6 @@ DOORS = {package: _doors(package) for package in (path.removesuffix("/__init__.p
 """The modules of each folder that those outside of it may import; None for all."""
 
 WIDEST = 12
-WIDE = {
-    "gitckpt/cli/commands": "alike things: one file a command",
-}
-"""Folders that may hold more modules than `WIDEST`, and why."""
-
 NOUNS = words("encoding finding opening packing plumbing")
 """Names that end in "ing" and are nouns of the field all the same."""
 
@@ -367,7 +362,7 @@ def widths(paths: Iterable[str]) -> Iterator[str]:
     """Yields the folders that hold more modules than somebody takes in at a glance."""
     counts = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("/__init__.py"))
     for folder, count in sorted(counts.items()):
-        if count > WIDEST and folder not in WIDE:
+        if count > WIDEST:
             yield f"{folder}: has {count} modules; more than {WIDEST} side by side are no longer found by their names: cut it at the seam"
 
 

@@ -11,7 +11,7 @@ from tests.cli.conftest import PROJECT, Spawn
 from tests.conftest import Checkout
 
 HEAVY = ("pygit2", "tomlkit", "rich", "markdown_it", "pygments", "shellingham", "asyncio", "subprocess", "unittest")
-ALL = {file.stem for file in (PROJECT / "gitckpt" / "cli" / "commands").glob("[a-z]*.py")} - {"demo"}
+ALL = {file.stem for file in (PROJECT / "gitckpt" / "cli" / "commands").glob("*/[a-z]*.py")} - {"demo"}
 """The modules that hold commands."""
 
 PROBE = """
@@ -37,7 +37,7 @@ def modules_of(spawn: Spawn, checkout: Checkout, *args: str) -> set[str]:
 
 def commands_among(found: set[str]) -> set[str]:
     """Returns the names of the imported modules that hold commands."""
-    return {name.removeprefix("gitckpt.cli.commands.") for name in found if name.startswith("gitckpt.cli.commands.")} & ALL
+    return {name.rpartition(".")[2] for name in found if name.startswith("gitckpt.cli.commands.")} & ALL
 
 
 @pytest.mark.sampled(2)

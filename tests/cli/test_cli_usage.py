@@ -182,7 +182,7 @@ def test_a_bug_outside_any_repository_shows_the_traceback(ckpt: Ckpt, tmp_path: 
 
 def test_ctrl_c_is_130(main_checkout: Checkout) -> None:
     before = main_checkout.fingerprint()
-    imports = "import sys; from gitckpt.cli.main import run; import gitckpt.cli.commands.save"
+    imports = "import sys; from gitckpt.cli.main import run; import gitckpt.cli.commands.checkpoints.save"
     script = f"{imports}; print('up', flush=True); sys.exit(run(sys.argv[1:]))"
     child = subprocess.Popen(
         [sys.executable, "-c", script, "save", "--state", "-"],

@@ -114,14 +114,14 @@ AFTER = {
 """Command → what may stand behind it."""
 
 FUNCTIONS = {
-    "save": lambda: import_module("gitckpt.cli.commands.save").save,
-    "list": lambda: import_module("gitckpt.cli.commands.list").list_,
-    "show": lambda: import_module("gitckpt.cli.commands.show").show,
-    "resume": lambda: import_module("gitckpt.cli.commands.resume").resume,
-    "runs": lambda: import_module("gitckpt.cli.commands.runs").runs,
-    "status": lambda: import_module("gitckpt.cli.commands.runs").status,
-    "restore": lambda: import_module("gitckpt.cli.commands.restore").restore,
-    "undo": lambda: import_module("gitckpt.cli.commands.restore").undo,
-    "verify": lambda: import_module("gitckpt.cli.commands.verify").verify,
+    "save": lambda: import_module("gitckpt.cli.commands.checkpoints.save").save,
+    "list": lambda: import_module("gitckpt.cli.commands.checkpoints.list").list_,
+    "show": lambda: import_module("gitckpt.cli.commands.checkpoints.show").show,
+    "resume": lambda: import_module("gitckpt.cli.commands.runs.resume").resume,
+    "runs": lambda: import_module("gitckpt.cli.commands.runs.runs").runs,
+    "status": lambda: import_module("gitckpt.cli.commands.runs.runs").status,
+    "restore": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").restore,
+    "undo": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").undo,
+    "verify": lambda: import_module("gitckpt.cli.commands.upkeep.verify").verify,
 }
 """Command → what imports its module, and returns the function that does the work."""

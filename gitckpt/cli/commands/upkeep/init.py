@@ -59,7 +59,7 @@ def demo(
     ] = None,
 ) -> None:
     """Show all of it in a scratch repository: commit, save, kill, list, resume."""
-    from gitckpt.cli.commands.demo import run_demo
+    from gitckpt.cli.commands.upkeep.demo import run_demo
 
     if not run_demo(directory):
         raise CkptError("the demo did not prove what it should", hint="read its last lines")
