@@ -37,7 +37,7 @@ def modules_of(spawn: Spawn, checkout: Checkout, *args: str) -> set[str]:
 
 def commands_among(found: set[str]) -> set[str]:
     """Returns the names of the imported modules that hold commands."""
-    return {name.rpartition(".")[2] for name in found if name.startswith("gitckpt.cli.commands.")} & ALL
+    return {name.split(".")[4] for name in found if name.startswith("gitckpt.cli.commands.") and name.count(".") > 3} & ALL
 
 
 @pytest.mark.sampled(2)
