@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from gitckpt.model.errors import UsageError
+
+T = TypeVar("T")
 
 
 def require(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
@@ -75,3 +77,10 @@ def mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 def refused(name: str, value: object, what: str) -> UsageError:
     """Returns the error for an argument that is something else."""
     return UsageError(f"{name}: must be {what}, not {value!r:.60}")
+
+
+def paths_of(paths: T) -> T:
+    """Returns the paths of a call. One alone is refused: a string is a list of letters, which nobody means."""
+    if isinstance(paths, str | bytes) or hasattr(paths, "__fspath__"):
+        raise refused("paths", paths, "a list of paths")
+    return paths

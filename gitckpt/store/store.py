@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from types import NoneType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gitckpt.model import ids
-from gitckpt.model.arguments import refused, require, require_text, strings
+from gitckpt.model.arguments import paths_of, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import BusyError, WorktreeError
+from gitckpt.model.errors import WorktreeError
 from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     _Path = str | bytes | os.PathLike[str]
 
     from gitckpt.model.checkpoint import Worktree
-    from gitckpt.model.policy import Policy
     from gitckpt.model.readers.statediff import StateChange
-    from gitckpt.store.audit.doctor import Diagnosis
-    from gitckpt.store.audit.verification import Report
-    from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.recorder import Guard
     from gitckpt.store.restore.restorer import Restored
-    from gitckpt.store.retention.expiry import Expired
     from gitckpt.store.runs.summary import RunInfo
     from gitckpt.store.runs.timeline import History
     from gitckpt.store.snapshot.limits import Limits
-    from gitckpt.store.usage.usage import Usage
     from gitckpt.store.worktrees.opener import Opened
 
 
-class Store:
+class Store(Upkeep):
     """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
 
         with Store.open() as store:
@@ -47,9 +41,6 @@ class Store:
     Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
     of them, and a process that was forked opens a store of its own.
     """
-
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
@@ -255,7 +246,7 @@ class Store:
         from gitckpt.store.snapshot.manifest import files_of
 
         repository = self._checkpoints.repository
-        patterns = [os.fsdecode(path) for path in _paths(paths)]
+        patterns = [os.fsdecode(path) for path in paths_of(paths)]
         old = files_of(repository, self._given(before))
         new = self._current_files() if after is None else files_of(repository, self._given(after))
         here = ["-C", os.getcwd()] if repository.worktree else []
@@ -313,7 +304,9 @@ class Store:
         """
         from gitckpt.store.restore import restorer
 
-        return restorer.restore(self._checkpoints, self._given(checkpoint), [os.fsencode(path) for path in _paths(paths)], dry_run=dry_run)
+        return restorer.restore(
+            self._checkpoints, self._given(checkpoint), [os.fsencode(path) for path in paths_of(paths)], dry_run=dry_run
+        )
 
     def undo(self, *, dry_run: bool = False) -> Restored:
         """Takes the newest `restore` in this worktree back, or an `undo`.
@@ -342,48 +335,6 @@ class Store:
             BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
         """
         return self._checkpoints.remove(checkpoint_ids)
-
-    def expire(self, policy: Policy | None = None, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
-        """Removes the checkpoints and runs that a policy lets go.
-
-        A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays.
-
-        Args:
-            policy: the rules; by default those of the settings.
-            dry_run: whether to decide only.
-            progress: is told how far it has come, in a few words, now and then.
-
-        Raises:
-            BusyError: somebody was faster, or holds a lock; what was removed until then stays removed, the rest is whole.
-            UsageError: the settings cannot be understood, or the policy is none.
-        """
-        from gitckpt.model.policy import Policy
-        from gitckpt.store.config import settings
-        from gitckpt.store.retention import expiry, maintenance
-
-        require("policy", policy, (Policy, NoneType), "a Policy")
-        inside = self._checkpoints
-        found = expiry.expire(inside, policy or settings.read(inside.repository).policy, dry_run=dry_run, progress=progress)
-        if not dry_run:
-            maintenance.pack(inside.repository)
-        return found
-
-    def verify(self, *, repair: bool = False, contents: bool = False, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Looks at every checkpoint and all it needs.
-
-        Args:
-            repair: whether to mend what is derived, and objects whose content is elsewhere; no checkpoint and no worktree is ever changed.
-            contents: whether to read every object of the repository.
-            progress: told how many of how many objects were read, now and then.
-
-        Raises:
-            BusyError: a lock stayed in the way of mending.
-        """
-        from gitckpt.store.audit import verification
-
-        with contextlib.suppress(BusyError):  # what this store itself has put off is no flaw of the repository
-            self._checkpoints.write_links()
-        return verification.verify(self._checkpoints, repair=repair, contents=contents, progress=progress)
 
     def runs(self) -> Sequence[RunInfo]:
         """Returns what has become of each run, the one with the newest checkpoint first."""
@@ -433,42 +384,6 @@ class Store:
 
         return resumable.latest_resumable(self._checkpoints)
 
-    def examine(self) -> Diagnosis:
-        """Looks at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""
-        from gitckpt.store.audit import doctor
-
-        return doctor.diagnose(self._checkpoints)
-
-    def usage(self) -> Usage:
-        """Measures what the checkpoints take on the disk, with worktrees, derived files, and what lies around. Changes nothing."""
-        from gitckpt.store.usage import usage
-
-        return usage.measure(self._checkpoints)
-
-    def install(self, hooks: str = "auto") -> Installation:
-        """Lets every commit record a checkpoint: installs hooks, settings and `gitckpt.toml`; again, it mends them.
-
-        Args:
-            hooks: how git calls gitckpt: "config", "files", "external" (somebody adds the lines that `advice` names), "none", or "auto".
-
-        Raises:
-            UsageError: there is no such way, or the settings have mistakes; nothing was changed.
-            CkptError: something cannot be written.
-        """
-        from gitckpt.store import setup
-
-        return setup.install(self._checkpoints.repository, hooks)
-
-    def uninstall(self) -> Installation:
-        """Takes out what `install` put in. Checkpoints, and other people's text in hooks, stay.
-
-        Raises:
-            CkptError: a file or the configuration cannot be written.
-        """
-        from gitckpt.store import setup
-
-        return setup.uninstall(self._checkpoints.repository)
-
     def _guard(self, details: Details) -> Guard | None:
         """Returns what binds a call to the lease of the driver that started this program, where one did."""
         from gitckpt.store.records.draft import require_known
@@ -478,13 +393,6 @@ class Store:
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
         return checkpoint if isinstance(checkpoint, Checkpoint) else self.read(checkpoint)
-
-
-def _paths(paths: Sequence[_Path]) -> Sequence[_Path]:
-    """Returns the paths of a call. One alone is refused: a string is a list of letters, which nobody means."""
-    if isinstance(paths, str | bytes | os.PathLike):
-        raise refused("paths", paths, "a list of paths")
-    return paths
 
 
 def inside(store: Store) -> Checkpoints:

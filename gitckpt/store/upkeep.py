@@ -1,0 +1,106 @@
+"""What keeps a store in order: set up, examined, verified, measured, and rid of what is old. A part of `Store`."""
+
+from __future__ import annotations
+
+import contextlib
+from types import NoneType
+from typing import TYPE_CHECKING
+
+from gitckpt.model.arguments import require
+from gitckpt.model.errors import BusyError
+from gitckpt.store.checkpoints import Checkpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gitckpt.model.policy import Policy
+    from gitckpt.store.audit.doctor import Diagnosis
+    from gitckpt.store.audit.verification import Report
+    from gitckpt.store.hooks.installation import Installation
+    from gitckpt.store.retention.expiry import Expired
+    from gitckpt.store.usage.usage import Usage
+
+
+class Upkeep:
+    """What can be done with all checkpoints of a repository at once, and with the installation; programs take `Store`."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+
+    def expire(self, policy: Policy | None = None, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
+        """Removes the checkpoints and runs that a policy lets go.
+
+        A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays.
+
+        Args:
+            policy: the rules; by default those of the settings.
+            dry_run: whether to decide only.
+            progress: is told how far it has come, in a few words, now and then.
+
+        Raises:
+            BusyError: somebody was faster, or holds a lock; what was removed until then stays removed, the rest is whole.
+            UsageError: the settings cannot be understood, or the policy is none.
+        """
+        from gitckpt.model.policy import Policy
+        from gitckpt.store.config import settings
+        from gitckpt.store.retention import expiry, maintenance
+
+        require("policy", policy, (Policy, NoneType), "a Policy")
+        inside = self._checkpoints
+        found = expiry.expire(inside, policy or settings.read(inside.repository).policy, dry_run=dry_run, progress=progress)
+        if not dry_run:
+            maintenance.pack(inside.repository)
+        return found
+
+    def verify(self, *, repair: bool = False, contents: bool = False, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Looks at every checkpoint and all it needs.
+
+        Args:
+            repair: whether to mend what is derived, and objects whose content is elsewhere; no checkpoint and no worktree is ever changed.
+            contents: whether to read every object of the repository.
+            progress: told how many of how many objects were read, now and then.
+
+        Raises:
+            BusyError: a lock stayed in the way of mending.
+        """
+        from gitckpt.store.audit import verification
+
+        with contextlib.suppress(BusyError):  # what this store itself has put off is no flaw of the repository
+            self._checkpoints.write_links()
+        return verification.verify(self._checkpoints, repair=repair, contents=contents, progress=progress)
+
+    def examine(self) -> Diagnosis:
+        """Looks at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""
+        from gitckpt.store.audit import doctor
+
+        return doctor.diagnose(self._checkpoints)
+
+    def usage(self) -> Usage:
+        """Measures what the checkpoints take on the disk, with worktrees, derived files, and what lies around. Changes nothing."""
+        from gitckpt.store.usage import usage
+
+        return usage.measure(self._checkpoints)
+
+    def install(self, hooks: str = "auto") -> Installation:
+        """Lets every commit record a checkpoint: installs hooks, settings and `gitckpt.toml`; again, it mends them.
+
+        Args:
+            hooks: how git calls gitckpt: "config", "files", "external" (somebody adds the lines that `advice` names), "none", or "auto".
+
+        Raises:
+            UsageError: there is no such way, or the settings have mistakes; nothing was changed.
+            CkptError: something cannot be written.
+        """
+        from gitckpt.store import setup
+
+        return setup.install(self._checkpoints.repository, hooks)
+
+    def uninstall(self) -> Installation:
+        """Takes out what `install` put in. Checkpoints, and other people's text in hooks, stay.
+
+        Raises:
+            CkptError: a file or the configuration cannot be written.
+        """
+        from gitckpt.store import setup
+
+        return setup.uninstall(self._checkpoints.repository)
