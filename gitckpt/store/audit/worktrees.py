@@ -8,18 +8,16 @@ from collections.abc import Iterator
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting
-from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.worktrees import opener, ownership
+from gitckpt.store.worktrees import opener, ownership, resumption
 from gitckpt.store.worktrees.ownership import Owner
 
 
 def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Returns what is wrong with worktrees, and how many there are of ours."""
-    root = _root(repository)
+    root = resumption.known_root(repository)
     ours = [(git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and opener.STAGE not in path]
     flaws = [flaw for git_dir, path in ours for flaw in _of_one(repository, git_dir, path, evidence, root)]
     for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
@@ -28,18 +26,6 @@ def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
             cure = f"git ckpt resume {shlex.quote(name)}, if it is the worktree of that; if not, move it elsewhere"
             flaws.append(lasting("worktree-unregistered", path, "git knows no worktree there", cure))
     return flaws, len(ours)
-
-
-def _root(repository: Repository) -> str | None:
-    """Returns the directory in which worktrees are made; None where there is none."""
-    try:
-        configured = settings.read(repository).worktree_dir
-    except UsageError:
-        configured = None
-    try:
-        return opener.default_root(repository, configured)
-    except WorktreeError:
-        return None
 
 
 def _is_ours(git_dir: str) -> bool:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.git.worktree import administration
-from gitckpt.model.errors import InvalidCheckpoint, UsageError, WorktreeError
-from gitckpt.store.config import settings
+from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.records import index, layout
 from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.usage import holdings
 from gitckpt.store.usage.places import Measure
-from gitckpt.store.worktrees import opener, ownership
+from gitckpt.store.worktrees import opener, ownership, resumption
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -136,7 +135,7 @@ def measure(store: Checkpoints) -> Usage:
     documents, files, leases, links = objects
 
     beside = run_files.directory(repository)
-    root = _root(repository)
+    root = resumption.known_root(repository) or ""
     worktrees = _worktrees(repository, root)
     left = _leftovers(repository, {os.path.dirname(path) for path, _, _ in worktrees} | {root})
     ours = Measure([*left, *(path for path, _, _ in worktrees), *(os.path.realpath(path) for path, _, _ in worktrees)])
@@ -223,18 +222,6 @@ def _was_ours(repository: Repository, path: str) -> bool:
         return os.path.isdir(path)
     git_dir = administration.named_by(path)
     return git_dir is not None and administration.is_ours(repository, git_dir)
-
-
-def _root(repository: Repository) -> str:
-    """Returns where worktrees are made, as far as the settings can be understood; "" where there is no such place."""
-    try:
-        configured = settings.read(repository).worktree_dir
-    except UsageError:
-        configured = None
-    try:
-        return opener.default_root(repository, configured)
-    except WorktreeError:
-        return ""
 
 
 def _measured(measure: Measure, path: str, git_dir: str | None, owner: ownership.Owner | None) -> WorktreeUse:

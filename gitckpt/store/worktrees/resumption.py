@@ -8,6 +8,7 @@ from dataclasses import replace
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records.entry import Query
@@ -74,3 +75,22 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str
     if not opener.is_free(store.repository, ref):
         return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in another worktree"
     return checkpoint.branch, None
+
+
+def known_root(repository: Repository) -> str | None:
+    """Returns where worktrees are made, for those that look and change nothing: as far as the settings can be understood.
+
+    Args:
+        repository: seen from any of its worktrees.
+
+    Returns:
+        The directory; None where there is no such place.
+    """
+    try:
+        configured = settings.read(repository).worktree_dir
+    except UsageError:
+        configured = None
+    try:
+        return opener.default_root(repository, configured)
+    except WorktreeError:
+        return None
