@@ -310,19 +310,8 @@ def is_there(repository: Repository, oid: str) -> bool:
     """Tells whether a loose object is there, and no power cut has left it without contents."""
     try:
         return os.stat(file_of(repository, oid)).st_size > 0
-    except FileNotFoundError:
+    except OSError:
         return False
-
-
-def drop_empty(repository: Repository, oids: Iterable[str]) -> None:
-    """Removes files of objects that a power cut left without contents: git takes them for written, and would leave them so."""
-    for oid in oids:
-        path = file_of(repository, oid)
-        try:
-            if not os.stat(path).st_size:
-                os.unlink(path)
-        except OSError:
-            continue
 
 
 def _arrived(directory: str, since: int) -> list[str]:

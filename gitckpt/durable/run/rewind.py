@@ -79,16 +79,11 @@ def is_held(store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted
         recorded: what was there before.
         wanted: what was brought back.
     """
-    there, before = (_contents(store, each) for each in (safety, recorded))
+    there, before = (manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded))
     indexes = [comparison.merged_tree(store.repository, found, each.git_sha) for found, each in ((there, safety), (before, recorded))]
     same = there.files == before.files and indexes[0] == indexes[1]
     plain = not (there.operation or there.flags or set(there.index) - {0})
     return same and (plain or safety.worktree == recorded.worktree) and safety.git_sha in (recorded.git_sha, wanted.git_sha)
-
-
-def _contents(store: Checkpoints, checkpoint: Checkpoint) -> manifest.Contents:
-    tree = checkpoint.tree
-    return manifest.read(store.repository, store.objects, tree, checkpoint.git_sha)
 
 
 def remove_locks(repository: Repository, run: str) -> None:

@@ -12,6 +12,8 @@ import os
 import time
 from _thread import _local  # `threading` would cost the hook 2 ms
 
+from gitckpt.git import disk
+from gitckpt.git.files import loose
 from gitckpt.git.objects.encoding import object_id
 
 TYPE_CHECKING = False
@@ -60,15 +62,24 @@ class Anchor:
         """Tells whether what is written now has to be held."""
         return gc_is_running(self._repository.common_dir)
 
-    def write(self, items: Sequence[Item]) -> None:
-        """Writes objects, flushed to the disk, so that no gc takes them before `settle`.
-
-        Raises:
-            GitError: they could not be written.
-        """
+    def write(self, items: Sequence[Item], *, flushed: bool) -> list[str]:
+        """See `Objects.write`. What is in a pack already is written all the same: no gc that is under way takes it then."""
+        if not items:
+            return []
+        oids = [object_id(kind, data, self._repository.object_format) for kind, data in items]
+        if not self.is_needed():
+            failed = loose.write(self._repository, items, oids)
+            if failed is None:
+                self._remember(items)
+                if flushed:
+                    disk.flush_written(self._repository, oids)
+                return oids
+            if not is_pruned(failed):
+                raise failed
         from gitckpt.git.objects import pack
 
         self._kept().append(pack.write(self._repository, items, keep=True))
+        return oids
 
     def hold(self, oids: Iterable[str]) -> bool:
         """Holds objects that somebody else has written, where that is needed; returns whether they are there.
@@ -85,13 +96,13 @@ class Anchor:
             self._kept().append(held)
         return held is not None
 
-    def remember(self, items: Sequence[Item]) -> None:
+    def _remember(self, items: Sequence[Item]) -> None:
         """Takes note of objects that were written loosely."""
-        loose = self._loose()
-        loose += items
-        size = sum(len(data) for _, data in loose)
+        remembered = self._loose()
+        remembered += items
+        size = sum(len(data) for _, data in remembered)
         while size > _REMEMBERED:
-            size -= len(loose.pop(0)[1])
+            size -= len(remembered.pop(0)[1])
 
     def settle(self) -> None:
         """Lets go of what this thread has written, as refs lead to it by now; writes anew what a gc has taken before, or may still take.
@@ -99,15 +110,15 @@ class Anchor:
         Raises:
             GitError: that could not be written.
         """
-        loose = self._loose()
-        if loose:
+        remembered = self._loose()
+        if remembered:
             # In this order: a gc that is over by the first question has deleted all it will by the second.
-            lost = loose if self.is_needed() else [item for item in loose if not self._is_there(item)]
+            lost = remembered if self.is_needed() else [item for item in remembered if not self._is_there(item)]
             if lost:
                 from gitckpt.git.objects import pack
 
                 pack.write(self._repository, lost)
-            loose.clear()
+            remembered.clear()
         self.close()
 
     def close(self) -> None:
@@ -121,8 +132,7 @@ class Anchor:
 
     def _is_there(self, item: Item) -> bool:
         oid = object_id(*item, self._repository.object_format)
-        loose = os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])
-        return os.path.exists(loose) or self._repository.cat_file.info(oid) is not None
+        return disk.is_there(self._repository, oid) or self._repository.cat_file.info(oid) is not None
 
     def _loose(self) -> list[Item]:
         found: list[Item] = self._own.__dict__.setdefault("loose", [])

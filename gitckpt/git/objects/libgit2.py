@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 import pygit2
 from pygit2.enums import ObjectType
 
-from gitckpt.git import disk
-from gitckpt.git.files import loose
-from gitckpt.git.objects.anchor import Anchor, is_pruned
-from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.objects.anchor import Anchor
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
 
@@ -70,20 +67,7 @@ class Libgit2:
 
     def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
         """See `Objects.write`."""
-        if not items:
-            return []
-        oids = [object_id(kind, data, "sha1") for kind, data in items]
-        if not self._anchor.is_needed():
-            failed = loose.write(self._repository, items, oids)
-            if failed is None:
-                self._anchor.remember(items)
-                if flushed:
-                    disk.flush_written(self._repository, oids)
-                return oids
-            if not is_pruned(failed):
-                raise failed
-        self._anchor.write(items)
-        return oids
+        return self._anchor.write(items, flushed=flushed)
 
     def hold(self, oids: Iterable[str]) -> bool:
         """See `Objects.hold`."""

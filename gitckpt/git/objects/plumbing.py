@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.git import disk
-from gitckpt.git.files import loose
-from gitckpt.git.objects.anchor import Anchor, is_pruned
-from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.objects.anchor import Anchor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,21 +35,8 @@ class Plumbing:
             yield None if found is None else (found[1], found[2])
 
     def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-        """See `Objects.write`. What is in a pack already is written all the same: no gc that is under way takes it then."""
-        if not items:
-            return []
-        oids = [object_id(kind, data, self._repository.object_format) for kind, data in items]
-        if not self._anchor.is_needed():
-            failed = loose.write(self._repository, items, oids)
-            if failed is None:
-                self._anchor.remember(items)
-                if flushed:
-                    disk.flush_written(self._repository, oids)
-                return oids
-            if not is_pruned(failed):
-                raise failed
-        self._anchor.write(items)
-        return oids
+        """See `Objects.write`."""
+        return self._anchor.write(items, flushed=flushed)
 
     def hold(self, oids: Iterable[str]) -> bool:
         """See `Objects.hold`."""
