@@ -128,3 +128,16 @@ class TestGitItself:
                 "cannot start git: No such file or directory",
                 "install git, or put it on PATH",
             )
+
+
+@pytest.mark.parametrize(("end", "said"), [("kill -9 $$", "git was killed by signal 9"), ("exit 3", "git gave no reason")])
+def test_a_git_that_ends_without_a_word_is_named_with_its_end(
+    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, said: str
+) -> None:
+    git = tmp_path / "git"
+    git.write_text(f"#!/bin/sh\n{end}\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("GITCKPT_GIT", str(git))
+    with pytest.raises(RepositoryError) as caught:
+        discover(str(main_checkout.path))
+    assert caught.value.message == f"git refuses the repository at {main_checkout.path}: {said}"
