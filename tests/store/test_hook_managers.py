@@ -79,6 +79,7 @@ def pre_commit_advice(checkout: Checkout) -> list[str]:
         *lines,
         "pre-commit has no type for this; add a line to each file (a new one starts with #!/bin/sh and is executable):",
         *(f'  {hooks_of(checkout)}/{event}: git ckpt hook {event} "$@" || :' for event in ("post-applypatch", "pre-auto-gc")),
+        "or leave that file alone, and have hooks of gitckpt's own in this clone: git ckpt init --hooks files",
     ]
 
 

@@ -255,3 +255,11 @@ def _width(text: str) -> int:
 
 def _styled(text: str, style: str, wanted: bool) -> str:
     return f"{style}{text}{_RESET}" if wanted else text
+
+
+def near(path: str | None) -> str:
+    """Returns a path as seen from the directory one is in, where that is shorter; "" for none."""
+    if path is None:
+        return ""
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(path) else path

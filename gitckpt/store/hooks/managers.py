@@ -27,6 +27,10 @@ _PRE_COMMIT_FILE = ".pre-commit-config.yaml"
 _PRE_COMMIT_TYPES = tuple(event for event, argument in PRE_COMMIT_ARGUMENTS.items() if argument is not None)
 
 
+_BESIDE_PRE_COMMIT = "or leave that file alone, and have hooks of gitckpt's own in this clone: git ckpt init --hooks files"
+"""pre-commit writes the files of those types alone that it was installed for, and calls what was there before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manager:
     """Who owns the hook files.
@@ -71,7 +75,8 @@ class Manager:
         if self.name == PRE_COMMIT:
             known = [event for event in events if event in _PRE_COMMIT_TYPES]
             unknown = [event for event in events if event not in known]
-            return (self._pre_commit_advice(known) if known else []) + self._file_advice("pre-commit has no type for this", unknown)
+            advice = self._pre_commit_advice(known) if known else []
+            return [*advice, *self._file_advice("pre-commit has no type for this", unknown), _BESIDE_PRE_COMMIT]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             return [f"core.hooksPath is {self.hooks_dir}, so git runs no hooks; git config --unset core.hooksPath, then run: git ckpt init"]
         return self._file_advice("husky owns the hooks" if self.name == HUSKY else f"{self.hooks_dir} is not gitckpt's to write", events)

@@ -52,7 +52,8 @@ def runs(
             terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
         return
     rows = [
-        (each.id, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", _near(each.path)) for each in found
+        (each.id, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
+        for each in found
     ]
     terminal.table(_COLUMNS, [[terminal.harmless(cell) for cell in row] for row in rows])
 
@@ -181,16 +182,6 @@ def _meant(store: Store, text: str | None) -> str:
     if not found:
         raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
     return found[0].id
-
-
-def _near(path: str | None) -> str:
-    """Returns a path as seen from the worktree one is in, where that is shorter."""
-    import os
-
-    if path is None:
-        return ""
-    relative = os.path.relpath(path)
-    return relative if len(relative) < len(path) else path
 
 
 def _as_json(summary: RunInfo) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def _rows(usage: Usage, shown: int) -> Iterator[Row]:
 
 def _cells(row: Row) -> list[str]:
     what, which, number, size, state = row
-    label = f"  {terminal.harmless(which)}" if which else _TEXTS[what]
+    label = f"  {terminal.harmless(terminal.near(which) if which.startswith('/') else which)}" if which else _TEXTS[what]
     amount = "" if number is None else _count(number, _UNITS[what]) if what in _UNITS else str(number)
     return [label, amount, "in reftables" if size is None else terminal.size(size), terminal.harmless(state)]
 
