@@ -1,14 +1,66 @@
 """What git keeps of linked worktrees (gitrepository-layout(5), `worktrees`), and where the main one is.
 
-Directories of worktrees get moved or deleted by hand, and what git keeps of them gets pruned. Nothing here changes anything.
+Directories of worktrees get moved or deleted by hand, and what git keeps of them gets pruned. Only `call`, and whoever holds
+`turn`, changes any of it.
+
+git takes no lock for it: a command that looks at all worktrees dies of one that another process has half made or half removed ("failed to
+read …/commondir: Success", "Invalid path …"), which is every tenth time that eight runs are started at once.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from gitckpt.git import config, disk
+from gitckpt.git.lock import Lock
+from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
+
+_LOCK = "worktrees.lock"
+_PATIENCE = 10.0  # it protects nothing but the success of git's commands: after that, they are tried without
+_TRIES = 20
+_MOTION = 1.0
+_PAUSE = 0.02
+
+
+def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
+    """Calls `git worktree`; nobody else of us does meanwhile. Where somebody else is at it, it is tried again.
+
+    Args:
+        repository: seen from any of its worktrees.
+        arguments: subcommand and arguments.
+        options: those of git itself, such as `-c`.
+
+    Raises:
+        GitError: it fails, also when nobody has made or removed a worktree for a while.
+    """
+    with turn(repository):
+        left = _TRIES
+        while True:
+            try:
+                return repository.git.run(*options, "worktree", *arguments)
+            except GitError as error:
+                left -= 1
+                if not left or error.code < 0 or not _is_in_motion(repository):
+                    raise
+            time.sleep(_PAUSE)
+
+
+def turn(repository: Repository) -> Lock:
+    """Returns the lock that is held by those of us who change what git keeps of linked worktrees."""
+    return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
+
+
+def _is_in_motion(repository: Repository) -> bool:
+    """Tells whether what is kept of some worktree was made, changed or removed within the last second."""
+    for place in (administration(repository), *_directories(repository)):
+        try:
+            if os.stat(place).st_mtime > time.time() - _MOTION:
+                return True
+        except FileNotFoundError:
+            return True  # it was there a moment ago, or the last one just went
+    return False
 
 
 def main_worktree(repository: Repository) -> str | None:

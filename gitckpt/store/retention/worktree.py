@@ -187,7 +187,7 @@ def _remove(store: Checkpoints, run: str) -> str | None:
             _take_away(store.repository, git_dir, path)
         else:
             record_leftover(store, git_dir, path)
-            store.repository.git.run("worktree", "remove", "--force", "--force", path)
+            administration.call(store.repository, "remove", "--force", "--force", path)
     return _forgotten(store.repository, run)
 
 
@@ -322,7 +322,8 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
                 json.dump({"git_dir": git_dir, "path": path, "stage": stage}, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.rename(git_dir, parked)
+            with administration.turn(repository):
+                os.rename(git_dir, parked)
             os.rename(path, stage)
         except OSError as error:
             if os.path.isdir(parked):

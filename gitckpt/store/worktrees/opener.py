@@ -96,7 +96,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
     if forgotten is not None:
         moved = administration.moved_to(repository, forgotten, wish.path)
         if moved is not None:
-            repository.git.run("worktree", "repair", moved)
+            administration.call(repository, "repair", moved)
             return Opened(moved, made=False, remarks=(f"it was moved there from {wish.path}",))
         _rescue(repository, forgotten, wish)
     _require_objects(repository, wish.checkpoint)
@@ -137,12 +137,12 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     if git_dir is not None and not os.path.isdir(git_dir):
         again = os.path.join(administration.administration(repository), os.path.basename(git_dir))
         if os.path.isdir(again):  # the repository was moved
-            repository.git.run("worktree", "repair", path)
+            administration.call(repository, "repair", path)
         elif administration.is_ours(repository, git_dir) and os.path.basename(path) == (wanted.run or wanted.checkpoint):
             return _adopt(repository, objects, wish)
     found = ownership.owner_at(repository, path)
     if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
-        repository.git.run("worktree", "repair", path)  # a kill may have kept the one that made it from doing so
+        administration.call(repository, "repair", path)  # a kill may have kept the one that made it from doing so
         return Opened(path, made=False)
     if found is None and ownership.registration_of(repository, path):
         raise WorktreeError(
@@ -171,7 +171,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             ownership.write_owner(made, wish.owner)
             made.close()
             os.replace(os.path.join(staged, ".git"), os.path.join(wish.path, ".git"))
-            repository.git.run("worktree", "repair", wish.path)
+            administration.call(repository, "repair", wish.path)
             administration.flush(repository, wish.path)
         except GitError as error:
             raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
@@ -191,7 +191,7 @@ def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
         wish.rescue(there)
     finally:
         there.close()
-    repository.git.run("worktree", "remove", "--force", "--force", wish.path)
+    administration.call(repository, "remove", "--force", "--force", wish.path)
 
 
 def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ def _move(repository: Repository, staged: str, path: str) -> bool:
         if os.path.lexists(path):
             return False
         raise WorktreeError(f"cannot make the worktree {path}: {error.strerror}") from None
-    repository.git.run("worktree", "repair", path)
+    administration.call(repository, "repair", path)
     return True
 
 
@@ -290,9 +290,10 @@ def _discard(repository: Repository, stage: str) -> None:
         there = administration.named_by(final)
         if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
             # A kill came between its move and what follows it.
-            repository.git.run("worktree", "repair", final)
+            administration.call(repository, "repair", final)
         else:
-            shutil.rmtree(git_dir, ignore_errors=True)
+            with administration.turn(repository):
+                shutil.rmtree(git_dir, ignore_errors=True)
     shutil.rmtree(stage, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{stage}.lock")
@@ -341,12 +342,16 @@ def _make_root(root: str) -> None:
 
 def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
     """Lets git make a worktree; with its files only where nothing is known of them but the commit."""
-    options = ["--detach", "--lock", "--reason", f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}"]
-    if _has_files(checkpoint) or not checkpoint.git_sha:
-        options.append("--no-checkout")
+    how = ("--no-checkout", "--detach", "--lock", "--reason", f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}")
     commit = checkpoint.git_sha or _empty_commit(repository)
     try:
-        repository.git.run(*PARALLEL, *_NO_HOOKS, "worktree", "add", *options, path, commit)
+        administration.call(repository, "add", *how, path, commit, options=_NO_HOOKS)
+        if checkpoint.git_sha and not _has_files(checkpoint):  # by itself, as git does it: nobody else waits for it
+            made = _require_seen(repository, path)
+            try:
+                made.git.run(*PARALLEL, *_NO_HOOKS, "reset", "--quiet", "--hard", "--no-recurse-submodules")
+            finally:
+                made.close()
     except GitError as error:
         raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
 
@@ -383,7 +388,7 @@ def is_free(repository: Repository, ref: str) -> bool:
     """Tells whether a ref may be a branch, and is checked out, or about to be started, in no worktree whose directory is there."""
     if repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
         return False
-    listing = repository.git.run("worktree", "list", "--porcelain", "-z").out
+    listing = administration.call(repository, "list", "--porcelain", "-z").out
     at = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in _records(listing) if b"branch " + os.fsencode(ref) in lines}
     gone = {path for git_dir, path in administration.registered(repository) if path in at and ownership.is_gone(repository, git_dir, path)}
     return not at - gone

@@ -58,7 +58,7 @@ def _forget_deleted(store: Checkpoints, run: str) -> None:
             continue
         if not os.path.isdir(os.path.join(git_dir, "modules")):  # with those, a person has to look
             leftover.record_leftover(store, git_dir, path)
-            store.repository.git.run("worktree", "remove", "--force", "--force", path)
+            administration.call(store.repository, "remove", "--force", "--force", path)
 
 
 def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str | None]:
