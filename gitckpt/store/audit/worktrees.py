@@ -11,18 +11,18 @@ from gitckpt.git.worktree import administration
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.records import layout
-from gitckpt.store.worktrees import opener, ownership, resumption
+from gitckpt.store.worktrees import ownership, resumption, scaffold
 from gitckpt.store.worktrees.ownership import Owner
 
 
 def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Returns what is wrong with worktrees, and how many there are of ours."""
     root = resumption.known_root(repository)
-    ours = [(git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and opener.STAGE not in path]
+    ours = [(git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and scaffold.PREFIX not in path]
     flaws = [flaw for git_dir, path in ours for flaw in _of_one(repository, git_dir, path, evidence, root)]
     for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
         path = os.path.join(root or "", name)
-        if not name.startswith(opener.STAGE) and os.path.isdir(path) and not _is_registered(repository, path):
+        if not name.startswith(scaffold.PREFIX) and os.path.isdir(path) and not _is_registered(repository, path):
             cure = f"git ckpt resume {shlex.quote(name)}, if it is the worktree of that; if not, move it elsewhere"
             flaws.append(lasting("worktree-unregistered", path, "git knows no worktree there", cure))
     return flaws, len(ours)

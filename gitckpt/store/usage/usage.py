@@ -14,7 +14,7 @@ from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.usage import holdings
 from gitckpt.store.usage.places import Measure
-from gitckpt.store.worktrees import opener, ownership, resumption
+from gitckpt.store.worktrees import opener, ownership, resumption, scaffold
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -208,7 +208,7 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             found.append((path, git_dir, owner))
-    making = set(opener.half_made(root))
+    making = set(scaffold.half_made(root))
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():
         path = os.path.join(root, name)
         if path not in making and os.path.realpath(path) not in known and _was_ours(repository, path):
@@ -260,8 +260,8 @@ def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tupl
     due = sweep.left_files(repository)
     found = {path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)}
     for root in roots:
-        found |= dict.fromkeys(opener.half_made(root), (f"{opener.STAGE}*", False))
-    # A stage may lie where no worktree is any more, so that only the note of its removal names it.
+        found |= dict.fromkeys(scaffold.half_made(root), (f"{scaffold.PREFIX}*", False))
+    # A scaffold may lie where no worktree is any more, so that only the note of its removal names it.
     for path in worktree.half_removed(repository):
         kind = found.get(path, (f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True))[0]
         found[path] = (kind, True)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gitckpt.git.lock import Lock
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, operation
@@ -21,7 +18,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.worktrees import checkout, ownership
+from gitckpt.store.worktrees import checkout, ownership, scaffold
 from gitckpt.store.worktrees.ownership import Owner
 
 if TYPE_CHECKING:
@@ -31,8 +28,6 @@ PRIVATE = ".ckpt"
 """The directory at the top of the main worktree that holds the worktrees; it ignores itself."""
 
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "worktree.useRelativePaths=false")
-STAGE = ".making-"
-"""Begins the name of a directory in which a worktree is made, out of everybody's sight until it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
             captured. Nothing that was there before is changed.
     """
     root = os.path.dirname(wish.path)
-    _sweep(repository, root)
+    scaffold.sweep(repository, root)
     if os.path.lexists(wish.path):
         return _existing(repository, objects, wish)
     forgotten = ownership.registration_of(repository, wish.path)
@@ -101,7 +96,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
         _rescue(repository, forgotten, wish)
     _require_objects(repository, wish.checkpoint)
     _make_root(root)
-    with _stage(repository, wish.path) as staged:
+    with scaffold.around(repository, wish.path) as staged:
         _add(repository, staged, wish.checkpoint)
         remarks = _fill(repository, staged, objects, wish)
         moved_in = _move(repository, staged, wish.path)
@@ -158,7 +153,7 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
 def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     """Makes a directory a worktree again after git forgot it: the files stay as they are, the index is that of the checkpoint."""
     _require_objects(repository, wish.checkpoint)
-    with _stage(repository, wish.path) as staged:
+    with scaffold.around(repository, wish.path) as staged:
         try:
             _add(repository, staged, wish.checkpoint)
             made = _require_seen(repository, staged)
@@ -250,53 +245,6 @@ def _move(repository: Repository, staged: str, path: str) -> bool:
         raise WorktreeError(f"cannot make the worktree {path}: {error.strerror}") from None
     administration.call(repository, "repair", path)
     return True
-
-
-def half_made(root: str) -> list[str]:
-    """Returns the files and directories of worktrees that are being made below a directory, or were when somebody was killed."""
-    there = sorted(os.listdir(root)) if os.path.isdir(root) else []
-    return [os.path.join(root, name) for name in there if name.startswith(STAGE)]
-
-
-def _sweep(repository: Repository, root: str) -> None:
-    """Removes what killed processes left half made; whoever still works on one holds its lock."""
-    there = os.listdir(root) if os.path.isdir(root) else []
-    for name in {name.removesuffix(".lock") for name in there if name.startswith(STAGE)}:
-        stage = os.path.join(root, name)
-        with Lock(f"{stage}.lock", 0) as is_left:
-            if is_left:
-                _discard(repository, stage)
-
-
-@contextlib.contextmanager
-def _stage(repository: Repository, path: str) -> Iterator[str]:
-    """Yields where the worktree of a path is made, beside it; what is left there in the end goes."""
-    root, name = os.path.split(path)
-    stage = os.path.join(root, f"{STAGE}{os.urandom(4).hex()}")
-    with Lock(f"{stage}.lock", 0):
-        try:
-            yield os.path.join(stage, name)
-        finally:
-            _discard(repository, stage)
-
-
-def _discard(repository: Repository, stage: str) -> None:
-    """Removes a stage, its lock, and what git keeps of the worktree that was made there. Nobody but its maker has ever known of it."""
-    real = os.path.realpath(stage) + os.sep
-    for git_dir, place in administration.registered(repository):
-        if not os.path.realpath(place).startswith(real):
-            continue
-        final = os.path.join(os.path.dirname(stage), os.path.basename(place))
-        there = administration.named_by(final)
-        if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
-            # A kill came between its move and what follows it.
-            administration.call(repository, "repair", final)
-        else:
-            with administration.turn(repository):
-                shutil.rmtree(git_dir, ignore_errors=True)
-    shutil.rmtree(stage, ignore_errors=True)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{stage}.lock")
 
 
 def _require_seen(repository: Repository, path: str) -> Repository:

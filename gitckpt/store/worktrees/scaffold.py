@@ -1,0 +1,62 @@
+"""Where a worktree is made, out of everybody's sight until it is whole: a directory beside the place to which it is moved then."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
+
+PREFIX = ".making-"
+"""Begins the name of such a directory."""
+
+
+def half_made(root: str) -> list[str]:
+    """Returns the files and directories of worktrees that are being made below a directory, or were when somebody was killed."""
+    there = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    return [os.path.join(root, name) for name in there if name.startswith(PREFIX)]
+
+
+def sweep(repository: Repository, root: str) -> None:
+    """Removes what killed processes left half made; whoever still works on one holds its lock."""
+    there = os.listdir(root) if os.path.isdir(root) else []
+    for name in {name.removesuffix(".lock") for name in there if name.startswith(PREFIX)}:
+        directory = os.path.join(root, name)
+        with Lock(f"{directory}.lock", 0) as is_left:
+            if is_left:
+                _discard(repository, directory)
+
+
+@contextlib.contextmanager
+def around(repository: Repository, path: str) -> Iterator[str]:
+    """Yields where the worktree of a path is made, beside it; what is left there in the end goes."""
+    root, name = os.path.split(path)
+    directory = os.path.join(root, f"{PREFIX}{os.urandom(4).hex()}")
+    with Lock(f"{directory}.lock", 0):
+        try:
+            yield os.path.join(directory, name)
+        finally:
+            _discard(repository, directory)
+
+
+def _discard(repository: Repository, directory: str) -> None:
+    """Removes a scaffold, its lock, and what git keeps of the worktree that was made there. Nobody but its maker has ever known of it."""
+    real = os.path.realpath(directory) + os.sep
+    for git_dir, place in administration.registered(repository):
+        if not os.path.realpath(place).startswith(real):
+            continue
+        final = os.path.join(os.path.dirname(directory), os.path.basename(place))
+        there = administration.named_by(final)
+        if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
+            # A kill came between its move and what follows it.
+            administration.call(repository, "repair", final)
+        else:
+            with administration.turn(repository):
+                shutil.rmtree(git_dir, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{directory}.lock")
