@@ -20,6 +20,11 @@ DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fs
 """Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
 
 
+_OURS = ("-c", "core.fsmonitor=false", "-c", "core.warnAmbiguousRefs=false")
+"""Options of every call. A file system monitor is a program of the user's that git starts, and that may stay. An oid is an oid: git looks
+six times for a ref with such a name, to warn of it, which is a third of the time that a transaction of a thousand refs takes."""
+
+
 _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
@@ -32,8 +37,7 @@ class Git:
     """
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
-        # A file system monitor is a program of the user's that git starts, and that may stay.
-        self._prefix = [git_executable(), "-c", "core.fsmonitor=false", f"--git-dir={git_dir}", "-C", worktree or git_dir]
+        self._prefix = [git_executable(), *_OURS, f"--git-dir={git_dir}", "-C", worktree or git_dir]
         if worktree is not None:
             self._prefix.append(f"--work-tree={worktree}")
 

@@ -53,7 +53,7 @@ _above: dict[str, int] = {}
 """When directories had changed that this process has flushed, by their paths."""
 
 
-def flush(paths: Iterable[str], above: Iterable[str] = ()) -> None:
+def flush(paths: Iterable[str], above: Iterable[str] = (), meanwhile: Callable[[], object] | None = None) -> None:
     """Waits until files and directories are on the disk: of a file its contents, of a directory the names in it.
 
     What is gone is passed over, as a file that was packed meanwhile. Where this ends: a disk that says it has written what it has not, and
@@ -62,21 +62,28 @@ def flush(paths: Iterable[str], above: Iterable[str] = ()) -> None:
     Args:
         paths: those of one file system, in any order.
         above: directories that seldom change; they are flushed where they have since this process did so last.
+        meanwhile: what this thread does while the others wait.
 
     Raises:
         CkptError: the disk reports an error.
+        Exception: what `meanwhile` raises.
     """
     changed = _changed(above)
     waiting = list(dict.fromkeys([*paths, *changed]))
     if len(waiting) >= _ALL_FROM and _flush_file_system(waiting[0]):
         _above.update(changed)
-        return
+        waiting.clear()
     last = waiting[-1:]
     failures: list[OSError] = []
-    running = [_start(waiting, failures) for _ in range(min(_AT_ONCE, 2 + len(waiting) // 5, len(waiting)) - 1)]
-    _work(waiting, failures)
-    for lock in running:
-        lock.acquire()
+    others = min(_AT_ONCE, 2 + len(waiting) // 5, len(waiting)) - (meanwhile is None)
+    running = [_start(waiting, failures) for _ in range(others)]
+    try:
+        if meanwhile is not None:
+            meanwhile()
+        _work(waiting, failures)
+    finally:
+        for lock in running:
+            lock.acquire()
     if last:
         _empty_cache(last[0], failures)
     if failures:
@@ -180,7 +187,9 @@ class Arrivals:
         self._known: set[str] = set()
         self._then = 0
 
-    def flush(self, roots: Collection[str], written: Iterable[str], branch: str | None = None) -> None:
+    def flush(
+        self, roots: Collection[str], written: Iterable[str], branch: str | None = None, meanwhile: Callable[[], object] | None = None
+    ) -> None:
         """Waits until what a checkpoint needs is on the disk.
 
         Args:
@@ -188,13 +197,17 @@ class Arrivals:
             written: oids of objects that were written for it just now, and not flushed.
             branch: the one that it is recorded on. To flush anything may get the name of its ref to the disk, and not what it says: git
                 takes one that is empty for broken. The packed refs are flushed, too: a `git gc` flushes none of those that it packs.
+            meanwhile: as for the function `flush`.
 
         Raises:
             CkptError: the disk reports an error.
+            Exception: what `meanwhile` raises.
         """
         if self.has_flushed(roots):
-            flush_written(self._repository, written)
+            flush_written(self._repository, written, meanwhile)
         else:
+            if meanwhile is not None:
+                meanwhile()
             self.catch_up(roots, [_PACKED, *([f"refs/heads/{branch}"] if branch else ())])
 
     def has_flushed(self, roots: Collection[str]) -> bool:
@@ -286,19 +299,22 @@ class Arrivals:
                 continue
 
 
-def flush_written(repository: Repository, oids: Iterable[str]) -> None:
+def flush_written(repository: Repository, oids: Iterable[str], meanwhile: Callable[[], object] | None = None) -> None:
     """Waits until loose objects are on the disk; those in a pack are.
 
     Args:
         repository: where.
         oids: of the objects.
+        meanwhile: as for `flush`.
 
     Raises:
         CkptError: the disk reports an error.
+        Exception: what `meanwhile` raises.
     """
     paths = [file_of(repository, oid) for oid in oids]
-    if paths:
-        flush([*paths, *map(os.path.dirname, paths)], above=[os.path.join(repository.common_dir, "objects")])
+    if paths or meanwhile is not None:
+        above = [os.path.join(repository.common_dir, "objects")] if paths else []
+        flush([*paths, *map(os.path.dirname, paths)], above, meanwhile)
 
 
 def file_of(repository: Repository, oid: str) -> str:

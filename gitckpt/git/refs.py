@@ -26,6 +26,8 @@ _OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 _CHECKPOINTS = "refs/checkpoints"
 """The directory of what needs the others: once its name is flushed, a checkpoint is there."""
 
+_LINE = 256
+
 _SCANNED = 8_000_000
 """Up to so many bytes of `packed-refs` are read sooner than git answers."""
 
@@ -195,6 +197,9 @@ class Refs:
 
     def read(self, ref: str) -> str | None:
         """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""
+        loose = self._loose(ref)
+        if loose is not None:
+            return loose
         found = self._repository.cat_file.info(ref)
         if found is not None:
             return found[0]
@@ -202,6 +207,18 @@ class Refs:
             return None
         done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
         return done.out.decode("ascii").strip() or None
+
+    def _loose(self, ref: str) -> str | None:
+        """Returns what the file of a ref says; None where git has to be asked, which takes ten times as long."""
+        if not ref.startswith("refs/") or ref.startswith(_OF_A_WORKTREE) or ".." in ref:
+            return None
+        try:
+            with open(os.path.join(self._repository.common_dir, ref), "rb", buffering=0) as file:
+                said = file.read(_LINE)
+        except (OSError, ValueError):
+            return None
+        oid = said.rstrip()
+        return oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
 
     def _may_be_there(self, ref: str) -> bool:
         """Tells whether git has to be asked for a ref that `cat-file` knows nothing of: whether only its object is missing.

@@ -21,13 +21,13 @@ from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_text, strings
-from gitckpt.model.checkpoint import Checkpoint, Worktree
+from gitckpt.model.checkpoint import CLEAN, Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.store import log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
-from gitckpt.store.records.recorder import Proposal, Recorder
+from gitckpt.store.records.recorder import Differs, Proposal, Recorder
 from gitckpt.store.snapshot.memory import Memory
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ class Checkpoints:
     def capture(self, limits: Limits | None = None, beside: Beside | None = None) -> Worktree:
         """As `Store.capture`, with files of the run that lie `beside` the worktree, and that the snapshot keeps as well."""
         commit = self.objects.head()[0]
-        known = self._memory.recall(commit, limits)
-        found, known = (Worktree(dirty=False), known) if known is not None else self._captured(commit, limits)
+        guess = self._memory.guess(commit, limits)
+        found, known = (CLEAN, guess.limits) if guess is not None and guess.holds() else self._captured(commit, limits)
         return beside.added(self.repository, self.objects, found, commit, known) if beside is not None else found
 
     def _captured(self, commit: str, limits: Limits | None) -> tuple[Worktree, Limits]:
@@ -182,6 +182,7 @@ class Checkpoints:
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
         then: Successor | None = None,
+        holds: Callable[[], bool] | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.record`, with what only the rooms above have.
@@ -190,7 +191,8 @@ class Checkpoints:
         makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
         called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
         that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
-        did, theirs count. `then` is recorded with it.
+        did, theirs count. `then` is recorded with it. `holds` tells whether `worktree` is right: asked while the disk is waited for; where
+        it is not, nothing is recorded, and `Differs` is raised.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -199,6 +201,7 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = self.objects.head() if base is None else (base, None)
         instant = self.clock()
+        recorder = partial(self._recorder.record, instant=instant, holds=holds)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details.get("id") or self.new_id()
         checkpoint, fields, data = drafted(phase, state, details, checkpoint_id=checkpoint_id, instant=instant)
@@ -206,14 +209,14 @@ class Checkpoints:
         if then is not None:
             draft.require_call(then.phase, then.details, state=then.state)
             second = drafted(then.phase, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
-            self._recorder.record(Proposal(fields, data, guard=guard, keeps=keeps), instant, Proposal(*second[1:], keeps=keeps))
+            recorder(Proposal(fields, data, guard=guard, keeps=keeps), then=Proposal(*second[1:], keeps=keeps))
             then.made = draft.recorded(*second)
         elif start is None:
-            self._recorder.record(Proposal(fields, data, guard=guard, change=changing, keeps=keeps), instant)
+            recorder(Proposal(fields, data, guard=guard, change=changing, keeps=keeps))
         else:
             claim = None if key is None else self.claim(key)
             first = Proposal(fields, data, starts_run=True, guard=guard, claim=claim, change=changing)
-            self.heads.start(lambda: self._recorder.record(first, instant), fields, instant, start)
+            self.heads.start(lambda: recorder(first), fields, instant, start)
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state
         if data == {} and not details.get("pipeline"):
@@ -257,6 +260,12 @@ class Checkpoints:
         )
 
         def attempt() -> Checkpoint:
+            commit = self.objects.head()[0]
+            guess = self._memory.guess(commit, limits)
+            if guess is not None:
+                expected = beside.added(self.repository, self.objects, CLEAN, commit, guess.limits) if beside is not None else CLEAN
+                with contextlib.suppress(Differs):
+                    return record(phase, worktree=expected, holds=guess.holds)
             files = self.capture(limits, beside)
             return record(without_files if without_files is not None and files.degraded else phase, worktree=files)
 
@@ -308,11 +317,7 @@ class Checkpoints:
         return self.leases.bound(run) if run is not None else None
 
     def write_links(self) -> None:
-        """Writes the links that were put off.
-
-        Raises:
-            BusyError, GitError: they could not be written; they stay pending.
-        """
+        """Writes the links that were put off. Raises BusyError or GitError where they cannot be written; they stay pending."""
         self._recorder.write_links(self.clock())
 
     def relink(self, run: str) -> None:

@@ -40,6 +40,28 @@ class TestRead:
         (main_checkout.path / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
         assert [refs.read(A), refs.read(f"{A}/"), refs.read("refs/checkpoints"), refs.read(B)] == [oid, None, None, None]
 
+    @pytest.mark.parametrize("said", [b"ref: refs/heads/main\n", b"", b"nonsense\n", b"0123\n", b"\0" * 41])
+    def test_of_what_is_no_plain_ref_says_what_git_does(self, main_checkout: Checkout, refs: Refs, said: bytes) -> None:
+        (main_checkout.path / ".git" / "refs" / "checkpoints").mkdir(exist_ok=True)
+        (main_checkout.path / ".git" / A).write_bytes(said)
+        done = main_checkout.git("rev-parse", "--quiet", "--verify", A, ok=(0, 1, 128))
+        assert refs.read(A) == (done or None)
+
+    @pytest.mark.parametrize("name", ["refs/../HEAD", "refs/heads/../../ORIG_HEAD", "refs/heads/\0", "refs/heads/" + "x" * 300])
+    def test_of_what_is_no_name_of_a_ref(self, main_checkout: Checkout, refs: Refs, name: str) -> None:
+        (main_checkout.path / ".git" / "ORIG_HEAD").write_text(main_checkout.git("rev-parse", "HEAD") + "\n")
+        if "\0" not in name:
+            assert refs.read(name) is None
+
+    def test_of_a_worktree_is_that_of_this_one(self, main_checkout: Checkout, tmp_path: Path) -> None:
+        first, second = main_checkout.git("rev-parse", "HEAD"), main_checkout.commit("second")
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+        main_checkout.git("update-ref", "refs/worktree/x", first)
+        main_checkout.git("-C", str(tmp_path / "linked"), "update-ref", "refs/worktree/x", second)
+        there = Refs(discover(str(tmp_path / "linked")))
+        assert there.read("refs/worktree/x") == second
+        there.close()
+
     def test_of_what_is_not_there_starts_no_process(self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         log, spy = tmp_path / "log", tmp_path / "git"
         spy.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {git_executable()} "$@"\n')

@@ -237,6 +237,14 @@ class TestARecord:
         assert len(seen) == 2
         assert kept(main_checkout) == {commit: commit}
 
+    def test_after_another_looks_at_what_has_become_of_it(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = main_checkout.commit()
+        plain.record("one-complete")
+        for change in (("-d", layout.KEEP + commit), (layout.KEEP + commit, "HEAD~1"), (layout.KEEP + commit, f"{commit}^{{tree}}")):
+            main_checkout.git("update-ref", *change)
+            plain.record("next-complete")
+            assert kept(main_checkout) == {commit: commit}
+
     @pytest.mark.parametrize("is_new", [False, True])
     def test_brings_back_a_ref_that_was_dropped_at_that_moment(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, is_new: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gitckpt.git.worktree.fingerprint import Fingerprint
 from gitckpt.model.checkpoint import CLEAN
+from gitckpt.model.errors import CkptError
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -61,7 +64,8 @@ def remember(store: Store) -> None:
 def remembers(store: Store, limits: Limits | None = None) -> bool:
     """Tells whether a capture would find nothing without a look."""
     checkpoints = inside(store)
-    return checkpoints._memory.recall(checkpoints.objects.head()[0], limits) is not None
+    guess = checkpoints._memory.guess(checkpoints.objects.head()[0], limits)
+    return guess is not None and guess.holds()
 
 
 def same_size(checkout: Checkout) -> None:
@@ -194,6 +198,64 @@ class TestWhatHasChanged:
                 main_checkout.git("commit", "--quiet", "--allow-empty", "--message", "x")
             for _ in range(3):
                 assert store.capture() == make_store(main_checkout).capture()
+
+
+def locks(checkout: Checkout) -> list[Path]:
+    return [path for path in Path(checkout.git("rev-parse", "--git-common-dir")).resolve().rglob("*.lock") if path.parent.name != "ckpt"]
+
+
+class TestASave:
+    """It expects to find nothing, and looks while the disk is waited for."""
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_holds_what_has_changed(self, make_store: MakeStore, checkout: Checkout, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = make_store(checkout)
+        remember(store)
+        CHANGES[change](checkout)
+        monkeypatch.chdir(checkout.path)
+        try:
+            expected = make_store(checkout).capture()
+        except CkptError as error:
+            with pytest.raises(type(error)):
+                store.save("x-complete")
+            assert (store.list(), locks(checkout)) == ([], [])
+            return
+        made = store.save("x-complete")
+        assert (made.worktree, [entry.id for entry in store.list()], locks(checkout)) == (expected, [made.id], [])
+
+    def test_holds_what_changes_once_it_has_begun(self, make_store: MakeStore, checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = make_store(checkout)
+        store.save("before-complete")
+        remember(store)
+        ids: list[str] = []
+
+        def new_id() -> str:
+            ids.append(make_store(checkout).save("other-complete").id if not ids else "")
+            checkout.write("README", "changed meanwhile\n")
+            return str(uuid.uuid4())
+
+        monkeypatch.setattr(inside(store), "new_id", new_id)
+        monkeypatch.chdir(checkout.path)
+        made = store.save("x-complete")
+        assert made.worktree == make_store(checkout).capture()
+        assert len(ids) == 2
+        assert [entry.phase for entry in store.list()] == ["x-complete", "other-complete", "before-complete"]
+        assert locks(checkout) == []
+        store.save("y-complete")  # by a git that was started anew
+
+    def test_of_what_is_the_same_looks_once(self, make_store: MakeStore, checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = make_store(checkout)
+        remember(store)
+        looks: list[Fingerprint] = []
+        holds = Fingerprint.holds
+
+        def look(fingerprint: Fingerprint) -> bool:
+            looks.append(fingerprint)
+            return holds(fingerprint)
+
+        monkeypatch.setattr(Fingerprint, "holds", look)
+        assert store.save("x-complete").worktree == CLEAN
+        assert len(looks) == 1
 
 
 class TestWhatIsTheSame:

@@ -33,6 +33,7 @@ GRACE = 3600
 """A ref younger than this, in seconds, may belong to a checkpoint that is being written."""
 
 _HEADS = "refs/heads/"
+_LINE = 256
 _AT_ONCE = 20
 """How many lines a record gives a holder: each takes 20 ms to flush, and refs may be fetched by the hundred. Maintenance does all."""
 
@@ -64,6 +65,7 @@ class Line:
         again: whether a ref was not as it seemed before, so that git is asked for those whose objects may be missing.
 
     Attributes:
+        commit: as above.
         update: what keeps the commit, for the transaction that makes the checkpoint.
         objects: what has to be written before.
 
@@ -73,7 +75,7 @@ class Line:
 
     def __init__(self, repository: Repository, commit: str, *, has_branch: bool, again: bool = False) -> None:
         self._repository = repository
-        self._commit = commit
+        self.commit = commit
         self._passed: list[Update] = []
         self._is_new = False
         self.objects: list[Item] = []
@@ -106,7 +108,7 @@ class Line:
         """
         if not self._is_new:
             return []
-        held, self.objects = _holder(self._repository, self._commit, self._text)
+        held, self.objects = _holder(self._repository, self.commit, self._text)
         ref = KEEP + held
         there = _value(self._repository, ref)
         self.update = Update(ref, there if there and is_right(self._repository, held, there) else held, there)
@@ -123,7 +125,8 @@ class Line:
         """
         is_there = Update(self.update.ref, self.update.new, self.update.new)
         try:
-            if not _value(self._repository, is_there.ref):  # dropped while no checkpoint needed it
+            path = os.path.join(self._repository.common_dir, is_there.ref)
+            if not os.path.isfile(path) and not _value(self._repository, is_there.ref):  # dropped while no checkpoint needed it
                 apply([Update(is_there.ref, is_there.new, "")])
             if not self._is_new:
                 return
@@ -132,21 +135,42 @@ class Line:
             if self._passed:
                 apply([is_there, *self._passed])
             if not self._passed or self._has_left():
-                sort(self._repository, objects, apply, self._commit)
+                sort(self._repository, objects, apply, self.commit)
         except CkptError:
             return
+
+    def recorded(self) -> Line | None:
+        """Returns the line for a further checkpoint on the same commit; None where what keeps the commit is to be looked at anew."""
+        if self.update.ref != KEEP + self.commit or self.update.is_symbolic:
+            return None
+        self.update = Update(self.update.ref, self.update.new, self.update.new)
+        self.objects, self._passed, self._is_new = [], [], False
+        return self
+
+    def is_as_it_was(self) -> bool:
+        """Tells whether the file of the ref says the same, and the holder is there; where that is not plain, it is looked at anew."""
+        try:
+            with open(os.path.join(self._repository.common_dir, self.update.ref), "rb", buffering=0) as file:
+                said = file.read(_LINE).rstrip()
+        except OSError:
+            return False
+        if said != self.update.new.encode("ascii"):
+            return False
+        if self.update.new == self.commit:
+            return True
+        return not _lacks(self._repository, _holder(self._repository, self.commit, self._text)[1])
 
     def _hold(self) -> None:
         """Packs what is new in the commit: a gc that does not know of it, nor of its branch, would take that as well."""
         from gitckpt.git.objects import pack
 
-        above = () if _is_cut(self._repository, self._commit) else parents(self._text)
-        pack.hold(self._repository, [self._commit, *(f"^{parent}" for parent in above)], revs=True)
+        above = () if _is_cut(self._repository, self.commit) else parents(self._text)
+        pack.hold(self._repository, [self.commit, *(f"^{parent}" for parent in above)], revs=True)
 
     def _has_left(self) -> bool:
         """Tells whether a reset came to the parent from a commit that counts as the end of a line."""
         before = self._repository.cat_file.info("ORIG_HEAD")
-        if before is None or before[0] == self._commit or any(KEEP + before[0] == each.ref for each in self._passed):
+        if before is None or before[0] == self.commit or any(KEEP + before[0] == each.ref for each in self._passed):
             return False
         return _value(self._repository, KEEP + before[0]) == before[0]
 

@@ -66,6 +66,10 @@ class FilesPruned(BusyError):
         )
 
 
+class Differs(Exception):
+    """The worktree is not as it was expected to be; nothing was recorded."""
+
+
 class Proposal:
     """What shall be recorded. It becomes a document for the place it gets, anew each time others were faster.
 
@@ -146,17 +150,20 @@ class Recorder:
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._pending_links: dict[str, list[str]] = {}
         self._linked_at = float("-inf")
+        self._line: keep.Line | None = None
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
-    def record(self, proposal: Proposal, instant: int, then: Proposal | None = None) -> None:
+    def record(self, proposal: Proposal, instant: int, then: Proposal | None = None, holds: Callable[[], bool] | None = None) -> None:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
             proposal: what shall be recorded; its fields are those of the document afterwards.
             instant: now, in microseconds since the epoch.
             then: what follows it in its run, in the same transaction, on the same commit, with a state of its own.
+            holds: tells whether what the fields say of the worktree is so, while the disk is waited for.
 
         Raises:
+            Differs: it is not so; nothing was recorded.
             LeaseLost: somebody else drives the run by now.
             RunExists: another run has the key.
             StateError: the state cannot be stored losslessly.
@@ -179,7 +186,7 @@ class Recorder:
                     made.append((then, then.document(proposal.fields, proposal.state or {})))
                 try:
                     with_links = due and attempt <= _LINK_TRIES
-                    blob = self._write(made, head, instant, with_links=with_links, again=attempt > 1)
+                    blob = self._write(made, head, instant, holds, with_links=with_links, again=attempt > 1)
                     if proposal.fields.get("run"):
                         self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
                     return
@@ -241,23 +248,32 @@ class Recorder:
         if run is None or proposal.starts_run:
             return "", None, {}
         ref = layout.RUNS + run
-        found = self._repository.cat_file.info(ref)
+        found = self._refs.read(ref)
         if found is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
-        if written != found[0] or proposal.state is None:
+        if written != found or proposal.state is None:
             from gitckpt.model.readers.codec import fields as fields_of
 
-            newest = layout.run_head(next(self._objects.read([found[0]])), ref)
+            newest = layout.run_head(next(self._objects.read([found])), ref)
             before, state = fields_of(newest), dict(newest.state)
-        return found[0], before, state
+        return found, before, state
 
-    def _write(self, made: Sequence[tuple[Proposal, bytes]], head: str, instant: int, *, with_links: bool, again: bool) -> str:
+    def _write(
+        self,
+        made: Sequence[tuple[Proposal, bytes]],
+        head: str,
+        instant: int,
+        holds: Callable[[], bool] | None,
+        *,
+        with_links: bool,
+        again: bool,
+    ) -> str:
         """Writes objects and refs of checkpoints, once; returns the oid of the last document. Errors: as `record`."""
         fields, commit = made[0][0].fields, made[0][0].fields["git_sha"]
         documents = [(each.fields, object_id("blob", data, self._repository.object_format)) for each, data in made]
-        line = keep.Line(self._repository, commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
+        line = self._line_of(commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
         updates = [*made[0][0].fences(), *layout.new_refs(documents, head, line.update if line is not None else None)]
         needed: list[Item] = [*(line.objects if line is not None else ()), *(("blob", data) for _, data in made)]
         derived: list[Item] = []
@@ -268,8 +284,12 @@ class Recorder:
                 derived = self._link(links, updates, instant)
         roots, written = _roots(fields), self._objects.write([*needed, *derived], flushed=False)
 
+        def look() -> None:
+            if holds is not None and not holds():
+                raise Differs
+
         def flush() -> None:
-            self._arrivals.flush(roots, written, fields.get("branch"))
+            self._arrivals.flush(roots, written, fields.get("branch"), look)
 
         is_little = self._arrivals.has_flushed(roots)
         if not is_little:  # what others wrote may be much, and nobody shall wait for our locks meanwhile
@@ -287,7 +307,15 @@ class Recorder:
             self._pending_links = {} if with_links else links
         if line is not None:
             line.follow_up(self._objects, self._refs.update)
+            self._line = line.recorded()
         return documents[-1][1]
+
+    def _line_of(self, commit: str, *, has_branch: bool, again: bool) -> keep.Line:
+        """Returns the line that a commit is on: that of the last record, while the commit is the same; the transaction confirms it."""
+        last, self._line = self._line, None
+        if last is not None and last.commit == commit and not again and last.is_as_it_was():
+            return last
+        return keep.Line(self._repository, commit, has_branch=has_branch, again=again)
 
     def _apply(self, updates: list[Update], line: keep.Line | None, flush: Callable[[], None] | None) -> None:
         """Applies updates in one transaction, with what is to be flushed before; what bars the ref of the line is gone round."""

@@ -13,6 +13,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.worktree.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from gitckpt.git.repository import Repository
@@ -33,6 +34,19 @@ class _Sight:
     """Taken before it; None where it was the first one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """That a capture would find nothing, which is still to be confirmed.
+
+    Attributes:
+        limits: with which it would find nothing.
+        holds: tells whether it is so now: looks at the stat data of each file.
+    """
+
+    limits: Limits
+    holds: Callable[[], bool]
+
+
 class Memory:
     """Remembers the last capture of a worktree, where that found nothing. Threads may share it.
 
@@ -44,8 +58,8 @@ class Memory:
         self._repository = repository
         self._last: _Sight | None = None
 
-    def recall(self, commit: str, limits: Limits | None) -> Limits | None:
-        """Returns the limits with which a capture would find nothing now; None where it has to look.
+    def guess(self, commit: str, limits: Limits | None) -> Guess | None:
+        """Returns what to expect of a capture, where it can be confirmed without one: that it finds nothing.
 
         Args:
             commit: what HEAD points to.
@@ -55,7 +69,8 @@ class Memory:
         known = limits or (last.limits if last is not None else None)
         if last is None or last.fingerprint is None or last.commit != commit or known is None or known.include:
             return None
-        return known if self._repository.operation() is None and last.fingerprint.holds() else None
+        fingerprint = last.fingerprint
+        return Guess(known, lambda: self._repository.operation() is None and fingerprint.holds())
 
     def look(self, commit: str, settings: str) -> Fingerprint | None:
         """Returns how the worktree looks before a capture, where the last one found nothing in it.
