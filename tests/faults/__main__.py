@@ -22,6 +22,9 @@ from tests.power.disk import NoDisk
 
 POWER = "power"
 SHARES = {"quick": 0.2, "all": 1.0}
+_THOROUGH = 4
+"""With `--long`, so many tries there are for each that is judged to the end: whether gitckpt goes on afterwards, in all it does."""
+
 _SHOWN = 30
 """So many violations are printed of each fault."""
 
@@ -95,10 +98,10 @@ def _instants(name: str) -> tuple[str, list[str]]:
     return name, _trial.instants(*named(name))
 
 
-def _attempt(name: str, instant: str) -> Verdict:
+def _attempt(name: str, instant: str, is_brief: bool) -> Verdict:
     assert _trial is not None
     try:
-        return _trial.attempt(*named(name), instant)
+        return _trial.attempt(*named(name), instant, is_brief=is_brief)
     except Exception as error:  # noqa: BLE001 - one try that cannot be made is no reason to give up the others
         return Verdict(f"{name}/{instant}", [f"the try was stopped by {type(error).__name__}: {error}"])
 
@@ -147,7 +150,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="FAULT[/OPERATION[/INSTANT]]",
         help=f"faults: {names}; operations: {', '.join(OPERATIONS)}; a fault with its instant, as a violation names it, repeats that try",
     )
-    parser.add_argument("--long", action="store_true", help="10,000 kills, and more of the others: an hour or more")
+    parser.add_argument("--long", action="store_true", help="10,000 kills, and more of the others: an hour")
     parser.add_argument("--quick", action="store_true", help="a fifth of the tries")
     parser.add_argument("--tries", type=int, help="so many of each fault")
     parser.add_argument("--seed", type=int, help="for the same instants again")
@@ -225,14 +228,15 @@ def _struck(
     drawn = list(chosen(instants, fault, tries, random.Random(f"{seed}{row.name}"))) if names else []
     row.operations = len({name for name, _ in (*given, *drawn)})
     repeats = options.tries or 1
-    jobs = [pool.submit(_attempt, name, instant) for name, instant in (*(each for each in given for _ in range(repeats)), *drawn)]
+    jobs = [pool.submit(_attempt, name, instant, False) for name, instant in given for _ in range(repeats)]
+    jobs += [pool.submit(_attempt, *each, options.long and number % _THOROUGH > 0) for number, each in enumerate(drawn)]
     for job in as_completed(jobs):
         yield job.result()
 
 
 def _power(pool: ProcessPoolExecutor, row: Row, options: argparse.Namespace, seed: int) -> Iterator[Verdict]:
-    tries = options.tries or (1100 if options.long else 22 if options.quick else 220)
-    every = 1 if options.long else 20 if options.quick else 5
+    tries = options.tries or (440 if options.long else 22 if options.quick else 220)
+    every = 2 if options.long else 20 if options.quick else 5
     jobs = [
         pool.submit(_cut, way, scenario, len(range(number, tries, len(cuts.SCENARIOS))), every, seed)
         for way in cuts.ways()

@@ -58,4 +58,4 @@ def _turn(place: Place, operation: Operation, instant: str) -> Ended:
     return processes.run(place, turned)
 
 
-CLOCKS = Fault("clocks", _instants, _turn, quick=80, long=200)
+CLOCKS = Fault("clocks", _instants, _turn, quick=80, long=120)

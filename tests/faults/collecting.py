@@ -58,4 +58,4 @@ def _collect(place: Place, operation: Operation, instant: str) -> Ended:
             loop.wait()
 
 
-COLLECTING = Fault("gc", _instants, _collect, quick=65, long=195)
+COLLECTING = Fault("gc", _instants, _collect, quick=65, long=130)

@@ -135,12 +135,13 @@ class Judge:
         self._is_first = is_first
         self._known = known
 
-    def flaws(self, place: Place, ended: Ended) -> list[str]:
+    def flaws(self, place: Place, ended: Ended, *, is_brief: bool = False) -> list[str]:
         """Returns what is wrong, by sentences; those that begin with `LOST` tell of checkpoints that were acknowledged.
 
         Args:
             place: where the operation was done. Its files are others afterwards.
             ended: how the operation ended.
+            is_brief: whether only what was interrupted is completed and mended, and nothing is done besides.
         """
         operation, known = self._operation, self._known
         said = operation.promised(place, ended, known.before, known.after)
@@ -153,6 +154,11 @@ class Judge:
             found += self._broken(place, said)
             found += self._findings(place)
         found += self._locks(place)
+        if is_brief:
+            found += [*self._completed(place), *self._mended(place)]
+            passed = self._passed(place, said)
+            found += self._lost(place, said, {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in passed})
+            return list(dict.fromkeys(found))
         found += self._next(place, said)
         there = {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in self._passed(place, said)}
         found += self._lost(place, said, there)
@@ -267,13 +273,7 @@ class Judge:
 
     def _next(self, place: Place, said: Acknowledged) -> list[str]:
         """Goes on: completes what was interrupted, saves, commits, expires and maintains, as if nothing had been."""
-        operation, known = self._operation, self._known
-        found = []
-        if operation.again:
-            meant = operation.named(place, operation.again)
-            found += self._call(place, *meant, codes=operation.again_codes)
-            if operation.ends_alike and (odd := View.of(place).differences(known.after, known.after, frozenset({"index"}))):
-                found += [f"done again: {sentence}" for sentence in odd]
+        found = self._completed(place)
         (place.project / "next").write_text("next\n")
         found += self._call(place, "save", "--message", "afterwards")
         commands = (["git", "add", "next"], ["git", "commit", "--quiet", "--message", "next", "next"])
@@ -287,11 +287,23 @@ class Judge:
         later = forked.script(_LATER, str(place.project), env=place.env)
         if later.code:
             found.append(f"maintenance fails: {later.err.strip()}")
-        found += self._call(place, "verify", "--repair")
-        verified = forked.git_ckpt("verify", directory=place.project, env=place.env)
-        if verified.code:
-            found.append(f"what verify finds is not mended: {verified.out.strip()}")
+        return found + self._mended(place)
+
+    def _completed(self, place: Place) -> list[str]:
+        """Does once more what was interrupted."""
+        operation, known = self._operation, self._known
+        if not operation.again:
+            return []
+        found = self._call(place, *operation.named(place, operation.again), codes=operation.again_codes)
+        if operation.ends_alike and (odd := View.of(place).differences(known.after, known.after, frozenset({"index"}))):
+            found += [f"done again: {sentence}" for sentence in odd]
         return found
+
+    def _mended(self, place: Place) -> list[str]:
+        """Mends what is derived; nothing is to be found then."""
+        found = self._call(place, "verify", "--repair")
+        verified = forked.git_ckpt("verify", directory=place.project, env=place.env)
+        return [*found, *([f"what verify finds is not mended: {verified.out.strip()}"] if verified.code else [])]
 
     def _passed(self, place: Place, said: Acknowledged) -> set[str]:
         """Returns checkpoints that expiry may have let go: they told of progress in phases. They need not be there any more."""

@@ -44,7 +44,7 @@ def _moment(chance: float) -> str:
     return f"together/{chance * _TOGETHER:.4f}"
 
 
-KILLS = Fault("kills", _own, _kill, quick=300, long=6500, obstacle=processes.can_trace, drawn=_moment)
+KILLS = Fault("kills", _own, _kill, quick=300, long=8000, obstacle=processes.can_trace, drawn=_moment)
 
 
 def _of_git(operation: Operation, make: MakePlace) -> list[str]:
@@ -59,4 +59,4 @@ def _kill_git(place: Place, operation: Operation, instant: str) -> Ended:
     return processes.GitCalls(place).run(operation.command(place), int(number), "" if call == "start" else call, KILL)
 
 
-GIT_KILLED = Fault("git-killed", _of_git, _kill_git, quick=200, long=3500, obstacle=processes.can_trace)
+GIT_KILLED = Fault("git-killed", _of_git, _kill_git, quick=200, long=2000, obstacle=processes.can_trace)

@@ -119,8 +119,8 @@ def _fail(place: Place, operation: Operation, instant: str) -> Ended:
     return _struck(place, operation, instant, "error=EIO")
 
 
-DISK_FULL = Fault("disk-full", _full_at, _fill, quick=110, long=300, obstacle=processes.can_trace)
-IO_ERRORS = Fault("io-errors", _failing_at, _fail, quick=110, long=300, obstacle=processes.can_trace)
+DISK_FULL = Fault("disk-full", _full_at, _fill, quick=110, long=200, obstacle=processes.can_trace)
+IO_ERRORS = Fault("io-errors", _failing_at, _fail, quick=110, long=200, obstacle=processes.can_trace)
 
 _FEWEST, _MOST = 6, 40
 
@@ -135,7 +135,7 @@ def _restrict(place: Place, operation: Operation, instant: str) -> Ended:
     return processes.run(place, ["sh", "-c", f'ulimit -n {int(instant)}; exec "$@"', "sh", *operation.command(place)])
 
 
-DESCRIPTORS = Fault("descriptors", _counts, _restrict, quick=60, long=200)
+DESCRIPTORS = Fault("descriptors", _counts, _restrict, quick=60, long=120)
 
 _MOUNTED = "mounted"
 _CLOSED = (
@@ -199,4 +199,4 @@ def _cannot_close() -> str | None:
     )
 
 
-READ_ONLY = Fault("read-only", _places, _close, quick=80, long=160, obstacle=_cannot_close)
+READ_ONLY = Fault("read-only", _places, _close, quick=80, long=120, obstacle=_cannot_close)

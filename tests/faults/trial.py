@@ -118,8 +118,8 @@ class Trial:
             for place in places:
                 self.bench.forget(place)
 
-    def attempt(self, fault: Fault, operation: Operation, instant: str) -> Verdict:
-        """Lets a fault strike once, and returns what is wrong afterwards."""
+    def attempt(self, fault: Fault, operation: Operation, instant: str, *, is_brief: bool = False) -> Verdict:
+        """Lets a fault strike once, and returns what is wrong afterwards; `is_brief` is as for `Judge.flaws`."""
         label = f"{fault.name}/{operation.name}/{instant}"
         known = self.known(operation)
         began = time.monotonic()
@@ -128,7 +128,7 @@ class Trial:
         left = place.top.with_name(f"{place.top.name}-left")
         subprocess.run(["cp", "-a", str(place.top), str(left)], check=True)
         try:
-            wrong = Judge(operation, known).flaws(place, ended)
+            wrong = Judge(operation, known).flaws(place, ended, is_brief=is_brief)
         except Exception as error:  # noqa: BLE001 - what the judge cannot read is wrong as well
             wrong = [f"the judge was stopped by {type(error).__name__}: {error}"]
         kept = ""
