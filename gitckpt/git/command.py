@@ -20,9 +20,19 @@ DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fs
 """Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
 
 
-_OURS = ("-c", "core.fsmonitor=false", "-c", "core.warnAmbiguousRefs=false")
-"""Options of every call. A file system monitor is a program of the user's that git starts, and that may stay. An oid is an oid: git looks
-six times for a ref with such a name, to warn of it, which is a third of the time that a transaction of a thousand refs takes."""
+_OURS = (
+    *("-c", "core.fsmonitor=false"),  # a program of the user's that git starts, and that may stay
+    *("-c", "core.warnAmbiguousRefs=false"),  # an oid is an oid: git looks six times for a ref with such a name, to warn of it
+    *("-c", "submodule.recurse=false"),  # else `read-tree -u` overwrites what is not committed in a submodule, and fails without one
+    *("-c", "core.ignoreStat=false"),  # else each file that is written is assumed to be unchanged from then on
+)
+"""Options of every call: what settings may not change. `tests/store/test_user_settings.py` tries the others."""
+
+_THEIRS = (
+    *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),
+    *("GIT_COMMITTER_DATE", "GIT_AUTHOR_DATE", "GIT_ATTR_SOURCE"),
+)
+"""Variables for what people call themselves: how paths are matched, when they commit, whose attributes count."""
 
 
 _versions: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -93,6 +103,9 @@ class Git:
     @staticmethod
     def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:
         whole = environment(env)
+        for name in _THEIRS:
+            if env is None or name not in env:
+                whole.pop(name, None)
         if not locks:
             whole["GIT_OPTIONAL_LOCKS"] = "0"
         return whole

@@ -161,7 +161,7 @@ def lose_index(here: Checkout) -> None:
 
 def reset(here: Checkout) -> None:
     """Throws away all that is not committed, with the merge in progress."""
-    here.git("-c", "checkout.workers=0", "reset", "--quiet", "--hard")
+    here.git("-c", "checkout.workers=0", "-c", "submodule.recurse=false", "reset", "--quiet", "--hard")
 
 
 def wreck(here: Checkout) -> None:

@@ -1,0 +1,275 @@
+"""Whatever somebody has set: what was captured comes back, byte for byte, and nothing of theirs acts on the files beside."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gitckpt.store.restore.restorer import restore, undo
+from gitckpt.store.store import inside
+from gitckpt.store.worktrees.resumption import resume
+from tests.conftest import Checkout
+from tests.store import kinds
+from tests.store.conftest import MakeStore
+from tests.store.kinds import PLAIN, SUBMODULES, Cell
+
+WITH_SUBMODULES = next(kind for kind in kinds.KINDS if kind.name == "submodules")
+
+SETTINGS = [
+    "submodule.recurse=true",
+    "submodule.active=sub",
+    "submodule.sub/dirty.ignore=all",
+    "submodule.sub/dirty.update=rebase",
+    "submodule.propagateBranches=true",
+    "fetch.recurseSubmodules=true",
+    "diff.ignoreSubmodules=all",
+    "diff.submodule=log",
+    "status.submoduleSummary=true",
+    "status.showUntrackedFiles=no",
+    "status.relativePaths=true",
+    "status.branch=true",
+    "status.showStash=true",
+    "status.renames=copies",
+    "diff.renames=copies",
+    "diff.external=false",
+    "diff.noprefix=true",
+    "diff.mnemonicPrefix=true",
+    "diff.orderFile=/dev/null",
+    "diff.autoRefreshIndex=false",
+    "diff.algorithm=patience",
+    "diff.statGraphWidth=1",
+    "checkout.workers=16",
+    "checkout.thresholdForParallelism=1",
+    "checkout.guess=false",
+    "checkout.defaultRemote=x",
+    "core.preloadIndex=false",
+    "core.splitIndex=true",
+    "core.untrackedCache=true",
+    "core.untrackedCache=keep",
+    "core.checkStat=minimal",
+    "core.trustctime=false",
+    "core.ignoreStat=true",
+    "core.ignoreCase=true",
+    "core.precomposeUnicode=true",
+    "core.protectNTFS=true",
+    "core.protectHFS=true",
+    "core.quotePath=false",
+    "core.abbrev=4",
+    "core.bigFileThreshold=1",
+    "core.compression=0",
+    "core.looseCompression=9",
+    "core.sharedRepository=group",
+    "core.logAllRefUpdates=always",
+    "core.preferSymlinkRefs=true",
+    "core.fsync=none",
+    "core.fsyncMethod=batch",
+    "core.safecrlf=true",
+    "core.whitespace=trailing-space,cr-at-eol",
+    "core.commentChar=%",
+    "core.createObject=rename",
+    "core.multiPackIndex=false",
+    "core.sparseCheckout=false",
+    "core.pager=false",
+    "core.editor=false",
+    "core.askPass=false",
+    "core.attributesFile=/dev/null",
+    "core.excludesFile=/dev/null",
+    "core.notesRef=refs/notes/mine",
+    "index.version=4",
+    "index.threads=true",
+    "index.skipHash=true",
+    "index.sparse=true",
+    "index.recordEndOfIndexEntries=true",
+    "index.recordOffsetTable=true",
+    "feature.manyFiles=true",
+    "feature.experimental=true",
+    "color.ui=always",
+    "color.status=always",
+    "column.ui=always",
+    "pager.status=true",
+    "advice.detachedHead=false",
+    "alias.read-tree=!false",
+    "alias.update-index=!false",
+    "apply.whitespace=error",
+    "merge.conflictStyle=zdiff3",
+    "merge.renormalize=true",
+    "merge.ff=only",
+    "rebase.autoStash=true",
+    "rebase.updateRefs=true",
+    "rerere.enabled=true",
+    "rerere.autoUpdate=true",
+    "commit.gpgSign=true",
+    "tag.gpgSign=true",
+    "log.showSignature=true",
+    "log.showRoot=false",
+    "log.decorate=full",
+    "gpg.program=false",
+    "gc.auto=1",
+    "gc.pruneExpire=now",
+    "gc.worktreePruneExpire=now",
+    "gc.reflogExpire=now",
+    "maintenance.auto=true",
+    "pack.threads=1",
+    "pack.writeReverseIndex=true",
+    "transfer.fsckObjects=true",
+    "transfer.hideRefs=refs/checkpoints",
+    "uploadpack.hideRefs=refs/ckpt",
+    "receive.fsckObjects=true",
+    "worktree.guessRemote=true",
+    "worktree.useRelativePaths=true",
+    "push.followTags=true",
+    "i18n.commitEncoding=ISO-8859-1",
+    "i18n.logOutputEncoding=ISO-8859-1",
+    "user.useConfigOnly=true",
+    "safe.bareRepository=explicit",
+    "trace2.normalTarget=1",
+    "stash.showIncludeUntracked=true",
+    "grep.column=true",
+    "blame.ignoreRevsFile=none",
+    "notes.displayRef=refs/notes/*",
+    "notes.rewriteRef=refs/notes/*",
+    "init.defaultRefFormat=reftable",
+]
+"""Each is for the repository itself: what a person's own or the system's file says counts less."""
+
+VARIABLES = {
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_GLOB_PATHSPECS": "1",
+    "GIT_ICASE_PATHSPECS": "1",
+    "GIT_FLUSH": "0",
+    "GIT_PAGER": "false",
+    "GIT_EDITOR": "false",
+    "GIT_EXTERNAL_DIFF": "false",
+    "GIT_DIFF_OPTS": "--unified=0",
+    "GIT_NOTES_REF": "refs/notes/theirs",
+    "GIT_DEFAULT_HASH": "sha256",
+    "GIT_INDEX_VERSION": "4",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_MERGE_VERBOSITY": "5",
+    "GIT_REDIRECT_STDERR": "off",
+    "GIT_NAMESPACE": "theirs",
+    "GIT_CEILING_DIRECTORIES": "/",
+    "GIT_COMMITTER_DATE": "no date",
+    "GIT_AUTHOR_NAME": "",
+    "GIT_OPTIONAL_LOCKS": "1",
+    "GIT_ATTR_SOURCE": "HEAD~1",
+    "GIT_ATTR_NOSYSTEM": "0",
+    "GIT_CONFIG_PARAMETERS": "'submodule.recurse'='true'",
+    "LC_ALL": "de_DE.UTF-8",
+    "LANGUAGE": "de",
+    "TZ": "Asia/Tokyo",
+    "CDPATH": "/",
+}
+
+
+def there_and_back(here: Checkout, make_store: MakeStore, submodules: tuple[str, ...]) -> None:
+    """Saves, wrecks the worktree, restores, undoes, and makes another worktree; what was there comes back each time."""
+    expected = kinds.seen(here)
+    store = make_store(here, "auto")
+    before, refs = kinds.kept(here), kinds.own_refs(here)
+    made = store.save("a-complete", {})
+    assert (kinds.kept(here), kinds.own_refs(here)) == (before, refs)
+    assert made.worktree is not None
+    assert (made.worktree.degraded, made.worktree.converted, [entry.path for entry in made.worktree.omitted]) == (
+        None,
+        (),
+        list(submodules),
+    )
+    assert kinds.seen(here) == expected
+    kinds.reset(here)
+    kinds.wreck(here)
+    wrecked = kinds.seen(here)
+    assert wrecked["files"] != expected["files"]
+    restore(inside(store), made)
+    assert kinds.seen(here) == expected
+    undo(inside(store))
+    assert kinds.seen(here)["files"] == wrecked["files"]
+    undo(inside(store))
+    assert kinds.seen(here) == expected
+    without = ("sub",) if submodules else ()
+    expected = kinds.seen(here, without=without, ignored=False)
+    opened = resume(inside(store), made)
+    assert opened.made
+    assert kinds.seen(Checkout(Path(opened.path)), without=without) == expected
+    assert kinds.own_refs(here) == refs
+
+
+def build(tmp_path: Path, *, has_submodules: bool, place: str) -> tuple[Checkout, tuple[str, ...]]:
+    kind = WITH_SUBMODULES if has_submodules else PLAIN
+    here = kinds.build(Cell(kind, place, "sha1", "files"), tmp_path)
+    kinds.enrich(here, kind)
+    return here, SUBMODULES if has_submodules else ()
+
+
+def apply(here: Checkout, setting: str) -> None:
+    name, _, value = setting.partition("=")
+    here.git("config", name, value)
+
+
+@pytest.mark.long(but=["submodule.recurse=true", "core.checkStat=minimal", "status.showUntrackedFiles=no"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting(setting: str, tmp_path: Path, make_store: MakeStore) -> None:
+    here, submodules = build(tmp_path, has_submodules=True, place="main")
+    apply(here, setting)
+    there_and_back(here, make_store, submodules)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_variable(name: str, tmp_path: Path, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, submodules = build(tmp_path, has_submodules=True, place="linked")
+    expected = kinds.seen(here)
+    monkeypatch.setenv(name, VARIABLES[name])
+    store = make_store(here, "auto")
+    made = store.save("a-complete", {})
+    monkeypatch.delenv(name)
+    assert kinds.seen(here) == expected
+    assert made.worktree is not None
+    assert [entry.path for entry in made.worktree.omitted] == list(submodules)
+    kinds.reset(here)
+    kinds.wreck(here)
+    monkeypatch.setenv(name, VARIABLES[name])
+    restore(inside(store), made)
+    opened = resume(inside(store), made)
+    monkeypatch.delenv(name)
+    assert kinds.seen(here) == expected
+    expected = kinds.seen(here, without=("sub",), ignored=False)
+    assert kinds.seen(Checkout(Path(opened.path)), without=("sub",)) == expected
+
+
+@pytest.mark.long(but=["0"])
+@pytest.mark.parametrize("number", range(12))
+def test_a_mix_of_them(number: int, tmp_path: Path, make_store: MakeStore) -> None:
+    chance = random.Random(number)
+    here, submodules = build(tmp_path, has_submodules=number % 2 == 0, place="linked" if number % 3 == 0 else "main")
+    for setting in chance.sample(SETTINGS, 12):
+        apply(here, setting)
+    there_and_back(here, make_store, submodules)
+
+
+HOOKS = ("post-checkout", "post-index-change", "pre-commit", "post-commit", "post-merge", "pre-auto-gc")
+"""Those that act on files. Each transaction of refs runs `reference-transaction`: whoever has that wants to know of all of them."""
+
+
+@pytest.mark.parametrize("how", ["directory", "core.hooksPath"])
+def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeStore) -> None:
+    here, submodules = build(tmp_path, has_submodules=False, place="main")
+    directory = here.path / ".git" / "hooks" if how == "directory" else tmp_path / "theirs"
+    directory.mkdir(exist_ok=True)
+    log = tmp_path / "ran"
+    if how == "core.hooksPath":
+        here.git("config", "core.hooksPath", str(directory))
+    made = make_store(here, "auto").save("first-complete", {})
+    for name in HOOKS:
+        (directory / name).write_text(f"#!/bin/sh\necho {name} >>'{log}'\nexit 1\n")
+        (directory / name).chmod(0o755)
+    store = make_store(here, "auto")
+    store.save("a-complete", {})
+    (here.path / "in/text").write_text("other\n")
+    restore(inside(store), made)
+    undo(inside(store))
+    resume(inside(store), made)
+    assert not log.exists(), log.read_text()
+    assert submodules == ()
