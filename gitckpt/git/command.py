@@ -28,6 +28,17 @@ _OURS = (
 )
 """Options of every call: what settings may not change. `tests/store/test_user_settings.py` tries the others."""
 
+NO_HOOKS = (
+    *("-c", "core.hooksPath=/dev/null"),
+    *(
+        "-c",
+        "hook.post-index-change.enabled=false",
+        "-c",
+        "hook.post-checkout.enabled=false",
+    ),  # those in the configuration, from git 2.54 on
+)
+"""Options for git commands that change files or an index: what happens there is no event of the user's."""
+
 _THEIRS = (
     *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),
     *("GIT_COMMITTER_DATE", "GIT_AUTHOR_DATE", "GIT_ATTR_SOURCE"),

@@ -253,8 +253,10 @@ HOOKS = ("post-checkout", "post-index-change", "pre-commit", "post-commit", "pos
 """Those that act on files. Each transaction of refs runs `reference-transaction`: whoever has that wants to know of all of them."""
 
 
-@pytest.mark.parametrize("how", ["directory", "core.hooksPath"])
-def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeStore) -> None:
+@pytest.mark.parametrize("how", ["directory", "core.hooksPath", "configuration"])
+def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeStore, request: pytest.FixtureRequest) -> None:
+    if how == "configuration":
+        request.getfixturevalue("newer_git")
     here, submodules = build(tmp_path, has_submodules=False, place="main")
     directory = here.path / ".git" / "hooks" if how == "directory" else tmp_path / "theirs"
     directory.mkdir(exist_ok=True)
@@ -262,7 +264,10 @@ def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeSt
     if how == "core.hooksPath":
         here.git("config", "core.hooksPath", str(directory))
     made = make_store(here, "auto").save("first-complete", {})
-    for name in HOOKS:
+    for name in HOOKS if how == "configuration" else ():
+        here.git("config", f"hook.{name}-of-theirs.event", name)
+        here.git("config", f"hook.{name}-of-theirs.command", f"echo {name} >>'{log}'; false")
+    for name in HOOKS if how != "configuration" else ():
         (directory / name).write_text(f"#!/bin/sh\necho {name} >>'{log}'\nexit 1\n")
         (directory / name).chmod(0o755)
     store = make_store(here, "auto")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable.run import rewind
+from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
@@ -312,7 +313,7 @@ class Writer:
         if self._made_at is None or time.time() < self._made_at + _GRAIN:
             return
         self._made_at = None
-        self._store.repository.git.run("update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True)
+        self._store.repository.git.run(*NO_HOOKS, "update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True)
 
     def _log(self, sentence: str) -> None:
         try:

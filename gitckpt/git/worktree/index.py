@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 # index sparse that has entries added in intent only.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *("-c", "core.fsync=none", "-c", "core.hooksPath=/dev/null"),  # flushed with all that is new, before a ref leads to it
+    *("-c", "core.fsync=none", *NO_HOOKS),  # flushed with all that is new, before a ref leads to it
     # What is larger goes into a pack, piece by piece: git holds the whole of a smaller file in memory, and 512 MB is its idea of small.
     *("-c", "core.bigFileThreshold=32m"),
 )

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gitckpt.git import config
+from gitckpt.git.command import NO_HOOKS
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -30,7 +31,7 @@ def read(repository: Repository) -> bytes | None:
     if not values.get("core.sparsecheckout"):
         return None
     words = ["cone" if values.get("core.sparsecheckoutcone") else "no-cone", *(["index"] if values.get("index.sparse") else [])]
-    return " ".join(words).encode() + b"\n" + repository.git.run("sparse-checkout", "list").out
+    return " ".join(words).encode() + b"\n" + repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
 
 
 def bring_back(made: Repository, settings: bytes | None) -> None:
@@ -45,10 +46,10 @@ def bring_back(made: Repository, settings: bytes | None) -> None:
     """
     if settings is None:
         if read(made) is not None:  # git gives a new worktree those of the one it is made from
-            made.git.run("sparse-checkout", "disable")
+            made.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
     head, _, listed = settings.partition(b"\n")
     words = head.split()
     cone = "--cone" if words[:1] == [b"cone"] else "--no-cone"
     index = "--sparse-index" if b"index" in words else "--no-sparse-index"
-    made.git.run("sparse-checkout", "set", cone, index, "--stdin", data=listed)
+    made.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, operation
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 PRIVATE = ".ckpt"
 """The directory at the top of the main worktree that holds the worktrees; it ignores itself."""
 
-_NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "worktree.useRelativePaths=false")
+_ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +294,11 @@ def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
     how = ("--no-checkout", "--detach", "--lock", "--reason", f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}")
     commit = checkpoint.git_sha or _empty_commit(repository)
     try:
-        administration.call(repository, "add", *how, path, commit, options=_NO_HOOKS)
+        administration.call(repository, "add", *how, path, commit, options=_ALONE)
         if checkpoint.git_sha and not _has_files(checkpoint):  # by itself, as git does it: nobody else waits for it
             made = _require_seen(repository, path)
             try:
-                made.git.run(*PARALLEL, *_NO_HOOKS, "reset", "--quiet", "--hard", "--no-recurse-submodules")
+                made.git.run(*PARALLEL, *_ALONE, "reset", "--quiet", "--hard", "--no-recurse-submodules")
             finally:
                 made.close()
     except GitError as error:
@@ -328,8 +329,8 @@ def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
     """Has the reflog of a detached HEAD say where it was detached, for `git status` to know: only a HEAD that changes is logged."""
     commit = checkpoint.git_sha
     said = f"checkout: moving from {checkpoint.branch or commit} to {commit}"
-    made.git.run(*_NO_HOOKS, "symbolic-ref", "HEAD", f"refs/heads/ckpt/{checkpoint.id}")
-    made.git.run(*_NO_HOOKS, "update-ref", "--no-deref", "-m", said, "HEAD", commit)
+    made.git.run(*_ALONE, "symbolic-ref", "HEAD", f"refs/heads/ckpt/{checkpoint.id}")
+    made.git.run(*_ALONE, "update-ref", "--no-deref", "-m", said, "HEAD", commit)
 
 
 def is_free(repository: Repository, ref: str) -> bool:
