@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
+from gitckpt.git.worktree import operation
+from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
@@ -117,13 +119,92 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     forget(checkout, refs)
     held = checkout.refs("refs/keep/ckpt-operations")
     assert held == ({f"refs/keep/ckpt-operations/{made.id}": made.worktree.operation_commit} if made.worktree.operation_commit else {})
+    branches = checkout.refs("refs/heads")
     there = Checkout(Path(resumption.resume(inside(store), made).path))
     assert view(there.path) == expected
-    if "refs/heads/topic" in refs:
-        checkout.git("update-ref", "refs/heads/topic", refs["refs/heads/topic"])  # git insists on it when it ends a rebase
     # the same steps on the same commits at the same time make the same commits
     assert go_on(there, kind) == ends
+    assert checkout.refs("refs/heads") == branches
     there.git("fsck", "--connectivity-only", "--no-dangling")
+
+
+REBASES = {
+    "merge": rebase("--merge"),
+    "apply": rebase("--apply"),
+    "update-refs": rebase("--merge", "--update-refs"),
+    "interactive": rebase("--interactive"),
+}
+MOVES = "the rebase in progress moves no branch; to put what comes of it on topic: git branch --force topic HEAD"
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["over at home", "open at home"])
+@pytest.mark.parametrize("how", ["--abort", "--continue"])
+@pytest.mark.parametrize("kind", REBASES)
+def test_a_rebase_in_another_worktree_moves_no_branch(
+    checkout: Checkout, make_store: MakeStore, kind: str, how: str, is_over: bool
+) -> None:
+    REBASES[kind](checkout)
+    checkout.git("branch", "between", "theirs~1")
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    if is_over:
+        go_on(checkout, Kind("rebase", REBASES[kind], ["rebase", "--continue"]))
+        checkout.commit("after it")
+    branches = checkout.refs("refs/heads")
+    opened = resumption.resume(inside(store), made)
+    assert opened.remarks == (MOVES,)
+    there = Checkout(Path(opened.path))
+    there.write("README", "resolved there\n")
+    there.git("add", "README")
+    there.git("rebase", how, env={"GIT_EDITOR": "true"})
+    assert (there.git("branch", "--show-current"), there.git("status", "--porcelain")) == ("", "")
+    assert checkout.refs("refs/heads") == branches
+    assert inside(store).repository.operation() == (None if is_over else "rebase")
+
+
+@pytest.mark.parametrize("kind", REBASES)
+def test_a_rebase_brought_back_in_place(checkout: Checkout, make_store: MakeStore, kind: str) -> None:
+    """As it was while its branch is where it was, and detached once that has moved."""
+    REBASES[kind](checkout)
+    store = make_store(checkout)
+    made, files = store.save("a-complete", {}), operation.collect(inside(store).repository)
+    head, topic = checkout.git("rev-parse", "HEAD"), checkout.git("rev-parse", "topic")
+    checkout.git("rebase", "--abort")
+    checkout.git("checkout", "--quiet", "--detach", head)
+    assert restorer.restore(inside(store), made).remarks == []
+    assert {name: content for name, content in operation.collect(inside(store).repository).items() if "_HEAD" not in name} == {
+        name: content for name, content in files.items() if "_HEAD" not in name
+    }
+    restorer.undo(inside(store))
+    checkout.git("update-ref", "refs/heads/topic", f"{topic}~1")
+    assert restorer.restore(inside(store), made).remarks == [MOVES]
+    checkout.git("rebase", "--abort")
+    assert checkout.git("rev-parse", "topic") == checkout.git("rev-parse", f"{topic}~1")
+
+
+def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(checkout: Checkout, make_store: MakeStore) -> None:
+    store = make_store(checkout)
+    checkout.write("README", "before\n")
+    REBASES["merge"](checkout)
+    files = operation.collect(inside(store).repository)
+    safe = store.save("a-complete", {})
+    checkout.write("README", "resolved\n")
+    checkout.git("add", "README")
+    restorer.restore(inside(store), safe)
+    restorer.undo(inside(store))
+    assert operation.collect(inside(store).repository) == files
+    checkout.git("rebase", "--continue", env={"GIT_EDITOR": "true"})
+    assert checkout.git("branch", "--show-current") == "topic"
+
+
+@pytest.mark.parametrize("name", [b"refs/heads/a\ninfo HEAD\n", b"refs/heads/\xff\n", b"refs/tags/x\n", b"", b"refs/heads/../../x\n"])
+def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: bytes) -> None:
+    repository = inside(plain).repository
+    files = {"rebase-merge/head-name": name, "rebase-merge/orig-head": b"x\n", "BISECT_START": name}
+    found = operation.detached(repository, files)
+    assert not found["rebase-merge/head-name"].startswith(b"refs/")
+    assert found["BISECT_START"] == name
+    assert operation.is_at_its_start(repository, files) == (operation.rebased_branch(files) is None)
 
 
 def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore) -> None:
@@ -144,9 +225,11 @@ def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore
     there = Checkout(Path(resumption.resume(inside(store), made).path))
     assert (there.refs("refs/bisect"), there.git("bisect", "log"), there.git("rev-parse", "HEAD")) == (refs, log, head)
     assert checkout.refs("refs/bisect") == {}  # each worktree has its own
-    there.git("bisect", "good")
+    assert there.git("bisect", "good") != ""
     said = there.git("bisect", "bad")
     assert said.startswith(f"{there.git('rev-parse', 'refs/bisect/bad')} is the first ")
+    there.git("bisect", "reset")
+    assert there.git("branch", "--show-current") == ""
 
 
 @pytest.mark.sampled(3)
@@ -162,7 +245,7 @@ def test_commands_in_a_todo_list_are_told(plain: Store, main_checkout: Checkout,
     todo.write_text(f"{line}\n{todo.read_text()}")
     opened = resumption.resume(inside(plain), plain.save("a-complete", {}))
     said = [f"the rebase in progress will run a command when it goes on: {command}"] if command else []
-    assert opened.remarks == tuple(said)
+    assert opened.remarks == (MOVES, *said)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in ("merge", "cherry-pick", "revert")], ids=lambda kind: kind.name)

@@ -252,6 +252,24 @@ class Expected:
     """Whether something is in the way that no checkpoint can hold."""
 
 
+def _rebase(operation: Mapping[str, bytes]) -> str:
+    return next((name for name in ("rebase-merge", "rebase-apply") if f"{name}/head-name" in operation), "")
+
+
+def is_at_its_start(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> bool:
+    """Tells whether the branch of a rebase is where that would set it back to."""
+    state = _rebase(operation)
+    branch = operation.get(f"{state}/head-name", b"").strip()
+    return not branch.startswith(b"refs/heads/") or branch + b" " + operation[f"{state}/orig-head"].strip() in refs
+
+
+def detached(operation: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns an operation without the branch of its rebase."""
+    state = _rebase(operation)
+    is_of_branch = operation.get(f"{state}/head-name", b"").startswith(b"refs/heads/")
+    return dict(operation) | ({f"{state}/head-name": b"detached HEAD\n"} if is_of_branch else {})
+
+
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
     return not paths or any(path == one or path.startswith(one + b"/") for one in paths)
 

@@ -27,6 +27,10 @@ REFS = ("refs/bisect", "refs/rewritten")
 """Refs that each worktree has of its own."""
 
 _TODO = "git-rebase-todo"
+_REBASES = ("rebase-merge", "rebase-apply")
+_BRANCH = b"refs/heads/"
+_DETACHED = b"detached HEAD\n"
+"""What `head-name` says of a rebase that was begun on no branch."""
 
 
 def collect(repository: Repository) -> dict[str, bytes]:
@@ -101,6 +105,61 @@ def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(content)
+
+
+def rebased_branch(files: Mapping[str, bytes]) -> str | None:
+    """Returns the branch, by its short name, that a rebase in progress moves when it ends or is given up; None where there is none."""
+    for directory in _REBASES:
+        words = files.get(f"{directory}/head-name", b"").split()
+        if len(words) == 1 and words[0].startswith(_BRANCH):
+            return os.fsdecode(words[0].removeprefix(_BRANCH))
+    return None
+
+
+def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
+    """Tells whether the branch that a rebase is about is where it was when that began; of any other operation, that nothing has moved.
+
+    Args:
+        repository: seen from any of its worktrees.
+        files: what `collect` returned.
+    """
+    branch = rebased_branch(files)
+    if branch is None:
+        return True
+    starts = [files[f"{directory}/orig-head"].strip() for directory in _REBASES if f"{directory}/orig-head" in files]
+    found = repository.cat_file.info(os.fsdecode(_BRANCH) + branch)
+    return found is not None and [found[0].encode("ascii")] == starts
+
+
+def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns an operation as one that was begun on no branch: whoever ends it, or gives it up, moves none, and comes back to none.
+
+    A rebase sets its branch back to where that was, whatever has become of it since, and others with it (git-rebase(1), `--update-refs`).
+
+    Args:
+        repository: seen from any of its worktrees.
+        files: what `collect` returned.
+    """
+    found = {name: content for name, content in files.items() if name != "rebase-merge/update-refs"}
+    for directory in _REBASES:
+        if found.get(f"{directory}/head-name", b"").startswith(b"refs/"):
+            found[f"{directory}/head-name"] = _DETACHED
+    todo = f"rebase-merge/{_TODO}"
+    if todo in found:
+        lines = found[todo].splitlines(keepends=True)
+        found[todo] = b"".join(line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"]))
+    words = found.get("BISECT_START", b"").split()
+    began = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
+    if began is not None:
+        found["BISECT_START"] = began[0].encode("ascii") + b"\n"
+    return found
+
+
+def farewell(branch: str) -> str:
+    """Returns what is to be said of a rebase of a branch that was brought back detached."""
+    import shlex
+
+    return f"the rebase in progress moves no branch; to put what comes of it on {branch}: git branch --force {shlex.quote(branch)} HEAD"
 
 
 def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:

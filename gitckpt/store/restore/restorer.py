@@ -105,6 +105,10 @@ class _Restore:
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
         self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
+        self._rebased: str | None = None
+        if not operation.is_at_its_start(self._repository, self._wanted.operation):
+            self._rebased = operation.rebased_branch(self._wanted.operation)
+            self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
 
     def run(self, *, dry_run: bool) -> Restored:
         with self._store.private_index() as index:
@@ -275,6 +279,7 @@ class _Restore:
         if not self._paths and not self._same_head and (self._wanted.operation or found.operation):
             remarks.append("the operation in progress belongs to another commit than HEAD, and stays as it is")
         if self._brings_operation:
+            remarks += [operation.farewell(self._rebased)] if self._rebased is not None else []
             commands = operation.commands_in(self._wanted.operation)
             remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
         return remarks

@@ -160,6 +160,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             made = _require_seen(repository, staged)
             _start_head(made, wish)
             whole = manifest.contents_of(wish.checkpoint, repository, objects)
+            whole.operation = operation.detached(repository, whole.operation)
             with PrivateIndex(made) as index:
                 index_state.turn_into(index, whole, wish.checkpoint.git_sha)
                 index.install()
@@ -196,9 +197,11 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
     checkpoint = wish.checkpoint
     try:
         _start_head(made, wish)
-        whole = None
+        whole = branch = None
         if _has_files(checkpoint):
             whole = manifest.contents_of(checkpoint, made, objects)
+            branch = operation.rebased_branch(whole.operation)
+            whole.operation = operation.detached(made, whole.operation)
             checkout.fill(made, whole, checkpoint.git_sha)
             theirs = _objects_of(made)
             try:
@@ -213,7 +216,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
         ownership.write_owner(made, wish.owner)
     finally:
         made.close()
-    return tuple(_remarks(checkpoint, whole))
+    return tuple(_remarks(checkpoint, whole, branch))
 
 
 def _has_files(checkpoint: Checkpoint) -> bool:
@@ -222,11 +225,12 @@ def _has_files(checkpoint: Checkpoint) -> bool:
     return files is not None and bool(files.tree or not files.degraded)
 
 
-def _remarks(checkpoint: Checkpoint, whole: manifest.Contents | None) -> list[str]:
+def _remarks(checkpoint: Checkpoint, whole: manifest.Contents | None, branch: str | None) -> list[str]:
     remarks = []
     files = checkpoint.worktree
     if files is not None and files.degraded:
         remarks.append(f"it has the files of the commit only: {files.degraded}")
+    remarks += [operation.farewell(branch)] if branch is not None else []
     commands = operation.commands_in(whole.operation) if whole else ()
     remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
     left_out = [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
