@@ -13,7 +13,7 @@ from gitckpt.git.worktree import ignore
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.snapshot import comparison, index_state
-from gitckpt.store.snapshot.manifest import ASSUMED, INTENT, SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, Contents
 
 ADD, CHANGE, DELETE, STAGE = "add", "change", "delete", "stage"
 _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
@@ -55,6 +55,9 @@ class Plan:
 
     skipped: Collection[bytes] = ()
     """Paths that are marked to be skipped, here or in the snapshot, and that may stay so."""
+
+    absent: Collection[bytes] = ()
+    """Files to be deleted whose entries stay, marked to be skipped, with a content that no file had."""
 
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     """By flag, the wanted paths that get it, and those that lose it."""
@@ -110,9 +113,13 @@ class _Planner:
         before = comparison.merged_tree(repository, self._found, head)
         fileless = self._fileless(after)
         spared = self._ignored_then(differing, before) - fileless - set(written)
+        self.plan.absent = self._absent()
+        self.plan.files += [_deletion(path, self._found.files) for path in sorted(self.plan.absent)]
         for one in differing:
             if one.is_submodule:
                 self.plan.submodules.append(one)
+            elif one.path in self.plan.absent:
+                continue
             elif one.path not in spared and (one.path not in self.plan.skipped or self._is_there(one.path)):
                 self.plan.files.append(one)
         self.plan.is_whole = not paths and self.plan.files == differing
@@ -158,13 +165,21 @@ class _Planner:
             known = diff.present(self._repository, self._found.files, there)
             self.plan.in_the_way += [path for path in there if path not in known]
 
+    def _absent(self) -> set[bytes]:
+        """Returns the files that are here, and were not there, as their entries were to be skipped in a checkout that is not sparse."""
+        if self._wanted.sparse is not None:
+            return set()
+        plain = [path for path in self._wanted.flags.get(ABSENT, ()) if not {b"", b".", b".."} & set(path.split(b"/"))]
+        there = [path for path in plain if self._is_wanted(path) and self._is_file(path)]
+        return set(there) & diff.present(self._repository, self._found.files, there) if there else set()
+
     def _skipped(self, after: str) -> set[bytes]:
         """Returns the paths whose files stay away; `after` is the tree of the wanted entries.
 
         What is skipped here, but was there and differed from its entry, is not among them: the entry does not hold it.
         """
-        wanted = set(self._wanted.flags.get(SKIPPED, ()))
-        found = set(self._found.flags.get(SKIPPED, ())) - wanted
+        wanted = set(self._wanted.flags.get(ABSENT if self._wanted.sparse is None else SKIPPED, ()))
+        found = set(self._found.flags.get(SKIPPED, ()) if self._found.sparse is not None else ()) - wanted
         if found:
             found -= {one.path for one in diff.differences(self._repository, after, self._wanted.files)}
         return wanted | found
@@ -245,6 +260,11 @@ class _Planner:
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
             found += [os.path.relpath(os.path.join(parent, name), self._top) for name in [*names, *links]]
         return found
+
+
+def _deletion(path: bytes, tree: str) -> Difference:
+    zeros = "0" * len(tree)
+    return Difference("D", path, b"100644", b"000000", zeros, zeros)
 
 
 def _require_relative(differing: Iterable[Difference]) -> None:

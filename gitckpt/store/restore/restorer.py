@@ -25,7 +25,7 @@ from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import PathChange, Plan, make_plan
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
-from gitckpt.store.snapshot.manifest import SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
@@ -114,13 +114,13 @@ class _Restore:
         with self._store.private_index() as index:
             captured = self._capture(index, self._written)
             found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
-            found.files = captured.files
+            found.files = self._files_there(index, captured, found)
             self._require_paths(found)
             plan = self._plan(found)
             if plan.in_the_way:  # files that the settings leave out: the safety checkpoint shall hold them
                 index.copy_from(os.path.join(self._repository.git_dir, "index"))
                 captured = self._capture(index, [*self._written, *plan.in_the_way])
-                found.files = captured.files
+                found.files = self._files_there(index, captured, found)
                 plan = self._plan(found)
             plan.require_no_obstacle()
             operations = self._brings_operation and found.operation != self._wanted.operation
@@ -132,6 +132,18 @@ class _Restore:
         self._verify(plan, expected)
         undoing.finish(self._repository)
         return Restored(plan.changes, safety, self._remarks(plan, found))
+
+    @staticmethod
+    def _files_there(index: PrivateIndex, captured: Captured, found: Contents) -> str:
+        """Returns the tree of the files that are there; the index has entries for no others then, so that git writes what is missing.
+
+        A capture holds what the index says of files that are to be skipped and are not there.
+        """
+        absent = found.flags.get(ABSENT, ())
+        if not absent:
+            return captured.files
+        index.update("--force-remove", absent)
+        return index.write_tree()
 
     def _require_paths(self, found: Contents) -> None:
         """Raises `NotFoundError` if one of the paths is neither here nor in the checkpoint."""
@@ -172,7 +184,7 @@ class _Restore:
                     expected = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}") from None
-            planned = {one.path for one in plan.files}
+            planned = {one.path for one in plan.files} - set(plan.absent)
             left = diff.differences(self._repository, expected, self._wanted.files, self._paths)
             refused = [str(one) for one in left if one.path in planned]
             if refused:  # a tree can hold what no index can
@@ -207,9 +219,10 @@ class _Restore:
 
     def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> None:
         wanted = {one.path for one in plan.files}
-        hidden = [path for path in found.flags.get(SKIPPED, ()) if path in wanted]
+        hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
         try:
-            index.update("--no-skip-worktree", hidden)  # git writes no file whose entry is to be skipped
+            if hidden:  # git writes no file whose entry is to be skipped
+                index.update("--no-skip-worktree", sorted(hidden.intersection(index.git("ls-files", "-z").split(b"\0"))))
             self._write_files(index, expected)
         except GitError as error:
             if _NOT_UP_TO_DATE.search(error.stderr):
@@ -257,7 +270,7 @@ class _Restore:
             own.install()
 
     def _verify(self, plan: Plan, expected: str) -> None:
-        gone = {one.path for one in plan.files if one.status == "D"}
+        gone = {one.path for one in plan.files if one.status == "D"} - set(plan.absent)
         if self._paths:
             with PrivateIndex(self._repository) as index:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)

@@ -1,0 +1,110 @@
+"""Restore of files whose entries are to be skipped (git-update-index(1), `--skip-worktree`) where the checkout is not sparse."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from gitckpt.store.restore import restorer
+from gitckpt.store.store import Store, inside
+from gitckpt.store.worktrees import resumption
+from tests.conftest import Checkout
+from tests.store.conftest import view
+
+NAMES = ("a", "d/b")
+THERE = {"not there": None, "as committed": "committed\n", "tweaked": "tweaked\n", "tweaked again": "tweaked again\n"}
+FLAGGED = {"": None, "skipped": "--skip-worktree", "both": "--assume-unchanged"}
+
+
+@pytest.fixture
+def checkout(checkout: Checkout) -> Checkout:
+    """A worktree with two files that may be skipped, and one that is not."""
+    checkout.commit("more", **dict.fromkeys(NAMES, "committed\n"), other="other\n")
+    return checkout
+
+
+def make(here: Checkout, there: str, flagged: str = "skipped") -> None:
+    for name in NAMES:
+        path = here.path / name
+        content = THERE[there]
+        if content is not None:
+            here.write(name, content)
+        elif path.exists():
+            path.unlink()
+    here.git("update-index", "--no-skip-worktree", *NAMES)
+    here.git("update-index", "--no-assume-unchanged", *NAMES)
+    if flagged:
+        here.git("update-index", "--skip-worktree", *NAMES)
+    if flagged == "both":
+        here.git("update-index", "--assume-unchanged", *NAMES)
+
+
+@pytest.mark.parametrize(("then", "now"), [*itertools.product(THERE, THERE)])
+def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -> None:
+    make(checkout, then)
+    wanted = view(checkout.path)
+    made = store.save("a-complete")
+    make(checkout, now)
+    before = view(checkout.path)
+    done = restorer.restore(inside(store), made)
+    assert view(checkout.path) == wanted
+    assert bool(done.changes) == (then != now)
+    if then != now:
+        restorer.undo(inside(store))
+        assert view(checkout.path) == before
+        restorer.undo(inside(store))
+        assert view(checkout.path) == wanted
+    there = resumption.resume(inside(store), made)
+    assert view(there.path) == wanted
+
+
+@pytest.mark.parametrize(("then", "now"), [*itertools.product(FLAGGED, FLAGGED)])
+@pytest.mark.parametrize("there", ["not there", "tweaked"])
+def test_flags_that_differ(store: Store, checkout: Checkout, then: str, now: str, there: str) -> None:
+    make(checkout, there, then)
+    wanted = view(checkout.path)
+    made = store.save("a-complete")
+    make(checkout, "as committed", now)
+    before = view(checkout.path)
+    restorer.restore(inside(store), made)
+    assert view(checkout.path) == wanted
+    restorer.undo(inside(store))
+    assert view(checkout.path) == before
+
+
+def test_one_of_them(store: Store, checkout: Checkout) -> None:
+    make(checkout, "tweaked")
+    made = store.save("a-complete")
+    make(checkout, "not there")
+    assert [(change.kind, change.path) for change in restorer.restore(inside(store), made, [b"d"]).changes] == [("add", b"d/b")]
+    assert [(checkout.path / name).exists() for name in NAMES] == [False, True]
+    absent = store.save("b-complete")
+    make(checkout, "tweaked again")
+    assert [(change.kind, change.path) for change in restorer.restore(inside(store), absent, [b"a"]).changes] == [("delete", b"a")]
+    assert [(checkout.path / name).exists() for name in NAMES] == [False, True]
+    restorer.undo(inside(store))
+    assert (checkout.path / "a").read_text() == "tweaked again\n"
+
+
+def test_what_is_said_beforehand(store: Store, checkout: Checkout) -> None:
+    make(checkout, "as committed")
+    made = store.save("a-complete")
+    make(checkout, "not there")
+    before = view(checkout.path)
+    done = restorer.restore(inside(store), made, dry_run=True)
+    assert [(change.kind, change.path) for change in done.changes] == [("add", b"a"), ("add", b"d/b")]
+    assert view(checkout.path) == before
+
+
+def test_what_is_in_the_way(store: Store, checkout: Checkout) -> None:
+    make(checkout, "tweaked")
+    made = store.save("a-complete")
+    make(checkout, "not there")
+    Path(checkout.path, "a").mkdir()
+    checkout.write("a/mine", "mine\n")
+    restorer.restore(inside(store), made)
+    assert (checkout.path / "a").read_text() == "tweaked\n"
+    restorer.undo(inside(store))
+    assert (checkout.path / "a/mine").read_text() == "mine\n"
