@@ -117,6 +117,7 @@ class Git:
         for name in _THEIRS:
             if env is None or name not in env:
                 whole.pop(name, None)
+        whole["GIT_NO_REPLACE_OBJECTS"] = "1"  # an object is what its oid says (git-replace(1)): a file would come back as another one
         if not locks:
             whole["GIT_OPTIONAL_LOCKS"] = "0"
         return whole

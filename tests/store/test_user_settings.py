@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import inside
+from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store import kinds
@@ -278,3 +278,27 @@ def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeSt
     resume(inside(store), made)
     assert not log.exists(), log.read_text()
     assert submodules == ()
+
+
+@pytest.mark.parametrize("replaced", ["HEAD:README", "HEAD:d", "HEAD^{tree}", "HEAD", "HEAD~1"])
+def test_what_replaces_an_object_does_not_come_back(store: Store, checkout: Checkout, replaced: str) -> None:
+    """git-replace(1): whoever reads an object gets another one."""
+    checkout.commit("more", **{"d/x": "x\n", "other": "o\n"})
+    checkout.write("other", "changed\n")
+    made = store.save("a-complete")
+    expected = kinds.files(checkout.path)
+    kind = checkout.git("cat-file", "-t", replaced)
+    blob = checkout.git("hash-object", "-w", "--stdin", data="another\n")
+    tree = checkout.git("mktree", data=f"100644 blob {blob}\tREADME\n")
+    other = {"blob": blob, "tree": tree, "commit": checkout.git("commit-tree", "-m", "another", tree)}[kind]
+    checkout.git("replace", checkout.git("rev-parse", replaced), other)
+    opened = resume(inside(store), made)
+    assert kinds.files(Path(opened.path)) == expected
+    assert restore(inside(store), made).changes == []
+    for name in ("README", "d/x", "other"):
+        (checkout.path / name).unlink()
+    restore(inside(store), made)
+    assert kinds.files(checkout.path) == expected
+    again = store.save("b-complete")
+    assert (again.worktree, again.git_sha) == (made.worktree, made.git_sha)
+    assert store.verify().findings == []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.command import Git
 
-AS_GC = {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1"}
+AS_GC = {"GIT_NO_LAZY_FETCH": "1"}
 
 
 def newest(git: Git, commits: Collection[str]) -> set[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
-_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1"}
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
 _CHUNK = 1 << 20
 
