@@ -128,6 +128,43 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     there.git("fsck", "--connectivity-only", "--no-dangling")
 
 
+@each_kind
+@pytest.mark.parametrize("trace", ["reset", "stash", "written"])
+def test_what_moved_head_since_leaves_no_difference(checkout: Checkout, make_store: MakeStore, kind: Kind, trace: str) -> None:
+    kind.start(checkout)
+    expected = view(checkout.path)
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    if trace == "written":
+        checkout.git("update-ref", "ORIG_HEAD", "HEAD~1")
+    else:
+        checkout.git("reset", "--quiet", "--hard")
+        checkout.write("README", "stashed\n")
+        checkout.git(*(["stash", "push", "--quiet"] if trace == "stash" else ["reset", "--quiet", "--hard"]))
+    restorer.restore(inside(store), made)
+    assert view(checkout.path) == expected
+    assert inside(store).repository.operation() == kind.name
+    if trace != "written":
+        restorer.undo(inside(store))
+        assert checkout.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_an_am_is_given_up_where_it_began(checkout: Checkout, make_store: MakeStore, place: str) -> None:
+    """It alone goes back to `ORIG_HEAD`."""
+    am(checkout)
+    began = checkout.git("rev-parse", "ORIG_HEAD")
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    checkout.git("update-ref", "ORIG_HEAD", "HEAD~1")
+    if place == "here":
+        restorer.restore(inside(store), made)
+    there = checkout if place == "here" else Checkout(Path(resumption.resume(inside(store), made).path))
+    assert there.git("rev-parse", "ORIG_HEAD") == began
+    there.git("am", "--abort")
+    assert there.git("rev-parse", "HEAD") == began
+
+
 REBASES = {
     "merge": rebase("--merge"),
     "apply": rebase("--apply"),

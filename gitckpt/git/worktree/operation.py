@@ -26,6 +26,10 @@ DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
 REFS = ("refs/bisect", "refs/rewritten")
 """Refs that each worktree has of its own."""
 
+_TRACE = "ORIG_HEAD"
+_AM = ("rebase-apply", "applying")
+"""What is there during an `am`. That alone goes back to `ORIG_HEAD`; otherwise it is a trace of what moved HEAD last, be it a `stash`."""
+
 _TODO = "git-rebase-todo"
 _REBASES = ("rebase-merge", "rebase-apply")
 _BRANCH = b"refs/heads/"
@@ -44,8 +48,9 @@ def collect(repository: Repository) -> dict[str, bytes]:
         path = os.path.join(repository.git_dir, name)
         if os.path.isfile(path):
             found[name] = _content(path)
+    is_am = os.path.exists(os.path.join(repository.git_dir, *_AM))
     for name in PSEUDO_REFS:
-        value = repository.pseudo_ref(name)
+        value = repository.pseudo_ref(name) if is_am or name != _TRACE else None
         if value is not None:
             found[name] = value.encode("ascii") + b"\n"
     for directory in DIRECTORIES:
@@ -189,7 +194,7 @@ def clear(repository: Repository) -> None:
             os.unlink(os.path.join(repository.git_dir, name))
         except FileNotFoundError:
             pass
-    gone = [name for name in PSEUDO_REFS if name != "ORIG_HEAD"]
+    gone = [name for name in PSEUDO_REFS if name != _TRACE]
     commands = "".join(f"delete {name}\n" for name in [*gone, *_own_refs(repository)] if repository.cat_file.info(name))
     repository.git.run("update-ref", "--stdin", data=commands.encode("ascii"))
 
