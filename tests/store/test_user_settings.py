@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +16,8 @@ from tests.conftest import Checkout
 from tests.store import kinds
 from tests.store.conftest import MakeStore
 from tests.store.kinds import PLAIN, SUBMODULES, Cell
+
+T = TypeVar("T")
 
 WITH_SUBMODULES = next(kind for kind in kinds.KINDS if kind.name == "submodules")
 
@@ -208,8 +212,12 @@ def apply(here: Checkout, setting: str) -> None:
     here.git("config", name, value)
 
 
-@pytest.mark.long(but=["submodule.recurse=true", "core.checkStat=minimal", "status.showUntrackedFiles=no"])
-@pytest.mark.parametrize("setting", SETTINGS)
+def lots(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Returns the names in lots: one setting or variable seldom hides what another one does."""
+    return [names[at : at + size] for at in range(0, len(names), size)]
+
+
+@pytest.mark.parametrize("setting", ["submodule.recurse=true", "core.ignoreStat=true"])
 def test_a_setting(setting: str, tmp_path: Path, make_store: MakeStore) -> None:
     here, submodules = build(tmp_path, has_submodules=True, place="main")
     apply(here, setting)
@@ -217,34 +225,46 @@ def test_a_setting(setting: str, tmp_path: Path, make_store: MakeStore) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", VARIABLES)
-def test_a_variable(name: str, tmp_path: Path, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("some", lots(SETTINGS, 6), ids=" ".join)
+def test_settings(some: Sequence[str], tmp_path: Path, make_store: MakeStore) -> None:
+    here, submodules = build(tmp_path, has_submodules=True, place="main")
+    for setting in some:
+        apply(here, setting)
+    there_and_back(here, make_store, submodules)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("names", lots([*VARIABLES], 5), ids=" ".join)
+def test_variables(names: Sequence[str], tmp_path: Path, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     here, submodules = build(tmp_path, has_submodules=True, place="linked")
     expected = kinds.seen(here)
-    monkeypatch.setenv(name, VARIABLES[name])
-    store = make_store(here, "auto")
-    made = store.save("a-complete", {})
-    monkeypatch.delenv(name)
+
+    def call(function: Callable[[], T]) -> T:
+        with monkeypatch.context() as theirs:
+            for name in names:
+                theirs.setenv(name, VARIABLES[name])
+            return function()
+
+    store = call(lambda: make_store(here, "auto"))
+    made = call(lambda: store.save("a-complete", {}))
     assert kinds.seen(here) == expected
     assert made.worktree is not None
     assert [entry.path for entry in made.worktree.omitted] == list(submodules)
     kinds.reset(here)
     kinds.wreck(here)
-    monkeypatch.setenv(name, VARIABLES[name])
-    restore(inside(store), made)
-    opened = resume(inside(store), made)
-    monkeypatch.delenv(name)
+    call(lambda: restore(inside(store), made))
     assert kinds.seen(here) == expected
+    opened = call(lambda: resume(inside(store), made))
     expected = kinds.seen(here, without=("sub",), ignored=False)
     assert kinds.seen(Checkout(Path(opened.path)), without=("sub",)) == expected
 
 
-@pytest.mark.long(but=["0"])
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(6))
 def test_a_mix_of_them(number: int, tmp_path: Path, make_store: MakeStore) -> None:
     chance = random.Random(number)
     here, submodules = build(tmp_path, has_submodules=number % 2 == 0, place="linked" if number % 3 == 0 else "main")
-    for setting in chance.sample(SETTINGS, 12):
+    for setting in chance.sample(SETTINGS, 15):
         apply(here, setting)
     there_and_back(here, make_store, submodules)
 
