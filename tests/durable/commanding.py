@@ -78,13 +78,14 @@ class Runner:
 
 
 def runs(pid: int) -> bool:
-    """Tells whether a process runs; one that has ended and was not waited for yet does not."""
+    """Tells whether a process runs; one that has ended and was not waited for yet does not, nor does one that has no memory any more."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+        is_over = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+        return not is_over and not Path(f"/proc/{pid}/statm").read_text().startswith("0 ")
     except (FileNotFoundError, ProcessLookupError):
         return not Path("/proc/self").exists()
 
