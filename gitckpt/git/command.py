@@ -30,12 +30,8 @@ _OURS = (
 
 NO_HOOKS = (
     *("-c", "core.hooksPath=/dev/null"),
-    *(
-        "-c",
-        "hook.post-index-change.enabled=false",
-        "-c",
-        "hook.post-checkout.enabled=false",
-    ),  # those in the configuration, from git 2.54 on
+    # Those in the configuration, from git 2.54 on, are switched off by their events.
+    *("-c", "hook.post-index-change.enabled=false", "-c", "hook.post-checkout.enabled=false"),
 )
 """Options for git commands that change files or an index: what happens there is no event of the user's."""
 

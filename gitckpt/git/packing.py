@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git import disk
-from gitckpt.git.command import DURABLE, Git
+from gitckpt.git.command import DURABLE, NO_HOOKS, Git
 from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ PACK_FROM = 1000
 
 _INCLUDE_SINCE = (2, 42)
 
-_PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", "-c", "core.hooksPath=/dev/null", "pack-refs")
+_PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
 
 
 def count_loose(repository: Repository) -> int:

@@ -197,7 +197,7 @@ class Refs:
 
     def read(self, ref: str) -> str | None:
         """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""
-        loose = self._loose(ref)
+        loose = plain(self._repository, ref)
         if loose is not None:
             return loose
         found = self._repository.cat_file.info(ref)
@@ -207,18 +207,6 @@ class Refs:
             return None
         done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
         return done.out.decode("ascii").strip() or None
-
-    def _loose(self, ref: str) -> str | None:
-        """Returns what the file of a ref says; None where git has to be asked, which takes ten times as long."""
-        if not ref.startswith("refs/") or ref.startswith(_OF_A_WORKTREE) or ".." in ref:
-            return None
-        try:
-            with open(os.path.join(self._repository.common_dir, ref), "rb", buffering=0) as file:
-                said = file.read(_LINE)
-        except (OSError, ValueError):
-            return None
-        oid = said.rstrip()
-        return oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
 
     def _may_be_there(self, ref: str) -> bool:
         """Tells whether git has to be asked for a ref that `cat-file` knows nothing of: whether only its object is missing.
@@ -257,6 +245,19 @@ class Refs:
     def close(self) -> None:
         """Ends the long-lived process."""
         self._standby.close()
+
+
+def plain(repository: Repository, ref: str) -> str | None:
+    """Returns what the file of a ref says, be the object there or not; None where git has to be asked, which takes ten times as long."""
+    if not ref.startswith("refs/") or ref.startswith(_OF_A_WORKTREE) or ".." in ref:
+        return None
+    try:
+        with open(os.path.join(repository.common_dir, ref), "rb", buffering=0) as file:
+            said = file.read(_LINE)
+    except (OSError, ValueError):
+        return None
+    oid = said.rstrip()
+    return oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
 
 
 def failure(repository: Repository, code: int, said: str) -> CkptError:

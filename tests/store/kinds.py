@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from gitckpt.git.process import git_executable
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.store import Store, inside
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 
 SUBMODULES = ("sub/clean", "sub/dirty", "sub/moved")
@@ -221,6 +224,15 @@ def seen(here: Checkout, *, without: tuple[str, ...] = (), ignored: bool = True)
         "merging": here.git("rev-parse", "--quiet", "--verify", "MERGE_HEAD", env=quiet, ok=(0, 1)),
         "files": {name: one for name, one in there.items() if not os.fsdecode(name).startswith(without)} if without else there,
     }
+
+
+def require_resumed(here: Checkout, store: Store, made: Checkpoint, submodules: Sequence[str]) -> None:
+    """Makes another worktree of a checkpoint, in which is to be seen what is here, but for submodules and ignored files."""
+    without = ("sub",) if submodules else ()
+    expected = seen(here, without=without, ignored=False)
+    opened = resume(inside(store), made)
+    assert opened.made
+    assert seen(Checkout(Path(opened.path)), without=without) == expected
 
 
 def own_refs(here: Checkout) -> dict[str, str]:

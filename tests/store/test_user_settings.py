@@ -192,11 +192,7 @@ def there_and_back(here: Checkout, make_store: MakeStore, submodules: tuple[str,
     assert kinds.seen(here)["files"] == wrecked["files"]
     undo(inside(store))
     assert kinds.seen(here) == expected
-    without = ("sub",) if submodules else ()
-    expected = kinds.seen(here, without=without, ignored=False)
-    opened = resume(inside(store), made)
-    assert opened.made
-    assert kinds.seen(Checkout(Path(opened.path)), without=without) == expected
+    kinds.require_resumed(here, store, made, submodules)
     assert kinds.own_refs(here) == refs
 
 

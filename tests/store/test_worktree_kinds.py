@@ -72,11 +72,7 @@ def test_there_and_back(cell: Cell, here: Checkout, make_store: MakeStore) -> No
     assert [remark.rstrip("0123456789abcdef") for remark in restore(inside(store), made).remarks] == remarks
     assert kinds.seen(here) == expected
 
-    without = ("sub",) if submodules else ()
-    expected = kinds.seen(here, without=without, ignored=False)
-    opened = resume(inside(store), made)
-    assert opened.made
-    assert kinds.seen(Checkout(Path(opened.path)), without=without) == expected
+    kinds.require_resumed(here, store, made, submodules)
     assert kinds.own_refs(here) == refs
 
 

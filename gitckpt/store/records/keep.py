@@ -14,7 +14,7 @@ from gitckpt.git import disk
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id, parents
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, Update
+from gitckpt.git.refs import LockHeld, Update, plain
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.layout import KEEP
@@ -33,7 +33,6 @@ GRACE = 3600
 """A ref younger than this, in seconds, may belong to a checkpoint that is being written."""
 
 _HEADS = "refs/heads/"
-_LINE = 256
 _AT_ONCE = 20
 """How many lines a record gives a holder: each takes 20 ms to flush, and refs may be fetched by the hundred. Maintenance does all."""
 
@@ -149,12 +148,7 @@ class Line:
 
     def is_as_it_was(self) -> bool:
         """Tells whether the file of the ref says the same, and the holder is there; where that is not plain, it is looked at anew."""
-        try:
-            with open(os.path.join(self._repository.common_dir, self.update.ref), "rb", buffering=0) as file:
-                said = file.read(_LINE).rstrip()
-        except OSError:
-            return False
-        if said != self.update.new.encode("ascii"):
+        if plain(self._repository, self.update.ref) != self.update.new:
             return False
         if self.update.new == self.commit:
             return True
