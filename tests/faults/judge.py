@@ -30,6 +30,9 @@ from tests.power import scenarios
 LOST = "lost: "
 """How what is wrong begins where a checkpoint that was acknowledged is not what it was."""
 
+_HALF_MADE = re.compile(r"error: worktrees/[^/]+/HEAD: detached HEAD points at nothing$")
+"""What git says of a worktree that it was killed at making, until that is mended: its own HEAD names no commit for a moment."""
+
 PATIENCE = 60
 """How long one command may take that is made afterwards, in seconds."""
 
@@ -48,7 +51,7 @@ DERIVED = frozenset(
             "ref-leftover",
             "key-orphan",
         ),
-        *("lease-orphan", "worktree-unclaimed", "worktree-unregistered", "worktree-missing", "worktree-orphan"),
+        *("lease-orphan", "worktree-unclaimed", "worktree-unregistered", "worktree-missing", "worktree-orphan", "worktree-unfinished"),
     )
 )
 """Findings of `verify` that an interruption explains: what follows from checkpoints, and is written after them."""
@@ -151,11 +154,11 @@ class Judge:
         there = {ref: oid for ref, oid in known.refs.items() if ref.rpartition("/")[2] not in doomed}
         found += self._lost(place, said, there)
         if not operation.begins_damaged:
-            found += self._broken(place, said)
+            found += self._broken(place, said, passing=_HALF_MADE)
             found += self._findings(place)
         found += self._locks(place)
         if is_brief:
-            found += [*self._completed(place), *self._mended(place)]
+            found += [*self._completed(place), *self._mended(place), *self._half_made(place)]
             passed = self._passed(place, said)
             found += self._lost(place, said, {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in passed})
             return list(dict.fromkeys(found))
@@ -211,8 +214,8 @@ class Judge:
         except (CkptError, subprocess.CalledProcessError) as error:
             return str(error)
 
-    def _broken(self, place: Place, said: Acknowledged) -> list[str]:
-        """Returns what git has to say of checkpoints and of what they need."""
+    def _broken(self, place: Place, said: Acknowledged, *, passing: re.Pattern[str] | None = None) -> list[str]:
+        """Returns what git has to say of checkpoints and of what they need, but for lines that tell of what is mended later."""
         listened = scenarios.Acknowledged()
         found = [f"{LOST}{sentence}" for sentence in scenarios.flaws(place.project, listened, place.env)]
         checked = subprocess.run(
@@ -224,8 +227,9 @@ class Judge:
             text=True,
             check=False,
         )
-        said_by_git = [line for line in (checked.stdout + checked.stderr).splitlines() if not line.startswith("notice: ")]
-        if checked.returncode or said_by_git:
+        lines = (checked.stdout + checked.stderr).splitlines()
+        said_by_git = [line for line in lines if not line.startswith("notice: ") and not (passing and passing.match(line))]
+        if said_by_git or (checked.returncode and not lines):
             found.append(f"{LOST}git fsck: {'; '.join(said_by_git)}")
         if said.commits:
             listed = place.git("for-each-ref", "--format=%(objectname)", "refs/checkpoints")
@@ -304,6 +308,12 @@ class Judge:
         found = self._call(place, "verify", "--repair")
         verified = forked.git_ckpt("verify", directory=place.project, env=place.env)
         return [*found, *([f"what verify finds is not mended: {verified.out.strip()}"] if verified.code else [])]
+
+    def _half_made(self, place: Place) -> list[str]:
+        done = subprocess.run(
+            ["git", "fsck", "--connectivity-only"], cwd=place.project, env=place.env, capture_output=True, text=True, check=False
+        )
+        return [f"it is left as it was: {line}" for line in done.stderr.splitlines() if _HALF_MADE.match(line)]
 
     def _passed(self, place: Place, said: Acknowledged) -> set[str]:
         """Returns checkpoints that expiry may have let go: they told of progress in phases. They need not be there any more."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from gitckpt.git.lock import Lock
+from gitckpt.git.process import git_executable
 from gitckpt.store.store import inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
@@ -111,3 +115,66 @@ def test_a_bare_repository_and_settings_that_cannot_be_read(main_checkout: Check
     assert told(look(Checkout(tmp_path / "bare"))) == []
     main_checkout.write("gitckpt.toml", "nonsense")
     assert told(look(main_checkout)) == []
+
+
+@pytest.fixture
+def unfinished(checkout: Checkout, opened: Path) -> tuple[Path, Path]:
+    """What git, killed at making a worktree for us, has left: the scaffold, and what git keeps, whose HEAD names no commit yet."""
+    scaffold, kept = opened.parent / ".making-0a1b2c3d", admin(checkout, opened).parent / "unfinished"
+    (scaffold / "unfinished").mkdir(parents=True)
+    kept.mkdir()
+    for name, text in (
+        ("HEAD", "0" * 40),
+        ("commondir", "../.."),
+        ("gitdir", f"{scaffold}/unfinished/.git"),
+        ("locked", "gitckpt 11111111"),
+    ):
+        (kept / name).write_text(f"{text}\n")
+    return scaffold, kept
+
+
+def collects(checkout: Checkout) -> bool:
+    """Tells whether git can collect garbage."""
+    return subprocess.run([git_executable(), "gc", "--quiet"], cwd=checkout.path, capture_output=True, check=False).returncode == 0
+
+
+def test_a_worktree_that_was_never_finished(checkout: Checkout, unfinished: tuple[Path, Path]) -> None:
+    sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
+    assert not collects(checkout)
+    assert told(look(checkout)) == [("worktree-unfinished", str(unfinished[0]), sentence)]
+    assert [(one.code, one.repaired) for one in look(checkout, repair=True).findings] == [("worktree-unfinished", True)]
+    assert told(look(checkout)) == []
+    assert [path.exists() for path in unfinished] == [False, False]
+    assert collects(checkout)
+
+
+def test_a_worktree_that_is_being_made_is_left_alone(checkout: Checkout, unfinished: tuple[Path, Path], make_store: MakeStore) -> None:
+    with Lock(f"{unfinished[0]}.lock", 0), make_store(checkout) as store:
+        done = subprocess.run(
+            [sys.executable, "-m", "gitckpt", "verify", "--repair"], cwd=checkout.path, capture_output=True, text=True, check=False
+        )
+        assert "worktree-unfinished" not in done.stdout
+        store.expire()
+    assert [path.exists() for path in unfinished] == [True, True]
+
+
+@pytest.mark.parametrize("has_directory", [True, False])
+def test_maintenance_clears_away_what_was_never_finished(
+    checkout: Checkout, unfinished: tuple[Path, Path], make_store: MakeStore, has_directory: bool
+) -> None:
+    if not has_directory:
+        shutil.rmtree(unfinished[0])
+    with make_store(checkout) as store:
+        store.expire()
+    assert [path.exists() for path in unfinished] == [False, False]
+    assert collects(checkout)
+
+
+def test_a_worktree_of_somebody_elses_with_such_a_name_stays(
+    checkout: Checkout, unfinished: tuple[Path, Path], make_store: MakeStore
+) -> None:
+    (unfinished[1] / "locked").write_text("mine\n")
+    with make_store(checkout) as store:
+        store.expire()
+    assert told(look(checkout, repair=True)) == []
+    assert [path.exists() for path in unfinished] == [True, True]

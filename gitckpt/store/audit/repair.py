@@ -18,6 +18,7 @@ from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import index, keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.worktrees import scaffold
 
 _LOCK_PATIENCE = 10.0
 _TRIES = 20
@@ -59,6 +60,9 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
         links = [flaw.link for flaw in flaws if flaw.link is not None]
         if links:
             _write_links(store, links)
+    for flaw in flaws:
+        if flaw.scaffold:
+            scaffold.discard(store.repository, flaw.scaffold)
     if any(flaw.in_index for flaw in flaws):
         _discard_index(store)
     return [*damaged, *refused]

@@ -38,6 +38,7 @@ class Flaw:
         is_leftover: whether it may be mended only while no checkpoint is being written: it could belong to that one.
         anew: objects that are written anew to mend it, each with paths of files that had its content.
         empty: the path of a file of length zero that should hold an object.
+        scaffold: the directory in which a worktree was half made.
     """
 
     finding: Finding
@@ -47,6 +48,7 @@ class Flaw:
     is_leftover: bool = False
     anew: Mapping[str, Collection[bytes]] = field(default_factory=dict)
     empty: str = ""
+    scaffold: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -56,7 +58,7 @@ class Flaw:
     @property
     def can_be_mended(self) -> bool:
         """Whether there is a way to mend it."""
-        return bool(self.updates or self.link or self.in_index or self.anew or self.empty)
+        return bool(self.updates or self.link or self.in_index or self.anew or self.empty or self.scaffold)
 
 
 def mendable(

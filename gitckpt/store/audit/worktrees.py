@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
+from gitckpt.model.finding import Finding
 from gitckpt.store.audit.inventory import Evidence
-from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
 from gitckpt.store.records import layout
 from gitckpt.store.worktrees import ownership, resumption, scaffold
 from gitckpt.store.worktrees.ownership import Owner
@@ -20,6 +21,9 @@ def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
     root = resumption.known_root(repository)
     ours = [(git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and scaffold.PREFIX not in path]
     flaws = [flaw for git_dir, path in ours for flaw in _of_one(repository, git_dir, path, evidence, root)]
+    for directory in scaffold.abandoned(repository):
+        sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
+        flaws.append(Flaw(Finding("worktree-unfinished", directory, sentence, REPAIR), scaffold=directory))
     for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
         path = os.path.join(root or "", name)
         if not name.startswith(scaffold.PREFIX) and os.path.isdir(path) and not _is_registered(repository, path):

@@ -14,7 +14,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
-from gitckpt.store.worktrees import ownership
+from gitckpt.store.worktrees import ownership, scaffold
 
 _PRIVATE = ("flushed", "index", "objects", "pack", "rules")
 """What processes make for themselves in the private directory, …"""
@@ -46,7 +46,7 @@ def sweep(repository: Repository, refs: Refs) -> list[str]:
 
 
 def sweep_files(repository: Repository) -> list[str]:
-    """Deletes the files of processes that were killed; see `left_files`.
+    """Deletes the files of processes that were killed (see `left_files`), and worktrees that they have half made.
 
     Args:
         repository: where.
@@ -54,7 +54,8 @@ def sweep_files(repository: Repository) -> list[str]:
     Returns:
         The paths of what is gone; what cannot be deleted stays, and `doctor` counts it.
     """
-    return sorted(path for path, known in left_files(repository).items() if leftovers.discard(path, known))
+    gone = [path for path, known in left_files(repository).items() if leftovers.discard(path, known)]
+    return sorted([*gone, *(path for path in scaffold.abandoned(repository) if scaffold.discard(repository, path))])
 
 
 def left_files(repository: Repository) -> dict[str, Mark]:

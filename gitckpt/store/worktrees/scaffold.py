@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
+from gitckpt.store.worktrees import ownership
 
 PREFIX = ".making-"
 """Begins the name of such a directory."""
@@ -29,6 +30,44 @@ def sweep(repository: Repository, root: str) -> None:
         with Lock(f"{directory}.lock", 0) as is_left:
             if is_left:
                 _discard(repository, directory)
+
+
+def abandoned(repository: Repository) -> list[str]:
+    """Returns the directories in which worktrees were half made that git has registered, and that nobody works on any more.
+
+    While git makes a worktree, its HEAD names no commit for a moment: where a kill came just then, every `git gc` fails until it is gone.
+
+    Args:
+        repository: seen from any of its worktrees.
+    """
+    found = set()
+    for git_dir, place in administration.registered(repository):
+        directory = os.path.dirname(place)
+        is_ours = administration.content(os.path.join(git_dir, "locked")).startswith(ownership.LOCK_REASON)
+        if is_ours and os.path.basename(directory).startswith(PREFIX) and not _is_held(f"{directory}.lock"):
+            found.add(directory)
+    return sorted(found)
+
+
+def discard(repository: Repository, directory: str) -> bool:
+    """Removes a scaffold that was abandoned, with what git keeps of the worktree in it; returns whether nobody works on it.
+
+    Args:
+        repository: seen from any of its worktrees.
+        directory: as `abandoned` returned it.
+    """
+    with Lock(f"{directory}.lock", 0) as is_left:
+        if is_left or not os.path.isdir(os.path.dirname(directory)):
+            _discard(repository, directory)
+            return True
+    return False
+
+
+def _is_held(lock: str) -> bool:
+    if not os.path.exists(lock):
+        return False
+    with Lock(lock, 0) as is_free:
+        return not is_free
 
 
 @contextlib.contextmanager
