@@ -108,3 +108,19 @@ def test_what_is_in_the_way(store: Store, checkout: Checkout) -> None:
     assert (checkout.path / "a").read_text() == "tweaked\n"
     restorer.undo(inside(store))
     assert (checkout.path / "a/mine").read_text() == "mine\n"
+
+
+def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(store: Store, checkout: Checkout) -> None:
+    checkout.write("d/b", "changed\n")
+    checkout.write("other", "changed\n")
+    made = store.save("a-complete")
+    checkout.git("reset", "--quiet", "--hard")
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    before = view(checkout.path)
+    assert not (checkout.path / "d/b").exists()
+    restorer.restore(inside(store), made)
+    after = view(checkout.path)
+    restorer.undo(inside(store))
+    assert view(checkout.path) == before
+    restorer.undo(inside(store))
+    assert view(checkout.path) == after

@@ -64,10 +64,16 @@ class Seen:
 
 
 class Place:
-    """A worktree under test."""
+    """A worktree under test.
 
-    def __init__(self, top: str) -> None:
+    Args:
+        top: where it is.
+        is_exact: whether every byte counts; if not, the line ends of `CONVERTED` do not.
+    """
+
+    def __init__(self, top: str, *, is_exact: bool = False) -> None:
         self.top = os.fsencode(top)
+        self._is_exact = is_exact
         self.git_dir = self.git("rev-parse", "--absolute-git-dir").removesuffix(b"\n")
 
     def git(self, *args: str | bytes, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
@@ -148,6 +154,9 @@ class Place:
     def assume(self, path: bytes, option: str) -> None:
         self.git_whatever("update-index", option, "--", path)
 
+    def skip(self, path: bytes, option: str) -> None:
+        self.git_whatever("update-index", option, "--", path)
+
     def git_whatever(self, *args: str | bytes) -> None:
         """Runs git, which may refuse."""
         self.git(*args, ok=())
@@ -167,7 +176,7 @@ class Place:
                 files[path] = ("link", os.readlink(whole))
             else:
                 content = _content(whole)
-                if path == CONVERTED:
+                if path == CONVERTED and not self._is_exact:
                     content = content.replace(b"\r\n", b"\n")
                 files[path] = ("tool" if status.st_mode & 0o100 else "file", content)
         status_lines, ignored, commit = self._status()

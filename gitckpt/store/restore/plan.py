@@ -166,10 +166,14 @@ class _Planner:
             self.plan.in_the_way += [path for path in there if path not in known]
 
     def _absent(self) -> set[bytes]:
-        """Returns the files that are here, and were not there, as their entries were to be skipped in a checkout that is not sparse."""
-        if self._wanted.sparse is not None:
+        """Returns the files that are here, and were not there, as their entries were to be skipped.
+
+        In a checkout with other patterns of its own, these decide.
+        """
+        if self._wanted.sparse is not None and self._wanted.sparse != self._found.sparse:
             return set()
-        plain = [path for path in self._wanted.flags.get(ABSENT, ()) if not {b"", b".", b".."} & set(path.split(b"/"))]
+        flag = ABSENT if self._wanted.sparse is None else SKIPPED
+        plain = [path for path in self._wanted.flags.get(flag, ()) if not {b"", b".", b".."} & set(path.split(b"/"))]
         there = [path for path in plain if self._is_wanted(path) and self._is_file(path)]
         return set(there) & diff.present(self._repository, self._found.files, there) if there else set()
 
