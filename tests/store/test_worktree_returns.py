@@ -1,0 +1,269 @@
+"""Capture, resume, restore, undo and redo of worktrees of which no model says what has to become: what was there comes back.
+
+Beside what `test_worktree_machine.py` does, people set whatever git has settings for, convert line ends, skip entries, check out sparsely,
+bisect, and end operations that are in a checkpoint. In the lane `long`; run with `--long` for 100,000 steps, each time other ones.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from gitckpt.git.repository import discover
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.restore import restorer
+from gitckpt.store.store import Store, inside
+from gitckpt.store.worktrees import resumption
+from tests.conftest import Checkout, Clock, Ids
+from tests.store import test_user_settings
+from tests.store.test_worktree_machine import EDITS, NUMBERS, PATHS, PER_EXAMPLE, SIDES, SOME, Edit, prepare
+from tests.store.worktree_model import Place, Seen, detached, is_at_its_start, is_within
+
+pytestmark = pytest.mark.long
+
+STEPS, LONG_STEPS = 250, 25_000
+"""How many steps each of the tests takes at least."""
+
+ACTING = ("core.ignoreStat=true", "core.preferSymlinkRefs=true", "core.sparseCheckout=false")
+"""Settings by which git itself, called by a person, writes otherwise than the machine can tell."""
+
+CHOSEN = st.sampled_from(
+    [
+        *(each for each in test_user_settings.SETTINGS if each not in ACTING),
+        *("core.autocrlf=input", "core.autocrlf=true", "core.autocrlf=false", "core.eol=crlf", "core.eol=lf"),
+    ]
+)
+RULES = [b"", b"*.txt text eol=crlf\n", b"* text=auto\n", b"a text\nd/* eol=lf\n", b"* -text\n", b"*.txt text=auto eol=crlf\n"]
+FURTHER = st.one_of(
+    EDITS,
+    EDITS,
+    st.tuples(st.just(Place.convert), st.tuples(st.sampled_from(RULES))),
+    st.tuples(st.just(Place.skip), st.tuples(PATHS, st.sampled_from(["--skip-worktree", "--no-skip-worktree"]))),
+)
+SPARSE = st.sampled_from(
+    [
+        ("set", "--cone", "d"),
+        ("set", "--cone", "d/e", "out"),
+        ("set", "--no-cone", "/*", "!/d/"),
+        ("set", "--no-cone", "a", "t.txt"),
+        ("disable",),
+        ("reapply",),
+    ]
+)
+BISECT = st.sampled_from([("start",), ("bad",), ("good", "main~1"), ("good",), ("skip",), ("reset",)])
+
+
+@dataclass(frozen=True)
+class State:
+    """All that is to be seen, and what it depends on.
+
+    Attributes:
+        seen: of the worktree.
+        sparse: the patterns of a sparse checkout.
+        configured: git's own settings in the repository.
+    """
+
+    seen: Seen
+    sparse: bytes
+    configured: bytes
+
+    @property
+    def lasting(self) -> Seen:
+        """Without what may differ though all that matters is the same: time stamps, and those that the index holds."""
+        return replace(self.seen, stats={}, index=b"")
+
+
+def differing(one: Seen, other: Seen) -> dict[str, object]:
+    """Returns what differs, by attribute, of mappings by key."""
+    found: dict[str, object] = {}
+    for each in fields(Seen):
+        left, right = getattr(one, each.name), getattr(other, each.name)
+        if isinstance(left, Mapping):
+            for key in left.keys() | right.keys():
+                if left.get(key) != right.get(key):
+                    found[f"{each.name} {key!r}"] = (left.get(key), right.get(key))
+        elif left != right:
+            found[each.name] = (left, right)
+    return found
+
+
+class ReturnMachine(RuleBasedStateMachine):
+    """Does to a worktree what people do, and now and then what gitckpt does."""
+
+    def __init__(self, scratch: Path, *, linked: bool, adapter: str, steps: list[int]) -> None:
+        super().__init__()
+        self._steps = steps
+        self._taken = -1  # Hypothesis calls `count` once before the first
+        self._directory = tempfile.mkdtemp(dir=scratch)
+        main = os.path.join(self._directory, "main")
+        shutil.copytree(scratch / "template", main, symlinks=True)
+        self._main = self.here = Place(main, is_exact=True)
+        if linked:
+            top = os.path.join(self._directory, "linked worktree")
+            self._main.git("worktree", "add", "--quiet", "-b", "side", top)
+            self.here = Place(top, is_exact=True)
+        self.store = Store(Checkpoints(discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids()))
+        self.saved: list[tuple[Checkpoint, State]] = []
+
+    def teardown(self) -> None:
+        self._steps.append(self._taken)
+        self.store.close()
+        said = self._main.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs")
+        assert said == b"", said
+        shutil.rmtree(self._directory)
+
+    @invariant()
+    def count(self) -> None:
+        self._taken += 1
+
+    # What people do
+
+    @rule(edits=st.lists(FURTHER, min_size=1, max_size=4))
+    def work(self, edits: list[Edit]) -> None:
+        self._work(edits)
+        self._taken -= 1
+
+    @rule(setting=CHOSEN)
+    def choose(self, setting: str) -> None:
+        name, _, value = setting.partition("=")
+        self.here.git("config", name, value)
+
+    @rule(options=st.sampled_from([(), (), ("--all",), ("--amend",)]))
+    def commit(self, options: tuple[str, ...]) -> None:
+        self.here.git("commit", "--quiet", "--message", "a change", *options, ok=())
+
+    @rule(side=SIDES, how=st.sampled_from(["checkout", "merge", "cherry-pick", "revert", "rebase", "rebase"]), is_tidy=st.booleans())
+    def begin(self, side: str, how: str, is_tidy: bool) -> None:
+        if is_tidy:
+            self.here.git("reset", "--quiet", "--hard", ok=())
+        self.here.git(how, f"main~1..{side}" if how in ("cherry-pick", "revert") else side, ok=())
+
+    @rule(how=st.sampled_from(["--abort", "--continue", "--continue", "--quit"]))
+    def end(self, how: str) -> None:
+        under_way = inside(self.store).repository.operation()
+        if under_way in ("merge", "cherry-pick", "revert", "rebase"):
+            if how == "--continue":
+                self.here.git("add", "--all", ok=())
+            self.here.git(under_way, how, ok=())
+
+    @rule(words=BISECT)
+    def bisect(self, words: tuple[str, ...]) -> None:
+        if words == ("start",) and inside(self.store).repository.operation() is not None:
+            return
+        self.here.git("bisect", *words, ok=())
+
+    @rule(words=SPARSE)
+    def check_out_sparsely(self, words: tuple[str, ...]) -> None:
+        self.here.git("sparse-checkout", *words, ok=())
+
+    # What gitckpt does
+
+    @rule()
+    def save(self) -> None:
+        before = self._look()
+        made = self.store.save("work-complete", {})
+        assert differing(self._look().seen, before.seen) == {}
+        self.saved.append((made, before))
+
+    @precondition(lambda self: self.saved)
+    @rule(number=NUMBERS)
+    def resume(self, number: int) -> None:
+        checkpoint, target = self.saved[number % len(self.saved)]
+        before = self._look()
+        path = os.path.join(self._directory, "resumed worktree")
+        assert resumption.resume(inside(self.store), checkpoint, path).made
+        seen = Place(path, is_exact=True).look()
+        assert differing(self._look().seen, before.seen) == {}
+        expected = replace(target.seen, files=target.seen.captured, operation=detached(target.seen.operation))
+        ours = {"files", "entries", "operation", "commit", *(["status"] if before.configured == target.configured else [])}
+        assert {key: value for key, value in differing(seen, expected).items() if key.partition(" ")[0] in ours} == {}
+        self._main.git("worktree", "remove", "--force", "--force", path)
+
+    @precondition(lambda self: self.saved)
+    @rule(edits=st.lists(FURTHER, max_size=3), number=NUMBERS, paths=SOME)
+    def restore(self, edits: list[Edit], number: int, paths: tuple[bytes, ...]) -> None:
+        self._work(edits)
+        checkpoint, target = self.saved[number % len(self.saved)]
+        before = self._look()
+        known = [name for state in (before, target) for name in (*state.seen.captured, *state.seen.entries)]
+        if not all(any(is_within(name, (path,)) for name in known) for path in paths):
+            return  # the other machine looks at what is said then
+        try:
+            done = restorer.restore(inside(self.store), checkpoint, paths)
+        except WorktreeError as error:
+            if not error.message.startswith("in the way of the files, and in no checkpoint: "):
+                raise
+            done = None
+        if done is None:
+            assert differing(self._look().seen, before.seen) == {}
+            return
+        after = self._look()
+        if done.safety is None:
+            assert differing(after.seen, before.seen) == {}
+        assert (after.seen.commit, after.seen.head, after.seen.refs) == (before.seen.commit, before.seen.head, before.seen.refs)
+        if not paths and not before.sparse and not target.sparse:
+            files = {path: file for path, file in after.seen.files.items() if path in target.seen.captured}
+            expected = replace(target.seen, files=target.seen.captured)
+            ours = {"files", "entries"}
+            found = differing(replace(after.seen, files=files), expected)
+            assert {key: value for key, value in found.items() if key.partition(" ")[0] in ours} == {}
+            if before.seen.commit == target.seen.commit and is_at_its_start(target.seen.operation, before.seen.refs):
+                assert after.seen.operation == target.seen.operation
+        if done.safety is not None:
+            self._back_and_forth(before, after)
+            self.saved.append((self.store.read(done.safety), before))
+
+    def _back_and_forth(self, before: State, after: State) -> None:
+        restorer.undo(inside(self.store))
+        assert differing(self._look().lasting, before.lasting) == {}
+        restorer.undo(inside(self.store))
+        assert differing(self._look().lasting, after.lasting) == {}
+
+    def _work(self, edits: list[Edit]) -> None:
+        for edit, arguments in edits:
+            edit(self.here, *arguments)
+        self._taken += len(edits)
+
+    def _look(self) -> State:
+        sparse = self.here.git("sparse-checkout", "list", ok=()) if os.path.exists(self._in_git_dir("info/sparse-checkout")) else b""
+        return State(self.here.look(), sparse, self.here.git("config", "--list"))
+
+    def _in_git_dir(self, name: str) -> str:
+        return os.path.join(os.fsdecode(self.here.git_dir), name)
+
+
+@pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
+@pytest.mark.parametrize("place", ["main", "linked"])
+def test_what_was_there_comes_back(
+    make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, adapter: str
+) -> None:
+    long = bool(request.config.getoption("--long"))
+    prepare(make_checkout("template"))
+    steps: list[int] = []
+
+    class Machine(ReturnMachine):
+        def __init__(self) -> None:
+            super().__init__(tmp_path, linked=place == "linked", adapter=adapter, steps=steps)
+
+    wanted = LONG_STEPS if long else STEPS
+    how = settings(
+        max_examples=wanted * 5 // PER_EXAMPLE // 4 + 1,
+        stateful_step_count=PER_EXAMPLE,
+        database=None,
+        phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],  # shrinking takes minutes
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(Machine if long else seed(f"{place} {adapter}")(Machine), settings=how)
+    assert sum(steps) >= wanted
