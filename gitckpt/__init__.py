@@ -80,7 +80,9 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Problem as Problem
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
+    from gitckpt.store.restore.position import Position as Position
     from gitckpt.store.restore.restorer import Restored as Restored
+    from gitckpt.store.restore.undo import UndoStep as UndoStep
     from gitckpt.store.retention.expiry import Expired as Expired
     from gitckpt.store.runs.summary import RunInfo as RunInfo
     from gitckpt.store.runs.timeline import History as History
@@ -156,7 +158,9 @@ _HOMES = {
     "Problem": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
+    "Position": "gitckpt.store.restore.position",
     "Restored": "gitckpt.store.restore.restorer",
+    "UndoStep": "gitckpt.store.restore.undo",
     "Expired": "gitckpt.store.retention.expiry",
     "RunInfo": "gitckpt.store.runs.summary",
     "History": "gitckpt.store.runs.timeline",
@@ -214,6 +218,7 @@ __all__ = [
     "Pipeline",
     "Pipelines",
     "Policy",
+    "Position",
     "Preview",
     "Problem",
     "Progress",
@@ -236,6 +241,7 @@ __all__ = [
     "StepsBlocked",
     "Store",
     "Struggling",
+    "UndoStep",
     "Untrusted",
     "Usage",
     "UsageError",

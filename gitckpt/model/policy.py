@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gitckpt.model import phase, runstate, times
 from gitckpt.model.arguments import require_number
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE, SAFETY
 
 DAY = 86400 * times.MICRO
 
@@ -57,11 +57,17 @@ class Policy:
     runs_older_than: int = 7 * DAY
     """A run that is complete expires as a whole when its newest checkpoint has this age."""
 
+    safety_older_than: int = 7 * DAY
+    """A checkpoint of what was there before files were replaced expires at this age."""
+
+    safety_keep_last: int = 20
+    """So many of the newest of those stay, whatever their age."""
+
     everything: bool = False
     """Whether checkpoints saved by people, and runs that are not complete, are candidates too."""
 
     def __post_init__(self) -> None:
-        for name in ("older_than", "rewritten_older_than", "keep_last", "runs_older_than"):
+        for name in ("older_than", "rewritten_older_than", "keep_last", "runs_older_than", "safety_older_than", "safety_keep_last"):
             require_number(name, getattr(self, name))
 
 
@@ -84,10 +90,13 @@ def apply(candidates: Sequence[Candidate], policy: Policy, *, now: int) -> list[
         now: the current instant, in microseconds since the epoch.
     """
     decisions = []
-    seen = 0
+    seen = safeties = 0
     for candidate in candidates:
         decision = _kept_for_what_it_is(candidate, policy) or _kept_or_expired_for_its_commit(candidate, policy, now)
-        if decision is None:
+        if decision is None and candidate.trigger == SAFETY:
+            safeties += 1
+            decision = _of_safety(candidate, policy, now, safeties)
+        elif decision is None:
             seen += 1
             decision = _by_rank_and_age(candidate, policy, now, seen)
         decisions.append(decision)
@@ -157,7 +166,7 @@ def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
 def _kept_for_what_it_is(candidate: Candidate, policy: Policy) -> Decision | None:
     if candidate.run is not None:
         return Decision(candidate.id, expires=False, reason=f"belongs to the run {candidate.run}")
-    if candidate.trigger not in HOOK_TRIGGERS and not policy.everything:
+    if candidate.trigger not in (*HOOK_TRIGGERS, SAFETY) and not policy.everything:
         return Decision(candidate.id, expires=False, reason="not made by a hook")
     return None
 
@@ -170,6 +179,16 @@ def _kept_or_expired_for_its_commit(candidate: Candidate, policy: Policy, now: i
     expires = age >= limit
     reason = f"its commit was rewritten, {_length(age)} old, limit {_length(limit)}"
     return Decision(candidate.id, expires=expires, reason=reason)
+
+
+def _of_safety(candidate: Candidate, policy: Policy, now: int, rank: int) -> Decision:
+    keep, limit = policy.safety_keep_last, policy.safety_older_than
+    if policy.everything:
+        keep, limit = min(keep, policy.keep_last), min(limit, policy.older_than)
+    if rank <= keep:
+        return Decision(candidate.id, expires=False, reason=f"before files were replaced, among the newest {keep} of those")
+    age = now - candidate.time
+    return Decision(candidate.id, expires=age >= limit, reason=f"before files were replaced, {_length(age)} old, limit {_length(limit)}")
 
 
 def _by_rank_and_age(candidate: Candidate, policy: Policy, now: int, rank: int) -> Decision:

@@ -280,7 +280,7 @@ SETTINGS = [
     (
         "[retention]\nnewest = 1\n",
         "2: unknown key 'newest' in [retention]",
-        "known keys: older_than, keep_last, rewritten_older_than, runs_older_than",
+        "known keys: older_than, keep_last, rewritten_older_than, runs_older_than, safety_older_than, safety_keep_last",
     ),
     ("[retension]\n", "1: unknown key 'retension' in the file", "did you mean retention?"),
     ("retention = 3\n", "1: retention must be a table", "write [retention] above its keys"),

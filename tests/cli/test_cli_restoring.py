@@ -61,7 +61,7 @@ class TestRestore:
         assert files(checkout) == {"README": "captured\n", "new dir/new": "captured\n", "same": "same\n", "staged": "s\n"}
         back = ckpt("undo", at=checkout)
         swapped = "change  README\nadd     added\\nlater\nadd     gone\ndelete  new dir/new\nstage   staged\n"
-        assert said(back) == (0, swapped, "what was here is in checkpoint SHORT; to go back: git ckpt undo\n")
+        assert said(back) == (0, swapped, "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n")
         assert files(checkout) == before
 
     def test_the_checkpoint_it_names_is_the_safety_checkpoint(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:

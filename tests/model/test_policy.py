@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt.model import policy, runstate, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, SAFETY
 from gitckpt.model.policy import DAY, Candidate, Decision, Policy, RunCandidate
 
 quick = settings(max_examples=150, deadline=None, database=None)
 NOW = times.from_text("2026-11-21T12:00:00Z")
-NO_RANK = Policy(keep_last=0)
+NO_RANK = Policy(keep_last=0, safety_keep_last=0)
 """The default policy without the newest that stay."""
 
 
@@ -24,10 +24,16 @@ def candidate(
     return Candidate(name, NOW - int(days * DAY), trigger, run, rewritten)
 
 
-def test_the_default_policy_is_30_days_7_when_rewritten_and_for_runs_and_the_newest_100() -> None:
+def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_for_runs_and_for_safety_but_the_newest_20() -> None:
     week = 7 * 86400 * 10**6
     assert Policy() == Policy(
-        older_than=30 * 86400 * 10**6, rewritten_older_than=week, keep_last=100, runs_older_than=week, everything=False
+        older_than=30 * 86400 * 10**6,
+        rewritten_older_than=week,
+        keep_last=100,
+        runs_older_than=week,
+        safety_older_than=week,
+        safety_keep_last=20,
+        everything=False,
     )
 
 
@@ -54,7 +60,33 @@ def test_the_default_policy_is_30_days_7_when_rewritten_and_for_runs_and_the_new
         ),
         pytest.param(candidate(400, MANUAL), NO_RANK, False, "not made by a hook", id="manual"),
         pytest.param(candidate(400, MANUAL, rewritten=True), NO_RANK, False, "not made by a hook", id="manual, rewritten"),
-        pytest.param(candidate(400, "safety"), NO_RANK, False, "not made by a hook", id="safety"),
+        pytest.param(
+            candidate(400, SAFETY),
+            Policy(),
+            False,
+            "before files were replaced, among the newest 20 of those",
+            id="safety: among the newest",
+        ),
+        pytest.param(candidate(7, SAFETY), NO_RANK, True, "before files were replaced, 7d old, limit 7d", id="safety: at the limit"),
+        pytest.param(candidate(6.9, SAFETY), NO_RANK, False, "before files were replaced, 6d old, limit 7d", id="safety: too young"),
+        pytest.param(candidate(400, SAFETY, run="r"), NO_RANK, False, "belongs to the run r", id="safety: of a run"),
+        pytest.param(
+            candidate(8, SAFETY, rewritten=True), NO_RANK, True, "before files were replaced, 8d old, limit 7d", id="safety: rewritten"
+        ),
+        pytest.param(
+            candidate(3, SAFETY),
+            Policy(older_than=2 * DAY, keep_last=0, everything=True),
+            True,
+            "before files were replaced, 3d old, limit 2d",
+            id="everything: safety goes with the others",
+        ),
+        pytest.param(
+            candidate(3, SAFETY),
+            Policy(older_than=2 * DAY, keep_last=0),
+            False,
+            "before files were replaced, among the newest 20 of those",
+            id="the limits of the others are not those of safety",
+        ),
         pytest.param(candidate(400, "import:forge"), NO_RANK, False, "not made by a hook", id="imported"),
         pytest.param(candidate(400, "phase", run="r"), NO_RANK, False, "belongs to the run r", id="of a run"),
         pytest.param(candidate(400, run="r", rewritten=True), NO_RANK, False, "belongs to the run r", id="hook in a run"),
@@ -103,6 +135,12 @@ def test_only_checkpoints_that_could_expire_by_age_take_a_place_among_the_newest
     ]
 
 
+def test_the_newest_twenty_for_safety_are_counted_apart() -> None:
+    found = [candidate(8 + i / 100, trigger, name=f"{trigger} {i}") for i in range(22) for trigger in (SAFETY, POST_COMMIT)]
+    decisions = policy.apply(found, Policy(keep_last=22, older_than=0), now=NOW)
+    assert [each.id for each in decisions if each.expires] == ["safety 20", "safety 21"]
+
+
 def candidates() -> st.SearchStrategy[list[Candidate]]:
     one = st.builds(
         Candidate,
@@ -117,7 +155,16 @@ def candidates() -> st.SearchStrategy[list[Candidate]]:
 
 def policies() -> st.SearchStrategy[Policy]:
     lengths = st.integers(0, 60 * DAY)
-    return st.builds(Policy, older_than=lengths, rewritten_older_than=lengths, keep_last=st.integers(0, 6), everything=st.booleans())
+    numbers = st.integers(0, 6)
+    return st.builds(
+        Policy,
+        older_than=lengths,
+        rewritten_older_than=lengths,
+        keep_last=numbers,
+        safety_older_than=lengths,
+        safety_keep_last=numbers,
+        everything=st.booleans(),
+    )
 
 
 @quick
@@ -143,7 +190,7 @@ def test_people_s_checkpoints_never_expire_unless_everything_is_asked_for_and_th
 ) -> None:
     decisions = policy.apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY)
     gone = {each.id for each in decisions if each.expires}
-    assert [each for each in found if each.id in gone and (each.trigger not in HOOK_TRIGGERS or each.run)] == []
+    assert [each for each in found if each.id in gone and (each.trigger not in (*HOOK_TRIGGERS, SAFETY) or each.run)] == []
 
 
 @quick

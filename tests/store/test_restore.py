@@ -10,6 +10,7 @@ import pytest
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.restore import restorer
+from gitckpt.store.restore.position import Position
 from gitckpt.store.restore.restorer import Restored
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
@@ -83,7 +84,7 @@ class TestAll:
         assert view(checkout.path) == wanted
         back = restorer.undo(inside(store))
         assert (view(checkout.path), back.safety) == (other, nth(3))
-        again = restorer.undo(inside(store))
+        again = restorer.redo(inside(store))
         assert (view(checkout.path), again.safety) == (wanted, nth(4))
         assert (checkout.git("rev-parse", "--abbrev-ref", "HEAD"), checkout.refs("refs/heads", "refs/stash")) == (head, refs)
         safety = store.read(nth(2))
@@ -112,7 +113,8 @@ class TestAll:
         prepare(checkout)
         made = store.save("a-complete", {})
         before, seen = checkout.fingerprint(), looks(checkout)
-        assert restorer.restore(inside(store), made) == Restored([], None, [])
+        here = Position(made.git_sha, made.branch, None)
+        assert restorer.restore(inside(store), made) == Restored(made.id, [], None, [], here, here, [])
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
 
     def test_only_what_differs_is_touched(self, store: Store, checkout: Checkout) -> None:
@@ -271,7 +273,9 @@ class TestAnotherCommit:
         main_checkout.git("merge", "--abort")
         main_checkout.commit("elsewhere", brand="new\n")
         done = restorer.restore(inside(plain), made)
-        assert done.remarks == ["the operation in progress belongs to another commit than HEAD, and stays as it is"]
+        assert done.remarks == []
+        left_out = "the merge of the checkpoint was left out, as it belongs to another commit than HEAD; a worktree with it"
+        assert done.apart[1:] == [f"{left_out}: git ckpt resume {made.id[:8]}"]
         assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
         assert "<<<<<<<" in (main_checkout.path / "README").read_text()
 
@@ -289,7 +293,7 @@ class TestOperations:
         assert (view(checkout.path), {path.name: path.read_bytes() for path in git_dir.glob("MERGE_*")}) == (wanted, state)
         restorer.undo(inside(store))
         assert (view(checkout.path), list(git_dir.glob("MERGE_*"))) == (clean, [])
-        restorer.undo(inside(store))
+        restorer.redo(inside(store))
         checkout.write("README", "resolved\n")
         checkout.git("commit", "--quiet", "--all", "--no-edit")
         assert checkout.git("rev-parse", "HEAD^2") == checkout.git("rev-parse", "theirs")

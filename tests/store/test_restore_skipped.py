@@ -54,7 +54,7 @@ def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -
     if then != now:
         restorer.undo(inside(store))
         assert view(checkout.path) == before
-        restorer.undo(inside(store))
+        restorer.redo(inside(store))
         assert view(checkout.path) == wanted
     there = resumption.resume(inside(store), made)
     assert view(there.path) == wanted

@@ -19,7 +19,9 @@ from gitckpt.store.snapshot.limits import Limits
 from tests.conftest import Checkout
 
 ROOT = Path(__file__).parent.parent.parent
-DEFAULT = Settings(Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100), Limits(), None)
+DEFAULT = Settings(
+    Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100, safety_older_than=7 * DAY, safety_keep_last=20), Limits(), None
+)
 
 
 def read(checkout: Checkout) -> Settings:
@@ -37,6 +39,13 @@ class TestReading:
     def test_the_file(self, checkout: Checkout) -> None:
         checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 0\nrewritten_older_than = "12h"\n')
         assert read(checkout) == Settings(Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), Limits(), None)
+
+    def test_those_for_safety(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", '[retention]\nsafety_older_than = "2w"\nsafety_keep_last = 5\n')
+        assert read(checkout).policy == Policy(safety_older_than=14 * DAY, safety_keep_last=5)
+        checkout.git("config", "ckpt.safetyOlderThan", "12h")
+        checkout.git("config", "ckpt.safetyKeepLast", "0")
+        assert read(checkout).policy == Policy(safety_older_than=DAY // 2, safety_keep_last=0)
 
     @pytest.mark.parametrize("others", ["[pipelines.ci]\nwrong = true\n", "[agents]\nwrong = true\n", "[steps]\n3 = 3\n"])
     def test_what_others_read_is_for_others_to_judge(self, checkout: Checkout, others: str) -> None:
@@ -77,7 +86,7 @@ class TestReading:
             (
                 "[retention]\nnewest = 3\n",
                 "2: unknown key 'newest' in [retention]",
-                "known keys: older_than, keep_last, rewritten_older_than, runs_older_than",
+                "known keys: older_than, keep_last, rewritten_older_than, runs_older_than, safety_older_than, safety_keep_last",
             ),
             ("[retention]\nkeep_last = -1\n", "2: keep_last in [retention] must be a whole number from 0 on, not -1", None),
             ("[retention]\nkeep_last = true\n", "2: keep_last in [retention] must be a whole number from 0 on, not true", None),
@@ -140,6 +149,8 @@ class TestReading:
             ("ckpt.olderThan", "soon", "ckpt.olderthan in git config: 'soon' is not an age"),
             ("ckpt.olderThan", "", "ckpt.olderthan in git config: '' is not an age"),
             ("ckpt.keepLast", "many", "ckpt.keeplast in git config must be a whole number from 0 on, not 'many'"),
+            ("ckpt.safetyKeepLast", "-1", "ckpt.safetykeeplast in git config must be a whole number from 0 on, not '-1'"),
+            ("ckpt.safetyOlderThan", "x", "ckpt.safetyolderthan in git config: 'x' is not an age"),
             ("ckpt.keepLast", "²", "ckpt.keeplast in git config must be a whole number from 0 on, not '²'"),
         ],
     )

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from gitckpt.store.restore.restorer import restore, undo
+from gitckpt.store.restore.restorer import redo, restore, undo
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
@@ -190,7 +190,7 @@ def there_and_back(here: Checkout, make_store: MakeStore, submodules: tuple[str,
     assert kinds.seen(here) == expected
     undo(inside(store))
     assert kinds.seen(here)["files"] == wrecked["files"]
-    undo(inside(store))
+    redo(inside(store))
     assert kinds.seen(here) == expected
     kinds.require_resumed(here, store, made, submodules)
     assert kinds.own_refs(here) == refs

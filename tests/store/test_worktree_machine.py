@@ -5,6 +5,7 @@ In the lane `long`; run with `--long` for 100,000 steps, each time other ones.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
@@ -23,11 +24,12 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.restore import restorer
+from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.restorer import Restored
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
-from tests.store.worktree_model import CONVERTED, File, Place, Seen, detached, expect, is_at_its_start, is_within
+from tests.store.worktree_model import CONVERTED, Place, Seen, detached, expect, is_at_its_start, is_within
 
 pytestmark = pytest.mark.long
 
@@ -102,8 +104,10 @@ class WorktreeMachine(RuleBasedStateMachine):
             self.here = Place(top)
         self.store = Store(Checkpoints(discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids()))
         self.saved: list[tuple[Checkpoint, Seen]] = []
-        self.undone: Seen | None = None
-        self.written: frozenset[bytes] = frozenset()
+        self.seen: dict[str, Seen] = {}
+        """By safety checkpoint, what it brings back."""
+        self.brought: frozenset[bytes] = frozenset()
+        """The files that the newest step brought."""
 
     def teardown(self) -> None:
         self._steps.append(self._taken)
@@ -172,15 +176,23 @@ class WorktreeMachine(RuleBasedStateMachine):
         checkpoint, target = self._chosen(number)
         self._bring_back(target, paths, lambda: restorer.restore(inside(self.store), checkpoint, paths))
 
-    @precondition(lambda self: self.undone is not None)
-    @rule()
-    def undo(self) -> None:
-        assert self.undone is not None
-        self._bring_back(self.undone, (), lambda: restorer.undo(inside(self.store)), self.written)
+    @precondition(lambda self: self.seen)
+    @rule(step=st.sampled_from([undoing.UNDO, undoing.UNDO, undoing.REDO]))
+    def take(self, step: str) -> None:
+        found, _ = undoing.next_step(inside(self.store), undoing.read(inside(self.store)), step)
+        command = functools.partial(getattr(restorer, step), inside(self.store))
+        if found is None:
+            before = self.here.look()
+            with pytest.raises(NotFoundError):
+                command()
+            assert self.here.look() == before
+            return
+        target = self.seen[found]
+        self._bring_back(target, (), command, self.brought - target.captured.keys())
 
     @precondition(lambda self: self.saved)
     @rule(edits=st.lists(EDITS, max_size=3), number=NUMBERS, paths=SOME)
-    def restore_and_undo_twice(self, edits: list[Edit], number: int, paths: tuple[bytes, ...]) -> None:
+    def restore_and_go_back_and_forth(self, edits: list[Edit], number: int, paths: tuple[bytes, ...]) -> None:
         for edit, arguments in edits:
             edit(self.here, *arguments)
         self._taken += len(edits)
@@ -188,11 +200,12 @@ class WorktreeMachine(RuleBasedStateMachine):
         before = self.here.look()
         if self._bring_back(target, paths, lambda: restorer.restore(inside(self.store), checkpoint, paths)):
             after = self.here.look()
-            restorer.undo(inside(self.store))
+            self.take(undoing.UNDO)
             assert self.here.look().lasting() == before.lasting()
-            restorer.undo(inside(self.store))
+            self.take(undoing.REDO)
             assert self.here.look().lasting() == after.lasting()
-            self._remember(before, after, target.captured)
+            with pytest.raises(NotFoundError):
+                restorer.redo(inside(self.store))
 
     @precondition(lambda self: self.saved)
     @rule(number=NUMBERS)
@@ -217,7 +230,7 @@ class WorktreeMachine(RuleBasedStateMachine):
         return self.saved[number % len(self.saved)]
 
     def _bring_back(
-        self, target: Seen, paths: tuple[bytes, ...], command: Callable[[], Restored], written: frozenset[bytes] = frozenset()
+        self, target: Seen, paths: tuple[bytes, ...], command: Callable[[], Restored], written: frozenset[bytes] | None = None
     ) -> bool:
         """Runs a restore or undo, and compares what it made; returns whether it did anything."""
         before = self.here.look()
@@ -227,7 +240,8 @@ class WorktreeMachine(RuleBasedStateMachine):
                 command()
             assert self.here.look() == before
             return False
-        expected = expect(before, target, paths, written)
+        is_step = written is not None  # `undo` or `redo`, which is taken though nothing is to be done
+        expected = expect(before, target, paths, written or frozenset())
         if before.commit == target.commit and not paths and not is_at_its_start(target.operation, before.refs):
             expected = replace(expected, operation=detached(target.operation))
         if expected.refused:
@@ -249,17 +263,15 @@ class WorktreeMachine(RuleBasedStateMachine):
         if before.commit == target.commit and not paths:
             there = [path for path in target.captured if path in before.captured and path != CONVERTED]
             assert {path: after.status.get(path) for path in there} == {path: target.status.get(path) for path in there}
+        wanted = {path: file for path, file in target.captured.items() if is_within(path, paths)}
         if done.safety is not None:
-            wanted = {path: file for path, file in target.captured.items() if is_within(path, paths)}
-            self._remember(before, after, wanted)
-            assert self.undone is not None
-            self.saved.append((self.store.read(done.safety), self.undone))
+            # ignored files that were replaced are in the safety checkpoint as well
+            kept = frozenset(path for path in before.ignored if path in after.files and path not in wanted)
+            self.seen[done.safety] = replace(before, ignored=kept)
+            self.saved.append((self.store.read(done.safety), self.seen[done.safety]))
+        if done.safety is not None or is_step:
+            self.brought = frozenset(wanted)
         return done.safety is not None
-
-    def _remember(self, before: Seen, after: Seen, wanted: dict[bytes, File]) -> None:
-        """Notes what `undo` goes back to; ignored files that were replaced are in the safety checkpoint as well."""
-        self.written = frozenset(after.files.keys() - before.files.keys())
-        self.undone = replace(before, ignored=frozenset(path for path in before.ignored if path in after.files and path not in wanted))
 
 
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])

@@ -33,6 +33,7 @@ COMMANDS: dict[str, Command] = {
         lambda: import_module("gitckpt.cli.commands.checkpoints.restore").restore, "Put the files of one into this worktree."
     ),
     "undo": Command(lambda: import_module("gitckpt.cli.commands.checkpoints.restore").undo, "Take the newest restore back."),
+    "redo": Command(lambda: import_module("gitckpt.cli.commands.checkpoints.restore").redo, "Bring back what was there before an undo."),
     "run": Command(lambda: import_module("gitckpt.cli.commands.runs.run").run, "Run a pipeline in a worktree of its own."),
     "loop": Command(lambda: import_module("gitckpt.cli.commands.runs.loop").loop, "Let an agent work at a plan until it is carried out."),
     "review": Command(
@@ -60,5 +61,5 @@ COMMANDS: dict[str, Command] = {
     "complete": Command(lambda: import_module("gitckpt.cli.commands.upkeep.completion").complete, ""),
 }
 
-FREQUENT = ("save", "list", "show", "resume", "runs", "status", "restore", "undo", "verify")
+FREQUENT = ("save", "list", "show", "resume", "runs", "status", "restore", "undo", "redo", "verify")
 """What agents and scripts use all the time: plain calls of these go through the quick door."""

@@ -96,11 +96,20 @@ AFTER = {
         words="id_and_paths",
         flags={
             "--dry-run": "dry_run",
+            "--json": "as_json",
         },
     ),
     "undo": options.Syntax(
         flags={
+            "--list": "list_",
             "--dry-run": "dry_run",
+            "--json": "as_json",
+        },
+    ),
+    "redo": options.Syntax(
+        flags={
+            "--dry-run": "dry_run",
+            "--json": "as_json",
         },
     ),
     "verify": options.Syntax(
@@ -122,6 +131,7 @@ FUNCTIONS = {
     "status": lambda: import_module("gitckpt.cli.commands.runs.runs").status,
     "restore": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").restore,
     "undo": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").undo,
+    "redo": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").redo,
     "verify": lambda: import_module("gitckpt.cli.commands.upkeep.verify").verify,
 }
 """Command → what imports its module, and returns the function that does the work."""

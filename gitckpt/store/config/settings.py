@@ -34,6 +34,10 @@ keep_last = 100
 rewritten_older_than = "7d"
 # A run that is complete expires at this age, with all its checkpoints and its worktree; others stay.
 runs_older_than = "7d"
+# What was there before files were replaced, by restore, undo, redo or a phase that goes back, expires at this age …
+safety_older_than = "7d"
+# … but so many of the newest stay, whatever their age.
+safety_keep_last = 20
 
 [snapshot]
 # Untracked files larger than this, or whose names look like secrets, are not captured; each checkpoint lists them.
@@ -71,6 +75,8 @@ _TABLES = {
         "keep_last": "ckpt.keeplast",
         "rewritten_older_than": "ckpt.rewrittenolderthan",
         "runs_older_than": "ckpt.runsolderthan",
+        "safety_older_than": "ckpt.safetyolderthan",
+        "safety_keep_last": "ckpt.safetykeeplast",
     },
     "snapshot": {
         "include": "ckpt.include",
@@ -88,7 +94,7 @@ _ELSEWHERE = (PIPELINES, AGENTS, STEPS)
 """The tables that are read and checked where they are used: a mistake in them breaks no other command."""
 
 _LISTS = ("ckpt.include", "ckpt.secrets")
-_KEEP_LAST = "ckpt.keeplast"
+_COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
@@ -134,6 +140,8 @@ def read(repository: Repository) -> Settings:
             rewritten_older_than=said(Table.age, "retention", "rewritten_older_than", policy.rewritten_older_than),
             keep_last=said(_count, "retention", "keep_last", policy.keep_last),
             runs_older_than=said(Table.age, "retention", "runs_older_than", policy.runs_older_than),
+            safety_older_than=said(Table.age, "retention", "safety_older_than", policy.safety_older_than),
+            safety_keep_last=said(_count, "retention", "safety_keep_last", policy.safety_keep_last),
         ),
         limits=Limits(
             max_file_size=said(_size, "snapshot", "max_file_size", limits.max_file_size),
@@ -198,7 +206,7 @@ def _own(name: str, values: list[str]) -> object:
     if name in _LISTS:
         return list(filter(None, values))
     last = values[-1]
-    return int(last) if name == _KEEP_LAST and last.isascii() and last.isdigit() else last
+    return int(last) if name in _COUNTS and last.isascii() and last.isdigit() else last
 
 
 def _count(table: Table, key: str, default: int) -> int:

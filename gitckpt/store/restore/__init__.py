@@ -1,5 +1,7 @@
-"""The files of a checkpoint into the worktree one is in, after a safety checkpoint, and back.
+"""The files of a checkpoint into the worktree one is in, after a safety checkpoint, and back and forth.
 
 Doors:
-    restorer: `restore`, and `undo`, which takes one back.
+    restorer: `restore`, `undo`, which takes one back, and `redo`.
+    undo: the steps that these two can take.
+    position: where HEAD is, and where files are from.
 """

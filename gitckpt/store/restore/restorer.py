@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gitckpt.git.objects import diff, partial
@@ -21,11 +21,16 @@ from gitckpt.model.names import first_of
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
+from gitckpt.store.restore import position
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import PathChange, Plan, make_plan
+from gitckpt.store.restore.position import Gap, Position
+from gitckpt.store.restore.undo import Stack
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
+
+Announce = Callable[[Sequence[str]], None]
 
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
@@ -37,17 +42,32 @@ class Restored:
     """What became of a restore.
 
     Attributes:
+        checkpoint: id of the one whose files these are.
         changes: what was done, or would be, path by path.
         safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
         remarks: what else the person should know, a sentence each.
+        head: where HEAD is, and stays.
+        source: where the checkpoint was recorded.
+        apart: what it means that the two are not the same, a sentence each; empty where they are, and where nothing was to be done.
     """
 
+    checkpoint: str
     changes: Sequence[PathChange]
     safety: str | None
     remarks: Sequence[str]
+    head: Position
+    source: Position
+    apart: Sequence[str]
 
 
-def restore(store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes] = (), *, dry_run: bool = False) -> Restored:
+def restore(
+    store: Checkpoints,
+    checkpoint: Checkpoint,
+    paths: Sequence[bytes] = (),
+    *,
+    dry_run: bool = False,
+    announce: Announce = lambda _: None,
+) -> Restored:
     """Puts the files, the index and the operation in progress of a checkpoint into the worktree.
 
     Args:
@@ -55,52 +75,92 @@ def restore(store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes] =
         checkpoint: what it shall hold.
         paths: files and directories to which this is restricted, relative to the top; none for all, with the operation in progress.
         dry_run: whether to say only what would be done.
+        announce: is told before the first file is replaced what `Restored.apart` says afterwards, unless that is nothing.
 
     Raises:
         WorktreeError: there is no worktree; the checkpoint's files are missing or were not captured; something is in the way that no
             checkpoint holds; or, after it was done, files and checkpoint differ.
         BusyError: another process changes the index or the files.
     """
-    return _Restore(store, checkpoint, paths).run(dry_run=dry_run)
+    return _Restore(store, checkpoint, paths).run(dry_run=dry_run, announce=announce)
 
 
-def undo(store: Checkpoints, *, dry_run: bool = False) -> Restored:
-    """Goes back to the safety checkpoint of the newest restore or undo in this worktree.
+def undo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
+    """Goes back to what was there before the newest restore in this worktree, or before the one that was taken back last.
 
     Args and errors: as `restore`.
 
     Raises:
         NotFoundError: there is none.
     """
-    safety = undoing.read(store).safety
-    if safety is None:
-        raise NotFoundError("nothing was restored in this worktree", hint="see what there is to go back to: git ckpt list")
-    checkpoint = store.read(safety)
-    return _Restore(store, checkpoint, (), _written_after(store, checkpoint)).run(dry_run=dry_run)
+    return _take(store, undoing.UNDO, dry_run, announce)
 
 
-def _written_after(store: Checkpoints, safety: Checkpoint) -> list[bytes]:
-    """Returns the files that the restore wrote for which a safety checkpoint was recorded, and that were not there before."""
+def redo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
+    """Brings back what was there before the newest undo in this worktree that was not followed by a restore.
+
+    Args and errors: as `restore`.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    return _take(store, undoing.REDO, dry_run, announce)
+
+
+def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> Restored:
+    stack = undoing.read(store)
+    target, gone = undoing.next_step(store, stack, step)
+    if target is None:
+        raise _nothing(stack, step, gone)
+    checkpoint = store.read(target)
+    done = _Restore(store, checkpoint, (), _written(store, stack, checkpoint), step).run(dry_run=dry_run, announce=announce)
+    cut_off = ["the step before this one was cut off"] if stack.is_open else []
+    return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])
+
+
+def _nothing(stack: Stack, step: str, gone: Sequence[str]) -> NotFoundError:
+    others = "see what there is to go back to: git ckpt list"
+    if gone:
+        where = "back" if step == undoing.UNDO else "forward"
+        return NotFoundError(f"the checkpoints of the steps further {where} are gone, removed or expired", hint=others)
+    if step == undoing.REDO:
+        return NotFoundError("nothing was taken back since the newest restore", hint="see the steps: git ckpt undo --list")
+    if stack.redo:
+        return NotFoundError("there is nothing further back", hint="go forward again: git ckpt redo")
+    return NotFoundError("nothing was restored in this worktree", hint=others)
+
+
+def _written(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
+    """Returns the files that the newest step wrote, and that a checkpoint lacks to which another one leads back."""
+    brought, named = (stack.here, []) if stack.here else (wanted.state.get("before"), wanted.state.get("paths", []))
     try:
-        restored = store.read(str(safety.state.get("before")))
+        newest = store.read(str(brought))
     except NotFoundError:
         return []  # it was removed meanwhile: those that are ignored by now stay
-    before, after = (manifest.contents_of(checkpoint, store.repository, store.objects).files for checkpoint in (safety, restored))
-    paths = [path if isinstance(path, bytes) else str(path).encode() for path in safety.state.get("paths", [])]
+    before, after = (manifest.contents_of(checkpoint, store.repository, store.objects).files for checkpoint in (wanted, newest))
+    paths = [path if isinstance(path, bytes) else str(path).encode() for path in named]
     return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
 
 
 class _Restore:
     """One restore, from plan to comparison."""
 
-    def __init__(self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], written: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self,
+        store: Checkpoints,
+        checkpoint: Checkpoint,
+        paths: Sequence[bytes],
+        written: Sequence[bytes] = (),
+        step: str = undoing.RESTORE,
+    ) -> None:
         self._store = store
         self._repository = store.repository
         self._objects = store.objects
         self._checkpoint = checkpoint
         self._paths = list(paths)
         self._written = written
-        self._head = store.objects.head()[0]
+        self._step = step
+        self._head, self._branch = store.objects.head()
         _require_files(store, checkpoint)
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
         self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
@@ -110,7 +170,7 @@ class _Restore:
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
 
-    def run(self, *, dry_run: bool) -> Restored:
+    def run(self, *, dry_run: bool, announce: Announce) -> Restored:
         with self._store.private_index() as index:
             captured = self._capture(index, self._written)
             found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
@@ -124,14 +184,35 @@ class _Restore:
                 plan = self._plan(found)
             plan.require_no_obstacle()
             operations = self._brings_operation and found.operation != self._wanted.operation
-            if dry_run or not (plan.changes or plan.flags or operations):
-                return Restored(plan.changes, None, self._remarks(plan, found))
+            gap = self._gap(captured.worktree.operation, changes_operation=operations)
+            is_nothing = not (plan.changes or plan.flags or operations)
+            if dry_run or is_nothing:
+                if not dry_run and self._step != undoing.RESTORE:
+                    undoing.finish(self._store, self._step, self._checkpoint.id)
+                apart = [] if is_nothing else gap.sentences(is_done=False)
+                return self._restored(plan, None, gap, apart)
             expected = self._prepare(index, plan, captured.files)
+            if coming := gap.sentences(is_done=False):
+                announce(coming)
             safety = self._record_safety(captured)
             self._write(index, plan, found, expected)
         self._verify(plan, expected)
-        undoing.finish(self._repository)
-        return Restored(plan.changes, safety, self._remarks(plan, found))
+        undoing.finish(self._store, self._step, self._checkpoint.id)
+        return self._restored(plan, safety, gap, gap.sentences(is_done=True))
+
+    def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str]) -> Restored:
+        return Restored(self._checkpoint.id, plan.changes, safety, self._remarks(plan), gap.head, gap.source, apart)
+
+    def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
+        no_run = "--no-run " if self._checkpoint.run else ""
+        return Gap(
+            head=Position(self._head, self._branch, under_way),
+            source=position.of(self._checkpoint),
+            changes_operation=changes_operation,
+            is_partial=bool(self._paths),
+            elsewhere=f"git ckpt resume {no_run}{self._checkpoint.id[: ids.SHORT]}",
+            back=undoing.way_back(self._step),
+        )
 
     @staticmethod
     def _files_there(index: PrivateIndex, captured: Captured, found: Contents) -> str:
@@ -214,7 +295,7 @@ class _Restore:
         if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
             self._store.remove([made.id])
             raise assurance.failure(self._repository, self._store.objects, made)
-        undoing.begin(self._repository, made.id)
+        undoing.begin(self._store, self._step, made)
         return made.id
 
     def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> None:
@@ -230,7 +311,8 @@ class _Restore:
                     f"a file changed while it was to be replaced: {error.message}", hint="look at git status, then run the command again"
                 ) from None
             raise WorktreeError(
-                f"not every file could be written: {error.message}", hint="go back to what was there before: git ckpt undo"
+                f"not every file could be written: {error.message}",
+                hint=f"go back to what was there before: {undoing.way_back(self._step)}",
             ) from None
         if self._paths:
             self._write_index_of_paths(plan)
@@ -284,13 +366,11 @@ class _Restore:
         if differing:
             raise WorktreeError(
                 f"what came back is not what checkpoint {self._checkpoint.id} captured: {first_of(differing)}",
-                hint="go back to what was there before: git ckpt undo",
+                hint=f"go back to what was there before: {undoing.way_back(self._step)}",
             )
 
-    def _remarks(self, plan: Plan, found: Contents) -> list[str]:
+    def _remarks(self, plan: Plan) -> list[str]:
         remarks = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in plan.submodules]
-        if not self._paths and not self._same_head and (self._wanted.operation or found.operation):
-            remarks.append("the operation in progress belongs to another commit than HEAD, and stays as it is")
         if self._brings_operation:
             remarks += [operation.farewell(self._rebased)] if self._rebased is not None else []
             commands = operation.commands_in(self._wanted.operation)

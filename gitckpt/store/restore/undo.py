@@ -1,6 +1,7 @@
-"""Which safety checkpoint `undo` goes back to: a small file in the worktree's administrative directory says so.
+"""The steps that `undo` and `redo` walk: a small file in the worktree's administrative directory lists their safety checkpoints.
 
-The file may be deleted: then the newest safety checkpoint of this worktree counts.
+A step is there from before its first file is replaced. One that never came to its end is open: both its sides stay within reach, and
+what it has left half done is no step. The file may be lost: then all safety checkpoints of this worktree count as steps back.
 """
 
 from __future__ import annotations
@@ -8,30 +9,70 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.git import disk
+from gitckpt.git.lock import Lock
+from gitckpt.git.objects import diff
+from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
-from gitckpt.model.errors import NotFoundError, WorktreeError
+from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.store.records import layout
+from gitckpt.store.records.entry import Query
+from gitckpt.store.snapshot import comparison, manifest
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
+    from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.snapshot.manifest import Contents
+
+RESTORE, UNDO, REDO = "restore", "undo", "redo"
+_MANY = 100
+_PATIENCE = 10.0
+"""How long others who change the steps are waited for, in seconds; they take milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
-    """What `undo` needs to know.
+class UndoStep:
+    """A step that can be taken in a worktree.
 
     Attributes:
-        safety: id of the checkpoint to go back to; None where nothing was restored here.
-        is_open: whether the restore that it was recorded for never came to its end.
+        kind: "undo" or "redo".
+        checkpoint: the safety checkpoint that it brings back.
     """
 
-    safety: str | None
-    is_open: bool
+    kind: str
+    checkpoint: Entry
+
+
+@dataclass(slots=True)
+class Stack:
+    """The steps of a worktree; each list ends with the one that is taken first.
+
+    Attributes:
+        undo: ids of the checkpoints that lead back.
+        redo: ids of those that lead forward again.
+        here: the one that the newest step brought back; None where that was a restore, or never came to its end.
+        open: the one that was recorded for a step that never came to its end; None where there is none.
+    """
+
+    undo: list[str]
+    redo: list[str]
+    here: str | None = None
+    open: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the newest step never came to its end."""
+        return self.open is not None
+
+    def side(self, kind: str) -> list[str]:
+        """Returns the checkpoints that "undo" or "redo" leads to."""
+        return self.redo if kind == REDO else self.undo
 
 
 def name_of(repository: Repository) -> str:
@@ -39,56 +80,171 @@ def name_of(repository: Repository) -> str:
     return os.path.basename(repository.git_dir) if repository.is_linked else ""
 
 
-def read(store: Checkpoints) -> Pointer:
-    """Returns the pointer of the store's worktree."""
+def read(store: Checkpoints) -> Stack:
+    """Returns the steps of the store's worktree, those included whose checkpoints are gone."""
     found = _read(store.repository)
-    if found.safety is not None:
-        try:
-            store.raw(found.safety)
-        except NotFoundError:
-            pass  # it was removed, or has expired
-        else:
-            return found
+    if found is not None:
+        return found
     here = name_of(store.repository)
-    for entry in store.list():
-        if entry.trigger == SAFETY and store.read(entry.id).state.get("worktree") == here:
-            return Pointer(entry.id, is_open=False)
-    return Pointer(None, is_open=False)
+    safeties = [entry.id for entry in store.list() if entry.trigger == SAFETY]
+    return Stack([each for each in reversed(safeties) if store.read(each).state.get("worktree") == here], [])
 
 
-def begin(repository: Repository, safety: str) -> None:
-    """Notes that a restore begins; after one that never came to its end, its safety checkpoint stays the one to go back to.
+def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
+    """Returns the checkpoint that a step leads to, None where there is none; and those before it that are gone.
 
     Args:
-        repository: seen from the worktree.
-        safety: id of the checkpoint that was recorded for it.
+        store: of the worktree.
+        stack: its steps.
+        kind: "undo" or "redo".
     """
-    before = _read(repository)
-    _write(repository, before.safety if before.is_open and before.safety else safety, is_open=True)
+    gone: list[str] = []
+    for each in reversed(stack.side(kind)):
+        if _is_there(store, each):
+            return each, gone
+        gone.append(each)
+    return None, gone
 
 
-def finish(repository: Repository) -> None:
-    """Notes that the restore has come to its end."""
-    found = _read(repository)
-    if found.safety is not None:
-        _write(repository, found.safety, is_open=False)
+def steps(store: Checkpoints) -> list[UndoStep]:
+    """Returns the steps that can be taken in the store's worktree: those back, then those forward, each time the next one first."""
+    stack = read(store)
+    entries = {entry.id: entry for entry in store.list(Query(ids=[*stack.undo, *stack.redo]))}
+    return [UndoStep(kind, entries[each]) for kind in (UNDO, REDO) for each in reversed(stack.side(kind)) if each in entries]
 
 
-def _read(repository: Repository) -> Pointer:
+def begin(store: Checkpoints, kind: str, made: Checkpoint) -> None:
+    """Notes that a step begins.
+
+    Args:
+        store: of the worktree.
+        kind: "restore", "undo" or "redo".
+        made: the safety checkpoint that was recorded for it.
+    """
+    with _alone(store.repository):
+        stack = read(store)
+        undo, redo = ([each for each in _trimmed(store, side) if each != made.id] for side in (stack.undo, stack.redo))
+        good = stack.open if stack.open is not None and _is_there(store, stack.open) else None
+        is_half = good is not None and _is_half_done(store, made, good)
+        if kind == RESTORE:
+            undo += [good] if good is not None and good in redo else []
+            redo = []
+        if not is_half:
+            ahead = redo if kind == UNDO else undo
+            if stack.here is not None and _is_there(store, stack.here) and not _is_same(store, store.read(stack.here), made):
+                ahead.append(stack.here)  # it was edited since: both are states that were there
+            ahead.append(made.id)
+        _write(store.repository, Stack(undo, redo, open=good if is_half else made.id))
+
+
+def finish(store: Checkpoints, kind: str, target: str) -> None:
+    """Notes that a step has come to its end, or that nothing was to be done for it.
+
+    Args:
+        store: of the worktree.
+        kind: "restore", "undo" or "redo".
+        target: id of the checkpoint that was brought back.
+    """
+    with _alone(store.repository):
+        stack = read(store)
+        if kind == RESTORE:
+            if stack.is_open:
+                _write(store.repository, Stack(stack.undo, stack.redo))
+            return
+        here, ahead = stack.side(kind), stack.redo if kind == UNDO else stack.undo
+        if stack.here not in (None, target):
+            ahead.append(str(stack.here))
+        del here[here.index(target) if target in here else len(here) :]
+        _write(store.repository, Stack(stack.undo, stack.redo, here=target))
+
+
+def way_back(kind: str) -> str:
+    """Returns the command that takes a step back."""
+    return "git ckpt redo" if kind == UNDO else "git ckpt undo"
+
+
+def skipped(gone: Sequence[str]) -> list[str]:
+    """Returns what is said of checkpoints that are gone, and whose steps are skipped for it."""
+    if not gone:
+        return []
+    what = "the checkpoint of a step is" if len(gone) == 1 else f"the checkpoints of {len(gone)} steps are"
+    return [f"{what} gone, removed or expired: {', '.join(each[: ids.SHORT] for each in gone)}; this goes further"]
+
+
+def _trimmed(store: Checkpoints, side: list[str]) -> list[str]:
+    """Returns the steps of a side: where they are many, without those whose checkpoints are gone."""
+    return side if len(side) <= _MANY else [each for each in side if _is_there(store, each)]
+
+
+def _is_there(store: Checkpoints, checkpoint: str) -> bool:
+    return store.refs.read(layout.CHECKPOINTS + checkpoint) is not None
+
+
+def _is_half_done(store: Checkpoints, made: Checkpoint, good: str) -> bool:
+    """Tells whether a worktree has nothing but what a step that was cut off found there, and what it was to bring."""
+    try:
+        before = store.read(good)
+        after = store.read(str(before.state.get("before")))
+        sides = [_trees(store, before), _trees(store, after)]
+    except (NotFoundError, InvalidCheckpoint, WorktreeError):
+        return False  # nobody can tell: then it counts as a state that was there
+    now = _trees(store, made)
+    for place in (0, 1):  # files, then what is staged
+        own = ({one.path for one in diff.differences(store.repository, side[place], now[place])} for side in sides)
+        if set.intersection(*own):
+            return False
+    return True
+
+
+def _is_same(store: Checkpoints, one: Checkpoint, other: Checkpoint) -> bool:
+    """Tells whether two checkpoints bring the same files, index and operation back, whatever commits they are linked to."""
+    if (one.git_sha, one.tree) == (other.git_sha, other.tree):
+        return True
+    try:
+        return _trees(store, one) == _trees(store, other) and _rest(store, one) == _rest(store, other)
+    except WorktreeError:
+        return False
+
+
+def _trees(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str]:
+    """Returns the trees of a checkpoint's files and of the entries of its index that are not in conflict."""
+    found = _contents(store, checkpoint)
+    return found.files, comparison.merged_tree(store.repository, found, checkpoint.git_sha)
+
+
+def _rest(store: Checkpoints, checkpoint: Checkpoint) -> tuple[object, ...]:
+    found = _contents(store, checkpoint)
+    return {stage: tree for stage, tree in found.index.items() if stage}, found.flags, found.operation, found.sparse
+
+
+def _contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
+    return manifest.contents_of(checkpoint, store.repository, store.objects)
+
+
+def _alone(repository: Repository) -> Lock:
+    """Returns a lock for the time in which the file is read and written; who does not get it goes on without."""
+    return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
+
+
+def _read(repository: Repository) -> Stack | None:
+    """Returns what the file says; None where it is lost, or says something else."""
     try:
         with open(_path(repository), encoding="utf-8") as file:
             said = json.load(file)
-        return Pointer(str(said["safety"]), is_open=bool(said["open"]))
+        undo, redo, here, is_open = (said[key] for key in ("undo", "redo", "here", "open"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return Pointer(None, is_open=False)
+        return None
+    if not (isinstance(undo, list) and isinstance(redo, list) and all(ids.is_id(each) for each in [*undo, *redo])):
+        return None
+    return Stack(undo, redo, *(each if isinstance(each, str) and ids.is_id(each) else None for each in (here, is_open)))
 
 
-def _write(repository: Repository, safety: str, *, is_open: bool) -> None:
+def _write(repository: Repository, stack: Stack) -> None:
     path = _path(repository)
     scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         with open(scratch, "w", encoding="utf-8") as file:
-            json.dump({"safety": safety, "open": is_open}, file)
+            json.dump({"undo": stack.undo, "redo": stack.redo, "here": stack.here, "open": stack.open}, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(scratch, path)

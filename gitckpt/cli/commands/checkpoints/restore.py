@@ -1,4 +1,4 @@
-"""`git ckpt restore` and `git ckpt undo`."""
+"""`git ckpt restore`, `git ckpt undo` and `git ckpt redo`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import os
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model import ids
+from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated
+    from collections.abc import Sequence
+    from typing import Annotated, Any
 
     import typer
 
+    from gitckpt.store.restore.position import Position
     from gitckpt.store.restore.restorer import Restored
+    from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
+
+_COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 
 def restore(
@@ -24,6 +30,7 @@ def restore(
         list[str], typer.Argument(metavar="ID [-- PATH…]", help="Checkpoint, run, rev, or latest; then what to restrict it to.")
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Put the files of a checkpoint into this worktree.
 
@@ -32,16 +39,48 @@ def restore(
     """
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(id_and_paths[0]))
-        done = store.restore(checkpoint, [_from_top(store, path) for path in id_and_paths[1:]], dry_run=dry_run)
-        _print(done, dry_run=dry_run)
+        paths = [_from_top(store, path) for path in id_and_paths[1:]]
+        _print(store.restore(checkpoint, paths, dry_run=dry_run, announce=_warn), "undo", dry_run=dry_run, as_json=as_json)
 
 
 def undo(
+    list_: Annotated[bool, typer.Option("--list", help="Only list the steps back, and those forward.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Take back the newest restore in this worktree; given again, take that back."""
+    """Take back the newest restore in this worktree; given again, the one before it, up to the first.
+
+    What is here now is recorded first, with all that was edited since: git ckpt redo brings it back, until the next restore.
+    """
+    if list_ and dry_run:
+        raise UsageError("--list changes nothing, so --dry-run says nothing", hint="leave one of them out")
+    with open_store(to_capture=not list_) as store:
+        if not list_:
+            _print(store.undo(dry_run=dry_run, announce=_warn), "redo", dry_run=dry_run, as_json=as_json)
+            return
+        from gitckpt.store.restore import undo as undoing
+
+        steps = store.undo_steps()
+        cut_off = undoing.read(inside(store)).is_open
+    if as_json:
+        sides = {kind: [_step_as_json(step) for step in steps if step.kind == kind] for kind in ("undo", "redo")}
+        terminal.out_json({**sides, "cut_off": cut_off})
+    else:
+        _print_steps(steps)
+        if cut_off:
+            terminal.warn("the newest step was cut off, and some files may be of either side: take it back, or forward again")
+
+
+def redo(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Bring back what was here before the newest undo; given again, what was here before the one that preceded it.
+
+    What is here now is recorded first: git ckpt undo brings it back. A new restore drops what redo could bring back.
+    """
     with open_store(to_capture=True) as store:
-        _print(store.undo(dry_run=dry_run), dry_run=dry_run)
+        _print(store.redo(dry_run=dry_run, announce=_warn), "undo", dry_run=dry_run, as_json=as_json)
 
 
 def _from_top(store: Store, path: str) -> bytes:
@@ -58,14 +97,72 @@ def _from_top(store: Store, path: str) -> bytes:
     raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
 
 
-def _print(done: Restored, *, dry_run: bool) -> None:
-    for change in done.changes:
-        terminal.out(f"{change.kind:6}  {terminal.harmless(os.fsdecode(change.path))}")
-    for remark in done.remarks:
-        terminal.warn(terminal.harmless(remark))
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        terminal.warn(terminal.harmless(sentence))
+
+
+def _print(done: Restored, way_back: str, *, dry_run: bool, as_json: bool) -> None:
+    """Prints what was done; `way_back` is the command that takes it back."""
+    if as_json:
+        terminal.out_json(_as_json(done))
+    else:
+        for change in done.changes:
+            terminal.out(f"{change.kind:6}  {terminal.harmless(os.fsdecode(change.path))}")
+    _warn(done.remarks)
     if dry_run:
+        _warn(done.apart)
         terminal.remark("nothing was changed")
     elif done.safety is None:
         terminal.remark("nothing to do: the worktree has these files")
     else:
-        terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go back: git ckpt undo")
+        for sentence in done.apart:
+            terminal.remark(terminal.harmless(sentence))
+        direction = "back" if way_back == "undo" else "forward again"
+        terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
+
+
+def _as_json(done: Restored) -> dict[str, Any]:
+    return {
+        "checkpoint": done.checkpoint,
+        "changes": [{"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes],
+        "safety": done.safety,
+        "head": _position_as_json(done.head),
+        "source": _position_as_json(done.source),
+        "apart": list(done.apart),
+        "remarks": list(done.remarks),
+    }
+
+
+def _position_as_json(position: Position) -> dict[str, Any]:
+    return {"commit": position.commit, "branch": position.branch, "operation": position.operation}
+
+
+def _print_steps(steps: Sequence[UndoStep]) -> None:
+    """Prints the steps in the order of time, the newest first: what `redo` brings back, then what `undo` does."""
+    if not steps:
+        terminal.remark("nothing was restored in this worktree")
+        return
+    now = times.now()
+    sides = [[step for step in steps if step.kind == kind] for kind in ("redo", "undo")]
+    numbered = [(f"{step.kind} {number}", step.checkpoint) for side in sides for number, step in enumerate(side, 1)]
+    ahead = len(sides[0])
+    for_person = terminal.is_terminal()
+    rows = []
+    for name, entry in [*reversed(numbered[:ahead]), *numbered[ahead:]]:
+        if for_person:
+            cells = [entry.id[: ids.SHORT], times.age_text(max(now - entry.time, 0)), entry.git_sha[: ids.SHORT]]
+        else:
+            cells = [entry.id, entry.timestamp, entry.git_sha or "-"]
+        rest = [terminal.harmless(cell or ("" if for_person else "-")) for cell in (entry.branch, entry.message)]
+        rows.append([name, *cells, *rest])
+    if for_person:
+        terminal.table(_COLUMNS, rows)
+    else:
+        for row in rows:
+            terminal.out("\t".join(row))
+
+
+def _step_as_json(step: UndoStep) -> dict[str, Any]:
+    entry = step.checkpoint
+    return {"id": entry.id, "timestamp": entry.timestamp, "git_sha": entry.git_sha, "branch": entry.branch, "message": entry.message}

@@ -1,0 +1,113 @@
+"""Where HEAD is, and where the files of a checkpoint are from: what a person has to know before the two are mixed, and afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gitckpt.model import ids
+from gitckpt.model.checkpoint import Checkpoint
+
+_ENDS = {
+    "merge": "git merge --continue, or git merge --abort",
+    "cherry-pick": "git cherry-pick --continue, or --abort",
+    "revert": "git revert --continue, or --abort",
+    "rebase": "git rebase --continue, or --abort",
+    "am": "git am --continue, or --abort",
+    "bisect": "git bisect good, bad or reset",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where somebody works.
+
+    Attributes:
+        commit: full oid of what HEAD points to; "" before the first commit.
+        branch: short name of the branch; None where HEAD is detached.
+        operation: the merge, rebase, … in progress; None where there is none.
+    """
+
+    commit: str
+    branch: str | None
+    operation: str | None
+
+    def __str__(self) -> str:
+        commit = f"commit {self.commit[: ids.SHORT]}" if self.commit else "no commit yet"
+        return f"{commit} ({self.branch or 'detached'})"
+
+
+def of(checkpoint: Checkpoint) -> Position:
+    """Returns where a checkpoint was recorded."""
+    files = checkpoint.worktree
+    return Position(checkpoint.git_sha, checkpoint.branch, files.operation if files else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What there is between where HEAD is and where the files of a checkpoint are from.
+
+    Attributes:
+        head: where HEAD is, and stays.
+        source: where the checkpoint was recorded.
+        changes_operation: whether the operation in progress becomes that of the checkpoint, and is another one.
+        is_partial: whether only some paths come back.
+        elsewhere: the command that opens a worktree where the checkpoint was recorded.
+        back: the command that takes it back.
+    """
+
+    head: Position
+    source: Position
+    changes_operation: bool
+    is_partial: bool
+    elsewhere: str
+    back: str
+
+    def sentences(self, *, is_done: bool) -> Sequence[str]:
+        """Returns what to say of it, a line each; nothing where there is no gap.
+
+        Args:
+            is_done: whether the files are here already, or to come.
+        """
+        return [*self._of_commit(is_done), *self._of_operation(is_done)]
+
+    def _of_commit(self, is_done: bool) -> list[str]:
+        head, source = self.head, self.source
+        stays = f"HEAD {'is still' if is_done else 'stays'} at {head}"
+        where = f"on {head.branch}" if head.branch is not None else "on no branch"
+        if head.commit != source.commit:
+            come, shows, puts = ("are", "shows", "puts") if is_done else ("will be", "will show", "would put")
+            meaning = f"git status {shows} what differs as changes, and a commit {puts} them {where}"
+            return [
+                f"{stays}, and the files {come} those of a checkpoint at {source}: {meaning}; a worktree at that commit: {self.elsewhere}"
+            ]
+        if head.branch != source.branch:
+            origin = f"on {source.branch}" if source.branch is not None else "while HEAD was detached"
+            goes = f"{'goes' if is_done else 'would go'} {where.replace('on', 'to', 1)}"
+            go_there = f"; to be on the other one: git switch {source.branch}" if source.branch is not None else ""
+            return [f"{stays}, and the checkpoint was made {origin}, at the same commit: a commit {goes}{go_there}"]
+        return []
+
+    def _of_operation(self, is_done: bool) -> list[str]:
+        here, there = self.head.operation, self.source.operation
+        said = []
+        if self.changes_operation:
+            if here and here != there:
+                tense = "was put away" if is_done else "will be put away"
+                said.append(f"the {here} that {'was' if is_done else 'is'} in progress here {tense}; to have it again: {self.back}")
+            if there:
+                tense = "is in progress again" if is_done else "will be in progress again"
+                said.append(f"the {there} of the checkpoint {tense}; to end it: {_end(there)}")
+        elif self.is_partial or self.head.commit != self.source.commit:
+            if there:
+                why = "only some paths come back" if self.is_partial else "it belongs to another commit than HEAD"
+                tense = "was left out" if is_done else "will be left out"
+                said.append(f"the {there} of the checkpoint {tense}, as {why}; a worktree with it: {self.elsewhere}")
+            if here and not self.is_partial:
+                tense = "goes on" if is_done else "will go on"
+                said.append(f"the {here} in progress here {tense} with these files, which are of another commit; to end it: {_end(here)}")
+        return said
+
+
+def _end(operation: str) -> str:
+    return _ENDS.get(operation, "see git status")
