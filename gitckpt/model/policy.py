@@ -58,10 +58,10 @@ class Policy:
     """A run that is complete expires as a whole when its newest checkpoint has this age."""
 
     safety_older_than: int = 7 * DAY
-    """A checkpoint of what was there before files were replaced expires at this age."""
+    """A safety checkpoint, made unasked before files were replaced, expires at this age …"""
 
     safety_keep_last: int = 20
-    """So many of the newest of those stay, whatever their age."""
+    """… but so many of the newest of those stay."""
 
     everything: bool = False
     """Whether checkpoints saved by people, and runs that are not complete, are candidates too."""
@@ -186,9 +186,9 @@ def _of_safety(candidate: Candidate, policy: Policy, now: int, rank: int) -> Dec
     if policy.everything:
         keep, limit = min(keep, policy.keep_last), min(limit, policy.older_than)
     if rank <= keep:
-        return Decision(candidate.id, expires=False, reason=f"before files were replaced, among the newest {keep} of those")
+        return Decision(candidate.id, expires=False, reason=f"made for safety, among the newest {keep}")
     age = now - candidate.time
-    return Decision(candidate.id, expires=age >= limit, reason=f"before files were replaced, {_length(age)} old, limit {_length(limit)}")
+    return Decision(candidate.id, expires=age >= limit, reason=f"made for safety, {_length(age)} old, limit {_length(limit)}")
 
 
 def _by_rank_and_age(candidate: Candidate, policy: Policy, now: int, rank: int) -> Decision:

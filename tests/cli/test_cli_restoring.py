@@ -1,7 +1,8 @@
-"""`git ckpt restore` and `undo`: the whole of what they say, from main and linked worktrees, through both doors."""
+"""`git ckpt restore`, `undo` and `redo`: the whole of what they say, from main and linked worktrees, through both doors."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from gitckpt import Limits, Store
 from gitckpt.cli.parser import quick
+from gitckpt.cli.screen import terminal
 from tests.cli.conftest import Ckpt, Outcome, normal
+from tests.cli.test_cli_json import check, documented
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
@@ -134,22 +137,278 @@ class TestRestore:
         assert ckpt("restore", made, "link", at=checkout).out == "change  link\n"
         assert os.readlink(checkout.path / "link") == "README"
 
-    def test_another_commit_and_what_is_left_out(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
-        checkout.git("bisect", "start")
-        checkout.git("bisect", "bad")
+
+class TestApart:
+    """The commit or branch of a checkpoint is not that of HEAD, or an operation was in progress: said before, and afterwards."""
+
+    BACK = "what was here is in checkpoint SHORT; to go back: git ckpt undo\n"
+
+    @pytest.fixture
+    def branch(self, checkout: Checkout) -> str:
+        return checkout.git("branch", "--show-current")
+
+    @staticmethod
+    def merge(checkout: Checkout) -> None:
+        base = checkout.git("rev-parse", "HEAD")
+        branch = checkout.git("branch", "--show-current")
+        checkout.commit("ours", README="ours\n")
+        checkout.git("checkout", "--quiet", "-b", "theirs", base)
+        checkout.commit("theirs", README="theirs\n")
+        checkout.git("checkout", "--quiet", branch)
+        checkout.git("merge", "theirs", ok=(1,))
+
+    def test_another_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
+        checkout.write("README", "captured\n")
         made = save(checkout)
-        checkout.git("bisect", "reset")
+        checkout.git("checkout", "--quiet", "--force", "-b", "topic")
         head = checkout.commit("elsewhere", README="elsewhere\n")
+        before = (
+            "warning: HEAD stays at commit SHORT (topic), and the files will be those of a checkpoint at commit "
+            f"SHORT ({branch}): git status "
+            "will show what differs as changes, and a commit would put them on topic; a worktree at that commit: git ckpt resume SHORT\n"
+        )
+        after = (
+            f"HEAD is still at commit SHORT (topic), and the files are those of a checkpoint at commit SHORT ({branch}): git status "
+            "shows what differs as changes, and a commit puts them on topic; a worktree at that commit: git ckpt resume SHORT\n"
+        )
+        assert said(ckpt("restore", "--dry-run", made, at=checkout)) == (0, "change  README\n", f"{before}nothing was changed\n")
         done = ckpt("restore", made, at=checkout)
+        assert said(done) == (0, "change  README\n", f"{before}{after}{self.BACK}")
+        assert done.err.count(f"commit {head[:8]} (topic)") == 2
+        assert done.err.count(f"git ckpt resume {made[:8]}\n") == 2
+        assert checkout.git("rev-parse", "HEAD") == head
+        assert checkout.git("status", "--porcelain") == "MM README"
+        forward = "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+        assert said(ckpt("undo", at=checkout)) == (0, "change  README\n", forward)
+        assert said(ckpt("-q", "restore", made, "--", "README", at=checkout)) == (0, "change  README\n", before)
+
+    def test_undo_across_a_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
+        checkout.write("README", "captured\n")
+        made = save(checkout)
+        checkout.write("README", "typed since\n")
+        ckpt("restore", made, at=checkout)
+        checkout.git("commit", "--quiet", "--all", "--message", "in between")
+        done = ckpt("undo", at=checkout)
+        where = f"at commit SHORT ({branch})"
         assert said(done) == (
             0,
             "change  README\n",
             (
-                "warning: the operation in progress belongs to another commit than HEAD, and stays as it is\n"
-                "what was here is in checkpoint SHORT; to go back: git ckpt undo\n"
+                f"warning: HEAD stays {where}, and the files will be those of a checkpoint {where}: git status will "
+                "show what differs as changes, "
+                f"and a commit would put them on {branch}; a worktree at that commit: git ckpt resume SHORT\n"
+                f"HEAD is still {where}, and the files are those of a checkpoint {where}: git status shows what differs as changes, "
+                f"and a commit puts them on {branch}; a worktree at that commit: git ckpt resume SHORT\n"
+                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
-        assert checkout.git("rev-parse", "HEAD") == head
+
+    def test_another_branch_at_the_same_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
+        checkout.write("README", "captured\n")
+        made = save(checkout)
+        checkout.git("checkout", "--quiet", "--force", "-b", "topic")
+        checkout.git("checkout", "--quiet", "--", "README")
+        assert said(ckpt("restore", made, at=checkout)) == (
+            0,
+            "change  README\n",
+            (
+                f"warning: HEAD stays at commit SHORT (topic), and the checkpoint was made on {branch}, at the same "
+                "commit: a commit would go to "
+                f"topic; to be on the other one: git switch {branch}\n"
+                f"HEAD is still at commit SHORT (topic), and the checkpoint was made on {branch}, at the same commit: a commit goes to "
+                f"topic; to be on the other one: git switch {branch}\n{self.BACK}"
+            ),
+        )
+        checkout.git("checkout", "--quiet", "--detach")
+        assert said(ckpt("undo", "--dry-run", at=checkout)) == (
+            0,
+            "change  README\n",
+            (
+                "warning: HEAD stays at commit SHORT (detached), and the checkpoint was made on topic, at the same "
+                "commit: a commit would go to "
+                "no branch; to be on the other one: git switch topic\nnothing was changed\n"
+            ),
+        )
+
+    def test_nothing_to_do_says_nothing_of_it(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+        made = save(checkout)
+        checkout.git("checkout", "--quiet", "-b", "topic")
+        for words in (["restore", made], ["restore", "--dry-run", made]):
+            done = ckpt(*words, at=checkout)
+            assert (done.out, "HEAD" in done.err) == ("", False)
+
+    def test_a_merge_comes_back_and_goes_away(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+        self.merge(checkout)
+        made = save(checkout)
+        checkout.git("merge", "--abort")
+        ends = "to end it: git merge --continue, or git merge --abort\n"
+        before = f"warning: the merge of the checkpoint will be in progress again; {ends}"
+        dry = ckpt("restore", made, "--dry-run", at=checkout)
+        assert said(dry) == (0, "change  README\n", f"{before}nothing was changed\n")
+        done = ckpt("restore", made, at=checkout)
+        assert said(done) == (0, "change  README\n", f"{before}the merge of the checkpoint is in progress again; {ends}{self.BACK}")
+        back = ckpt("undo", at=checkout)
+        assert said(back) == (
+            0,
+            "change  README\n",
+            (
+                "warning: the merge that is in progress here will be put away; to have it again: git ckpt redo\n"
+                "the merge that was in progress here was put away; to have it again: git ckpt redo\n"
+                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+            ),
+        )
+        again = ckpt("redo", at=checkout)
+        assert said(again) == (0, "change  README\n", f"{before}the merge of the checkpoint is in progress again; {ends}{self.BACK}")
+        assert checkout.git("rev-parse", "MERGE_HEAD") == checkout.git("rev-parse", "theirs")
+
+    def test_a_merge_is_left_out_for_paths_and_for_another_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+        self.merge(checkout)
+        made = save(checkout)
+        checkout.git("merge", "--abort")
+        why = "as only some paths come back; a worktree with it: git ckpt resume SHORT\n"
+        assert said(ckpt("restore", made, "README", at=checkout)) == (
+            0,
+            "change  README\n",
+            f"warning: the merge of the checkpoint will be left out, {why}the merge of the checkpoint was left out, {why}{self.BACK}",
+        )
+        checkout.git("reset", "--quiet", "--hard")
+        checkout.commit("on", more="x\n")
+        done = ckpt("restore", made, at=checkout)
+        lines = normal(done.err).splitlines()
+        why = "as it belongs to another commit than HEAD; a worktree with it: git ckpt resume SHORT"
+        assert lines[1::2] == [
+            f"warning: the merge of the checkpoint will be left out, {why}",
+            f"the merge of the checkpoint was left out, {why}",
+        ]
+        assert len(lines) == 5
+
+    def test_a_merge_here_goes_on_with_files_of_another_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+        made = save(checkout)
+        self.merge(checkout)
+        lines = normal(ckpt("restore", made, at=checkout).err).splitlines()
+        ends = "with these files, which are of another commit; to end it: git merge --continue, or git merge --abort"
+        assert lines[1::2] == [f"warning: the merge in progress here will go on {ends}", f"the merge in progress here goes on {ends}"]
+
+    def test_a_run_is_not_gone_on_with(self, ckpt: Ckpt, checkout: Checkout) -> None:
+        with Store.open(checkout.path, adapter="plumbing") as store:
+            made = store.record("a", start="work").id
+        checkout.commit("elsewhere", README="elsewhere\n")
+        done = ckpt("restore", made, "--dry-run", at=checkout)
+        assert f"a worktree at that commit: git ckpt resume --no-run {made[:8]}\n" in done.err
+
+    def test_json(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
+        base = checkout.git("rev-parse", "HEAD")
+        self.merge(checkout)
+        merged = checkout.git("rev-parse", "HEAD")
+        made = save(checkout)
+        checkout.git("merge", "--abort")
+        head = checkout.commit("on", README="on\n")
+        done = ckpt("restore", made, "--json", at=checkout)
+        report = json.loads(done.out)
+        assert check("restore", report) == set(documented("restore"))
+        safety = ckpt("list", "-n", "1", at=checkout).out[:36]
+        assert {key: report[key] for key in ("checkpoint", "changes", "safety", "head", "source", "remarks")} == {
+            "checkpoint": made,
+            "changes": [{"kind": "change", "path": "README"}],
+            "safety": safety,
+            "head": {"commit": head, "branch": branch, "operation": None},
+            "source": {"commit": merged, "branch": branch, "operation": "merge"},
+            "remarks": [],
+        }
+        assert [sentence.partition(",")[0] for sentence in report["apart"]] == [
+            f"HEAD is still at commit {head[:8]} ({branch})",
+            "the merge of the checkpoint was left out",
+        ]
+        assert base != merged
+        dry = json.loads(ckpt("undo", "--dry-run", "--json", at=checkout).out)
+        assert (dry["safety"], dry["checkpoint"], dry["apart"]) == (None, safety, [])
+        assert json.loads(ckpt("undo", "--json", at=checkout).out)["checkpoint"] == safety
+        assert json.loads(ckpt("redo", "--json", at=checkout).out)["changes"] == [{"kind": "change", "path": "README"}]
+
+
+class TestSteps:
+    @pytest.fixture
+    def made(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> list[str]:
+        """Two checkpoints, restored one after the other on top of what was typed."""
+        made = []
+        for text in ("one\n", "two\n"):
+            checkout.write("README", text)
+            made.append(save(checkout))
+        checkout.write("README", "typed since\n")
+        for each in made:
+            assert ckpt("restore", each, at=checkout).code == 0
+        return made
+
+    def test_the_list(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
+        branch, head = checkout.git("branch", "--show-current"), checkout.git("rev-parse", "HEAD")
+        first, second = (line.split("\t")[:2] for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1])
+
+        def line(step: str, checkpoint: list[str], before: str) -> str:
+            return "\t".join([step, *checkpoint, head, branch, f"before the files of {before[:8]} came back"]) + "\n"
+
+        assert ckpt("undo", "--list", at=checkout) == Outcome(0, line("undo 1", second, made[1]) + line("undo 2", first, made[0]), "")
+        ckpt("undo", at=checkout)
+        ckpt("undo", at=checkout)
+        third, fourth = (line.split("\t")[:2] for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1])
+        listed = line("redo 2", third, second[0]) + line("redo 1", fourth, first[0])
+        before = checkout.fingerprint()
+        assert ckpt("undo", "--list", at=checkout) == Outcome(0, listed, "")
+        report = json.loads(ckpt("undo", "--list", "--json", at=checkout).out)
+        steps = [
+            {"id": id_, "timestamp": time, "git_sha": head, "branch": branch, "message": f"before the files of {brought[0][:8]} came back"}
+            for (id_, time), brought in ((fourth, first), (third, second))
+        ]
+        assert report == {"undo": [], "redo": steps, "cut_off": False}
+        assert checkout.fingerprint() == before
+        ckpt("redo", at=checkout)
+        report = json.loads(ckpt("undo", "--list", "--json", at=checkout).out)
+        assert check("undo --list", report) == set(documented("undo --list"))
+        assert (checkout.path / "README").read_text() == "one\n"
+
+    def test_for_people(self, ckpt: Ckpt, checkout: Checkout, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+        lines = normal(ckpt("undo", "--list", at=checkout).out).splitlines()
+        branch = checkout.git("branch", "--show-current")
+        assert [line.split() for line in lines] == [
+            ["STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE"],
+            *(
+                ["undo", str(n), "SHORT", "now", "SHORT", branch, *["before", "the", "files", "of", "SHORT", "came", "back"]]
+                for n in (1, 2)
+            ),
+        ]
+        assert made
+
+    def test_of_nothing(self, ckpt: Ckpt, checkout: Checkout) -> None:
+        assert ckpt("undo", "--list", at=checkout) == Outcome(0, "", "nothing was restored in this worktree\n")
+        assert json.loads(ckpt("undo", "--list", "--json", at=checkout).out) == {"undo": [], "redo": [], "cut_off": False}
+
+    def test_a_step_that_is_gone_is_skipped_with_a_word(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
+        gone = ckpt("list", "-n", "1", at=checkout).out[:36]
+        ckpt("remove", gone, at=checkout)
+        assert ckpt("undo", "--list", at=checkout).out.startswith("undo 1\t")
+        assert said(ckpt("undo", at=checkout)) == (
+            0,
+            "change  README\n",
+            (
+                "warning: the checkpoint of a step is gone, removed or expired: SHORT; this goes further\n"
+                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+            ),
+        )
+        assert ((checkout.path / "README").read_text(), len(made)) == ("typed since\n", 2)
+
+    def test_nothing_further(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
+        nothing = "error: nothing was taken back since the newest restore\nhint: see the steps: git ckpt undo --list\n"
+        assert ckpt("redo", at=checkout) == Outcome(12, "", nothing)
+        ckpt("undo", at=checkout)
+        ckpt("undo", at=checkout)
+        further = Outcome(12, "", "error: there is nothing further back\nhint: go forward again: git ckpt redo\n")
+        assert ckpt("undo", at=checkout) == ckpt("undo", "--json", at=checkout) == further
+        assert made
+
+    def test_a_list_is_no_plan(self, ckpt: Ckpt, checkout: Checkout) -> None:
+        assert ckpt("undo", "--list", "--dry-run", at=checkout) == Outcome(
+            2, "", "error: --list changes nothing, so --dry-run says nothing\nhint: leave one of them out\n"
+        )
 
 
 class TestRefused:

@@ -199,9 +199,9 @@ class TestExpiry:
         rules = Policy(older_than=0, keep_last=0, safety_keep_last=1)
         told = {entry.id: decision.reason for entry, decision in desk.store.expire(rules, dry_run=True).checkpoints}
         assert [told[each] for each in desk.safeties()] == [
-            "before files were replaced, among the newest 1 of those",
-            "before files were replaced, 5d old, limit 7d",
-            *["before files were replaced, 8d old, limit 7d"] * 3,
+            "made for safety, among the newest 1",
+            "made for safety, 5d old, limit 7d",
+            *["made for safety, 8d old, limit 7d"] * 3,
         ]
         desk.store.expire(rules)
         assert desk.steps() == (["d", "c"], [])

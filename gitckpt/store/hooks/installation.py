@@ -26,6 +26,10 @@ CONFIG_HOOKS_SINCE = (2, 54)
 """The first git that takes hooks from its configuration."""
 
 _INIT = "git ckpt init"
+_AT_COMMIT = "post-commit"
+_MISSED = ("hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed", "interpreter-missing", "package-missing")
+"""The codes of findings that keep a hook from being called."""
+
 _SORTED_UNION = "cat_sort_uniq"
 _ASIDE = (".legacy", ".old")
 """What pre-commit and lefthook append to the name of a hook file that they replace."""
@@ -161,6 +165,26 @@ def inspect(
         sentence = "amend and rebase leave the links of a commit to its checkpoints behind"
         findings.append(Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} {NOTES}"))
     return list(dict.fromkeys(findings))
+
+
+def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
+    """Returns what the next commit comes to: "recorded"; "missed", where a person has to do something first; "none"; or "not installed".
+
+    Args:
+        repository: where.
+        version: of git.
+
+    Raises:
+        RepositoryError: a hook file cannot be read.
+    """
+    mode = HookSettings(repository).last(keys.MODE)
+    if mode not in MODES[1:]:
+        return "not installed"
+    if mode == "none":
+        return mode
+    others = [event for event in EVENTS if event != _AT_COMMIT]
+    found = [each for each in inspect(repository, version=version) if each.code in _MISSED]
+    return "missed" if any(not any(event in each.sentence for event in others) for each in found) else "recorded"
 
 
 def _pin(python: str, package_dir: str) -> Pin:

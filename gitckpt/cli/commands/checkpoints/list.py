@@ -17,9 +17,16 @@ if TYPE_CHECKING:
     import typer
 
     from gitckpt.store.records.entry import Entry
+    from gitckpt.store.store import Store
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _NEWEST = 20
+_OUTLOOK = {
+    "not installed": "; every commit makes one after: git ckpt init",
+    "missed": ", and commits make none until the hooks call gitckpt; what is missing: git ckpt doctor",
+    "none": ", and commits make none, as chosen with --hooks none; make one: git ckpt save",
+    "recorded": "; the next commit makes one, or: git ckpt save",
+}
 
 
 def list_(
@@ -67,7 +74,7 @@ def list_(
     else:
         _print(entries, changed, now)
         if not entries:
-            _explain_nothing(filtered=any(each is not None for each in (run, commit, phase, status, since)))
+            _explain_nothing(store, filtered=any(each is not None for each in (run, commit, phase, status, since)))
         elif len(found) > len(entries) and number is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if problems:
@@ -101,11 +108,15 @@ def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> No
     )
 
 
-def _explain_nothing(*, filtered: bool) -> None:
+def _explain_nothing(store: Store, *, filtered: bool) -> None:
     if filtered:
         terminal.remark("no checkpoint is like that; see all: git ckpt list --all")
-    else:
-        terminal.remark("no checkpoints yet; every commit makes one after: git ckpt init")
+        return
+    from gitckpt.git.command import require_git
+    from gitckpt.store.hooks import installation
+    from gitckpt.store.store import inside
+
+    terminal.remark(f"no checkpoints yet{_OUTLOOK[installation.outlook(inside(store).repository, version=require_git())]}")
 
 
 def _files(entry: Entry, changed: Mapping[str, int]) -> str:
