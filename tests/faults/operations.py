@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import forked
 from tests.faults.view import Files, View, worktree_files
 from tests.power.scenarios import PROJECT, environment
 
@@ -220,7 +221,15 @@ def _replaced(place: Place, ended: Ended, before: View, after: View) -> Acknowle
         said.wrong.append("it ended well, and the files are not those of the checkpoint")
     if now != before.files and not any(files == before.files for files in snapshots(place)):
         said.wrong.append("files were replaced, and no checkpoint has those that were there")
+    elif now != before.files and not any(snapshot(place, each) == before.files for each in _steps(place)):
+        said.wrong.append("files were replaced, and neither undo nor redo leads to those that were there")
     return said
+
+
+def _steps(place: Place) -> list[str]:
+    """Returns the checkpoints that `undo` and `redo` lead to."""
+    listed = forked.git_ckpt("undo", "--list", "--json", directory=place.project, env=place.env)
+    return _ID.findall(listed.out.replace('"', "\n"))
 
 
 def _opened(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
@@ -333,6 +342,19 @@ OPERATIONS = {
             _replaced,
             f'tail -n 1 "$BESIDE/known" >"$BESIDE/id"; {_DIRTY} git ckpt --quiet restore "$(cat "$BESIDE/id")"',
             changes=_FILES,
+            again=("undo",),
+            again_codes=(0, 12),
+            ends_alike=True,
+        ),
+        Operation(
+            "redo",
+            [*CKPT, "redo"],
+            _replaced,
+            f'{_DIRTY} git ckpt --quiet restore "$(tail -n 1 "$BESIDE/known")"; echo edited >>file-1; git ckpt --quiet undo',
+            changes=_FILES,
+            again=("redo",),
+            again_codes=(0, 12),
+            ends_alike=True,
         ),
         Operation(
             "open",

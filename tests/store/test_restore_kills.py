@@ -1,4 +1,4 @@
-"""A kill before, after and within every git call of a restore: running it again brings it to its end, undo takes it back."""
+"""A kill before, after and within every git call of a restore, an undo or a redo: again, it comes to its end; and there is a way back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError
 from gitckpt.store.restore import restorer
+from gitckpt.store.restore import undo as undoing
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import require_whole, view
@@ -24,9 +25,9 @@ RESTORE = """
     id_, *paths = [word for word in args if word != "--dry-run"]
     restorer.restore(store, store.read(id_), [path.encode() for path in paths], dry_run="--dry-run" in args)
 """
-UNDO = """
+STEP = """
     from gitckpt.store.restore import restorer
-    restorer.undo(store)
+    getattr(restorer, args[0])(store)
 """
 
 each_share = pytest.mark.parametrize("share", range(SHARES))
@@ -98,19 +99,42 @@ class TestAKillAtEveryGitCall:
 
     @pytest.mark.long(but=["0"])
     @each_share
-    def test_of_an_undo(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+    @pytest.mark.parametrize("step", ["undo", "redo"])
+    def test_of_an_undo_and_a_redo(self, main_checkout: Checkout, copies: Copies, killer: Killer, step: str, share: int) -> None:
+        """Wherever it was killed: either command brings its own side, the other one the other, and the first state stays in reach."""
         made = merging(main_checkout)
-        before = seen(main_checkout)
+        first = seen(main_checkout)
+        sides = {}
         with opened(main_checkout) as store:
+            restorer.restore(inside(store), store.read(made), [b"README"])
+            main_checkout.write("kept", "typed between\n")
+            sides["undo"] = seen(main_checkout)
             restorer.restore(inside(store), store.read(made))
-        wanted = seen(main_checkout)
-        # an undo makes the same calls as a restore: some of them will do
-        for at in (share * 9 + 36,):
-            checkout = copies.make()
-            killer.run(at, UNDO, str(checkout.path))
-            safeties = self.safeties(checkout)
-            self.go_on(checkout, Store.undo)
-            assert seen(checkout) in ((before, wanted) if safeties > 1 else (before,))
+            main_checkout.write("kept", "typed afterwards\n")
+            sides["redo"] = seen(main_checkout)
+            if step == "redo":
+                store.undo()
+        # the calls are those of a restore: some of them will do
+        for at in (share * 9 + 36, share * 4 + 72):
+            for then in sides:
+                checkout = copies.make()
+                killer.run(at, STEP, str(checkout.path), step)
+                self.go_either_way(checkout, sides, then)
+                self.go_on(checkout, Store.undo)
+                assert seen(checkout) == first
+
+    def go_either_way(self, checkout: Checkout, sides: dict[str, dict[str, object]], then: str) -> None:
+        """Goes to one side of a step that may have been killed, then to the other, and ends at the one that is further back."""
+        with opened(checkout) as store:
+            is_open = undoing.read(inside(store)).is_open
+        if is_open or seen(checkout) != sides[then]:
+            self.go_on(checkout, getattr(Store, then))
+        assert seen(checkout) == sides[then]
+        if then == "undo":
+            self.go_on(checkout, Store.redo)
+            assert seen(checkout) == sides["redo"]
+        self.go_on(checkout, Store.undo)
+        assert seen(checkout) == sides["undo"]
 
     @pytest.mark.long(but=["0"])
     @each_share
@@ -125,11 +149,6 @@ class TestAKillAtEveryGitCall:
             assert checkout.git("ls-files", "--unmerged", "--", "README").count("\n") == 2
             self.go_on(checkout, Store.undo)
             assert seen(checkout) == before
-
-    @staticmethod
-    def safeties(checkout: Checkout) -> int:
-        with opened(checkout) as store:
-            return len([entry for entry in store.list() if entry.trigger == SAFETY])
 
     @staticmethod
     def go_on(checkout: Checkout, action: Callable[[Store], object]) -> None:
