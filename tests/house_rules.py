@@ -33,6 +33,7 @@ LAYERS = tuple(
     store.retention
     store.audit store.usage
     store.upkeep
+    store.restoration
     store.store
     durable.command
     durable.agent durable.run

@@ -8,6 +8,7 @@ import pytest
 
 import gitckpt
 from gitckpt import CkptError, Observer, Pipelines, Run, Steps, Store
+from gitckpt.store.restoration import Restoration
 from gitckpt.store.upkeep import Upkeep
 from tests.conftest import Checkout
 from tests.house_rules import SOURCES, module_name
@@ -30,7 +31,7 @@ def test_every_error_that_somebody_can_meet_is_public() -> None:
     )
 
 
-@pytest.mark.parametrize("public", [Store, Upkeep, Run, Pipelines, Steps, Observer])
+@pytest.mark.parametrize("public", [Store, Restoration, Upkeep, Run, Pipelines, Steps, Observer])
 def test_what_is_public_says_what_it_is_for(public: type) -> None:
     names = [name for name in vars(public) if name[0] != "_"]
     assert names
@@ -41,7 +42,7 @@ def test_what_is_not_public_has_an_underscore(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store, Run.start(store, "a") as run:
         for each in (store, run, run.store, Pipelines(store), Steps(store, run=run.id)):
             own = type(each)
-            assert own.__mro__ == ((Store, Upkeep, object) if own is Store else (own, object))
+            assert own.__mro__ == ((Store, Restoration, Upkeep, object) if own is Store else (own, object))
             public = {name for part in own.__mro__[:-1] for name in vars(part) if name[0] != "_"}
             assert {name for name in dir(each) if name[0] != "_"} == public, each
 

@@ -12,10 +12,10 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.upkeep import Upkeep
+from gitckpt.store.restoration import Restoration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     _Path = str | bytes | os.PathLike[str]
 
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.recorder import Guard
-    from gitckpt.store.restore.restorer import Restored
-    from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.runs.summary import RunInfo
     from gitckpt.store.runs.timeline import History
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.worktrees.opener import Opened
 
 
-class Store(Upkeep):
+class Store(Restoration):
     """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
 
         with Store.open() as store:
@@ -290,76 +288,6 @@ class Store(Upkeep):
 
         return resumption.resume(self._checkpoints, self._given(checkpoint), directory)
 
-    def restore(
-        self,
-        checkpoint: Checkpoint | str,
-        paths: Sequence[_Path] = (),
-        *,
-        dry_run: bool = False,
-        announce: Callable[[Sequence[str]], None] = lambda _: None,
-    ) -> Restored:
-        """Puts the files of a checkpoint into this worktree, after a checkpoint of what is here; HEAD stays.
-
-        What was taken back until now with `undo` is out of reach of `redo` then.
-
-        Args:
-            checkpoint: a checkpoint, or its full id.
-            paths: only these, from the top of the worktree; by default all, with what is staged and an operation in progress.
-            dry_run: whether to say only what would change.
-            announce: is told, before the first file is replaced, what it means that the checkpoint is of another commit or branch than
-                HEAD, or in the middle of an operation, a sentence each; `apart` of the result says it afterwards. Not called where there
-                is nothing to say.
-
-        Raises:
-            NotFoundError: one of the paths is neither here nor in the checkpoint.
-            WorktreeError: something is in the way or missing; nothing was changed.
-            UsageError: `paths` is no list.
-        """
-        from gitckpt.store.restore import restorer
-
-        names = [os.fsencode(path) for path in paths_of(paths)]
-        return restorer.restore(self._checkpoints, self._given(checkpoint), names, dry_run=dry_run, announce=announce)
-
-    def undo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
-        """Takes the newest `restore` in this worktree back; called again, the one before it, up to the first.
-
-        What is here now is in a checkpoint first, with all that was edited since; `redo` brings it back.
-
-        Args:
-            dry_run: whether to say only what would change.
-            announce: as for `restore`.
-
-        Raises:
-            NotFoundError: there is nothing to take back.
-            WorktreeError: as `restore`.
-        """
-        from gitckpt.store.restore import restorer
-
-        return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
-
-    def redo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
-        """Brings back what was here before the newest `undo`; called again, what was here before the one that preceded it.
-
-        What is here now is in a checkpoint first; `undo` brings it back.
-
-        Args:
-            dry_run: whether to say only what would change.
-            announce: as for `restore`.
-
-        Raises:
-            NotFoundError: nothing was taken back since the newest `restore`.
-            WorktreeError: as `restore`.
-        """
-        from gitckpt.store.restore import restorer
-
-        return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
-
-    def undo_steps(self) -> Sequence[UndoStep]:
-        """Returns what `undo` and `redo` can do in this worktree: the steps back, then those forward, each time the next one first."""
-        from gitckpt.store.restore import undo
-
-        return undo.steps(self._checkpoints)
-
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Removes checkpoints by name: their links, refs, and run heads that point to them.
 
@@ -428,9 +356,6 @@ class Store(Upkeep):
 
         require_known(details)  # here, as some are arguments for the rooms
         return self._checkpoints.bound(details.get("run"))
-
-    def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
-        return checkpoint if isinstance(checkpoint, Checkpoint) else self.read(checkpoint)
 
 
 def inside(store: Store) -> Checkpoints:

@@ -25,7 +25,6 @@ from gitckpt.store.restore import position
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import PathChange, Plan, make_plan
 from gitckpt.store.restore.position import Gap, Position
-from gitckpt.store.restore.undo import Stack
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
@@ -111,35 +110,11 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
     stack = undoing.read(store)
     target, gone = undoing.next_step(store, stack, step)
     if target is None:
-        raise _nothing(stack, step, gone)
+        raise undoing.nothing(stack, step, gone)
     checkpoint = store.read(target)
-    done = _Restore(store, checkpoint, (), _written(store, stack, checkpoint), step).run(dry_run=dry_run, announce=announce)
+    done = _Restore(store, checkpoint, (), undoing.written(store, stack, checkpoint), step).run(dry_run=dry_run, announce=announce)
     cut_off = ["the step before this one was cut off"] if stack.is_open else []
     return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])
-
-
-def _nothing(stack: Stack, step: str, gone: Sequence[str]) -> NotFoundError:
-    others = "see what there is to go back to: git ckpt list"
-    if gone:
-        where = "back" if step == undoing.UNDO else "forward"
-        return NotFoundError(f"the checkpoints of the steps further {where} are gone, removed or expired", hint=others)
-    if step == undoing.REDO:
-        return NotFoundError("nothing was taken back since the newest restore", hint="see the steps: git ckpt undo --list")
-    if stack.redo:
-        return NotFoundError("there is nothing further back", hint="go forward again: git ckpt redo")
-    return NotFoundError("nothing was restored in this worktree", hint=others)
-
-
-def _written(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
-    """Returns the files that the newest step wrote, and that a checkpoint lacks to which another one leads back."""
-    brought, named = (stack.here, []) if stack.here else (wanted.state.get("before"), wanted.state.get("paths", []))
-    try:
-        newest = store.read(str(brought))
-    except NotFoundError:
-        return []  # it was removed meanwhile: those that are ignored by now stay
-    before, after = (manifest.contents_of(checkpoint, store.repository, store.objects).files for checkpoint in (wanted, newest))
-    paths = [path if isinstance(path, bytes) else str(path).encode() for path in named]
-    return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
 
 
 class _Restore:

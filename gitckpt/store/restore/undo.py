@@ -106,6 +106,31 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
     return None, gone
 
 
+def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
+    """Returns the error that there is no step to take; the arguments are those of `next_step`, and what that returned."""
+    others = "see what there is to go back to: git ckpt list"
+    if gone:
+        where = "back" if kind == UNDO else "forward"
+        return NotFoundError(f"the checkpoints of the steps further {where} are gone, removed or expired", hint=others)
+    if kind == REDO:
+        return NotFoundError("nothing was taken back since the newest restore", hint="see the steps: git ckpt undo --list")
+    if stack.redo:
+        return NotFoundError("there is nothing further back", hint="go forward again: git ckpt redo")
+    return NotFoundError("nothing was restored in this worktree", hint=others)
+
+
+def written(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
+    """Returns the files that the newest step wrote, and that the checkpoint lacks which is to be brought back."""
+    brought, named = (stack.here, []) if stack.here else (wanted.state.get("before"), wanted.state.get("paths", []))
+    try:
+        newest = store.read(str(brought))
+    except NotFoundError:
+        return []  # it was removed meanwhile: those that are ignored by now stay
+    before, after = (_contents(store, checkpoint).files for checkpoint in (wanted, newest))
+    paths = [path if isinstance(path, bytes) else str(path).encode() for path in named]
+    return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
+
+
 def steps(store: Checkpoints) -> list[UndoStep]:
     """Returns the steps that can be taken in the store's worktree: those back, then those forward, each time the next one first."""
     stack = read(store)
