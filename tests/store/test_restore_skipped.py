@@ -122,5 +122,5 @@ def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(store: Store,
     after = view(checkout.path)
     restorer.undo(inside(store))
     assert view(checkout.path) == before
-    restorer.undo(inside(store))
+    restorer.redo(inside(store))
     assert view(checkout.path) == after

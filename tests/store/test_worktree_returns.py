@@ -227,7 +227,7 @@ class ReturnMachine(RuleBasedStateMachine):
     def _back_and_forth(self, before: State, after: State) -> None:
         restorer.undo(inside(self.store))
         assert differing(self._look().lasting, before.lasting) == {}
-        restorer.undo(inside(self.store))
+        restorer.redo(inside(self.store))
         assert differing(self._look().lasting, after.lasting) == {}
 
     def _work(self, edits: list[Edit]) -> None:
