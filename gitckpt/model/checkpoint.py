@@ -56,7 +56,7 @@ class Worktree:
     """Whether files, index or an operation in progress differed from the linked commit."""
 
     tree: str | None = None
-    """The oid that `refs/ckpt/trees/<id>` points to; None when clean, unless the checkout is sparse."""
+    """The oid that `refs/ckpt/trees/<id>` points to; None when clean, unless there is more than that to keep."""
 
     operation: str | None = None
     """The operation in progress: merge, cherry-pick, revert, rebase, am or bisect."""
@@ -68,7 +68,7 @@ class Worktree:
     """What was left out."""
 
     converted: tuple[str, ...] = ()
-    """Captured paths whose line ends come back as git converts them, not as they were."""
+    """Captured paths that may come back as git writes them, not byte for byte."""
 
     degraded: str | None = None
     """Why there are no files although there should be some, in words for a person."""

@@ -30,3 +30,11 @@ def first_of(names: Sequence[str], limit: int = 5) -> str:
     """Returns names on one line: the first `limit`, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def quoted(path: bytes) -> str:
+    """Returns a path as text, C-quoted as git does it where it is not UTF-8."""
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path) + '"'

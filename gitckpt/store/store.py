@@ -242,23 +242,22 @@ class Store(Restoration):
             WorktreeError: files are missing, or there is no worktree here to compare with.
             UsageError: `paths` or `options` is no list.
         """
-        from gitckpt.store.snapshot.manifest import files_of
+        from gitckpt.store.snapshot import comparison
 
         repository = self._checkpoints.repository
         patterns = [os.fsdecode(path) for path in paths_of(paths)]
-        old = files_of(repository, self._given(before))
-        new = self._current_files() if after is None else files_of(repository, self._given(after))
-        here = ["-C", os.getcwd()] if repository.worktree else []
-        return repository.git.run(*here, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
+        first, second = self._given(before), None if after is None else self._given(after)
+        here = self._current() if second is None else (second.tree, second.git_sha)
+        old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
+        place = ["-C", os.getcwd()] if repository.worktree else []
+        return repository.git.run(*place, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
 
-    def _current_files(self) -> str:
-        """Returns the tree of the files as they are in this worktree now."""
+    def _current(self) -> tuple[str | None, str]:
+        """Returns the snapshot of this worktree as it is now, and its commit."""
         inside = self._checkpoints
         if inside.repository.worktree is None:
             raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
-        from gitckpt.store.snapshot import manifest
-
-        return manifest.tree_of_files(inside.repository, self.capture().tree, inside.objects.head()[0])
+        return self.capture().tree, inside.objects.head()[0]
 
     def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
         """Returns the values that differ in the states of two checkpoints.

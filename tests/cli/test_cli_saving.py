@@ -261,3 +261,20 @@ def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
 def _age(text: str, id_: str) -> str:
     """Returns the age that a line gives; the clock is the real one."""
     return text.partition(f"{id_}\tcommit-complete\t")[2].partition(" old")[0]
+
+
+def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    for name, command in (("clean", "sed /^out/d"), ("smudge", "cat")):
+        main_checkout.git("config", f"filter.strip.{name}", command)
+    main_checkout.commit("notebooks", **{".gitattributes": "*.nb filter=strip\n", "a.nb": "source\nout\n", "id_b.nb": "source\nout\n"})
+    saved = ckpt("save", at=main_checkout)
+    assert saved.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_b.nb"
+    assert ckpt("show", at=main_checkout).out.splitlines()[-3:] == [
+        "files:       as committed",
+        "    byte for byte, as git would write them otherwise: a.nb",
+        "    comes back as git writes it: id_b.nb",
+    ]
+    main_checkout.write("id_b.nb", "something else\n")
+    done = ckpt("restore", saved.out.strip(), "--dry-run", at=main_checkout)
+    assert done.out == "change  id_b.nb\n"
+    assert done.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_b.nb"

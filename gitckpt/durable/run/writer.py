@@ -243,8 +243,8 @@ class Writer:
             return True
         found = self._store.capture()
         tree = then.tree
-        trees = [manifest.read(self._store.repository, self._store.objects, oid, commit).files for oid in (found.tree, tree)]
-        return trees[0] != trees[1]
+        before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, found.tree))
+        return (before.files, before.raw) != (after.files, after.raw)
 
     def _note(self, label: str, details: Details) -> None:
         """Knows at once what the checkpoint will say of the phases that are complete."""

@@ -19,7 +19,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 
-_SNAPSHOT = re.compile(rb"^(files|index/[0-3])/")
+_SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")
 """What the paths of a worktree stand behind in the tree of a snapshot."""
 
 

@@ -38,6 +38,9 @@ _LOOK = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
     *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
 )
+_GRAIN = 2_000_000_000
+"""In nanoseconds: the coarsest time stamps of file systems. Another one than ours may have a clock of its own, too."""
+
 _CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
 
 
@@ -51,12 +54,14 @@ class PrivateIndex:
     Attributes:
         path: absolute path of the copy.
         is_rebuilt: whether the user's index could not be read, so that this one starts from the commit, with nothing staged.
+        opened: when it was opened, by the file system that the worktree is on, in nanoseconds: what changed before was not changed since.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
         self.repository = repository
         self.deadline = deadline
         self.is_rebuilt = False
+        self.opened = 0
         self._look: Child | None = None
         self.path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
         self._options = [*_PLAIN]
@@ -78,6 +83,7 @@ class PrivateIndex:
         """
         if self._look is not None:
             return
+        self.opened = _clock(self.repository)
         try:
             self.copy_from(os.path.join(self.repository.git_dir, "index"))
         except BaseException:
@@ -232,6 +238,14 @@ def _copy(source: str, target: str) -> None:
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb") as file:
         file.write(data)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _clock(repository: Repository) -> int:
+    directory = repository.make_private_dir()
+    os.utime(directory)
+    here = os.stat(directory)
+    is_same = repository.worktree is None or os.stat(repository.worktree).st_dev == here.st_dev
+    return here.st_ctime_ns - (0 if is_same else _GRAIN)
 
 
 def _is_left_over(lock: str, directory: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from gitckpt.git import config
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import attributes
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
@@ -121,7 +122,8 @@ def read(repository: Repository) -> Settings:
         UsageError: the file cannot be read, or a value of git's configuration cannot be understood.
     """
     file = read_file(path(repository))
-    own = config.read(repository, r"^ckpt\.")
+    read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
+    own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
     overriding = Mistakes("")
     over = Table({name: _own(name, values) for name, values in own.items()}, (), "git config", overriding)
     file.whole.only((*_TABLES, *_ELSEWHERE))
@@ -148,6 +150,7 @@ def read(repository: Repository) -> Settings:
             secrets=said(_patterns, "snapshot", "secrets", limits.secrets),
             include=said(_patterns, "snapshot", "include", limits.include),
             timeout=said(Table.age, "snapshot", "timeout", round(limits.timeout * times.MICRO)) / times.MICRO,
+            configured=attributes.Configured.of(read_all),
         ),
         worktree_dir=own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in own else None,
     )

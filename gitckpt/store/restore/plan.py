@@ -12,6 +12,8 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import ignore
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
+from gitckpt.store.restore import exactness
+from gitckpt.store.restore.exactness import Exactness
 from gitckpt.store.snapshot import comparison, index_state
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, Contents
 
@@ -42,6 +44,9 @@ class Plan:
 
     submodules: list[Difference] = field(default_factory=list)
     """Submodules that were at another commit; they stay."""
+
+    exactness: Exactness = field(default_factory=Exactness)
+    """What comes back byte for byte, past git's conversions."""
 
     changes: list[PathChange] = field(default_factory=list)
     in_the_way: list[bytes] = field(default_factory=list)
@@ -129,8 +134,10 @@ class _Planner:
         self._look_for_ignored(fileless)
         staged = diff.differences(repository, before, after, paths)
         self._plan_index(staged)
-        touched = {one.path for one in self.plan.files}
+        self.plan.exactness = exactness.plan(repository, self._found, self._wanted, self.plan.files, self._is_wanted)
+        touched = {one.path for one in self.plan.files} | self.plan.exactness.alike.keys()
         self.plan.changes = [PathChange(_KINDS[one.status], one.path) for one in self.plan.files]
+        self.plan.changes += [PathChange(CHANGE, path) for path in self.plan.exactness.alike]
         self.plan.changes += [PathChange(STAGE, path) for path in sorted(self._staged - touched)]
         self.plan.changes.sort(key=lambda change: change.path)
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 
 from gitckpt.git.objects import diff, partial
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree import operation
+from gitckpt.git.worktree import operation, raw_files
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
-from gitckpt.model.names import first_of
+from gitckpt.model.names import first_of, quoted
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.restore import position
+from gitckpt.store.restore import exactness, position
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import PathChange, Plan, make_plan
+from gitckpt.store.restore.plan import STAGE, PathChange, Plan, make_plan
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
@@ -152,9 +152,12 @@ class _Restore:
             found.files = self._files_there(index, captured, found)
             self._require_paths(found)
             plan = self._plan(found)
-            if plan.in_the_way:  # files that the settings leave out: the safety checkpoint shall hold them
+            touched = {change.path for change in plan.changes if change.kind != STAGE}
+            left_out = [*plan.in_the_way, *sorted(touched.intersection(captured.left))]
+            if left_out:  # what the settings leave out: the safety checkpoint shall hold it
                 index.copy_from(os.path.join(self._repository.git_dir, "index"))
-                captured = self._capture(index, [*self._written, *plan.in_the_way])
+                captured = self._capture(index, [*self._written, *left_out])
+                found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
                 found.files = self._files_there(index, captured, found)
                 plan = self._plan(found)
             plan.require_no_obstacle()
@@ -251,6 +254,7 @@ class _Restore:
             partial.fetch_missing(self._repository, expected, before)
         else:
             gone = [one.new for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
+            gone += exactness.missing(self._repository, plan.exactness)
             if gone:
                 raise WorktreeError(
                     f"{len(gone)} files of checkpoint {self._checkpoint.id} are missing: {', '.join(gone[:5])}",
@@ -276,6 +280,8 @@ class _Restore:
     def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> None:
         wanted = {one.path for one in plan.files}
         hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
+        configured = self._limits.conversions(self._repository)
+        blobs = exactness.prepare(index, plan.exactness, configured, expected)
         try:
             if hidden:  # git writes no file whose entry is to be skipped
                 index.update("--no-skip-worktree", sorted(hidden.intersection(index.git("ls-files", "-z").split(b"\0"))))
@@ -289,6 +295,7 @@ class _Restore:
                 f"not every file could be written: {error.message}",
                 hint=f"go back to what was there before: {undoing.way_back(self._step)}",
             ) from None
+        exactness.bring_back(index, plan.exactness, configured, blobs)
         if self._paths:
             self._write_index_of_paths(plan)
         else:
@@ -321,6 +328,7 @@ class _Restore:
     def _write_index_of_paths(self, plan: Plan) -> None:
         with PrivateIndex(self._repository) as own:
             own.put(plan.index_lines)
+            raw_files.refresh(own, plan.exactness.written)
             own.git("update-index", "-q", "--refresh", ok=(0, 1))
             for flag, (gets, loses) in plan.flags.items():
                 index_state.change_flag(own, flag, gets, loses)
@@ -332,7 +340,8 @@ class _Restore:
             with PrivateIndex(self._repository) as index:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
                 again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
-            differing = comparison.unexpected(self._repository, diff.differences(self._repository, expected, again.files), gone)
+            came = diff.differences(self._repository, expected, again.files)
+            differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)
         else:
             wanted, commit = self._wanted, self._checkpoint.git_sha
             differing = comparison.compare(
@@ -346,6 +355,9 @@ class _Restore:
 
     def _remarks(self, plan: Plan) -> list[str]:
         remarks = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in plan.submodules]
+        files = self._checkpoint.worktree
+        converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
+        remarks += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []
         if self._brings_operation:
             remarks += [operation.farewell(self._rebased)] if self._rebased is not None else []
             commands = operation.commands_in(self._wanted.operation)

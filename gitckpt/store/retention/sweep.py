@@ -19,7 +19,7 @@ from gitckpt.store.worktrees import ownership, scaffold
 _PRIVATE = ("flushed", "index", "objects", "pack", "rules")
 """What processes make for themselves in the private directory, …"""
 
-_BESIDE = ("ckpt-seen", "ckpt-undo")
+_BESIDE = ("ckpt-exact", "ckpt-seen", "ckpt-undo")
 """… and in the administrative directory of a worktree."""
 
 

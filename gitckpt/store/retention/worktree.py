@@ -263,6 +263,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         tree = newest.tree
         before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, found.tree))
         said = [one.path.decode("utf-8", "replace") for one in diff.differences(there, before.files, after.files)]
+        said += [path.decode("utf-8", "replace") for path in manifest.differing_raw(there, before, after)]
         said += _differing(there, before, after, commit)
         said += _beside(there, tree, found.tree)
         said += [one.path for one in found.omitted if _is_work(path, one)]

@@ -16,16 +16,17 @@ from gitckpt.git.objects.anchor import gc_is_running, is_pruned
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import operation, sparse
+from gitckpt.git.worktree import attributes, conversion, operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
+from gitckpt.model.names import quoted
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
-from gitckpt.store.snapshot.status import Survey, Surveyor, head_of, quoted
+from gitckpt.store.snapshot.status import Survey, Surveyor, head_of
 from gitckpt.store.snapshot.wholeness import own_objects
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ class Captured:
 
     directories: Collection[bytes] | None = None
     """Those that were looked into, relative to the top; None where there is more to say of the worktree than that it is as its commit."""
+
+    left: Collection[bytes] = ()
+    """Files of which only what git makes of them is held, which is not all that is in them."""
 
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
@@ -203,6 +207,8 @@ class _Capture:
         self._also = set(also)
         self._omitted: list[Omitted] = []
         self._converted: list[str] = []
+        self._unread: set[bytes] = set()
+        self._named: set[bytes] = set(also)
 
     def run(self) -> Captured:
         seen, settings = self._survey()
@@ -210,22 +216,25 @@ class _Capture:
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
         files = self._files_tree(seen, base)
+        inexact = self._inexact(seen)
+        raw = manifest.write_raw(self._repository, self._objects, inexact.raw)
         self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
         by_path = {entry.path: entry for entry in self._omitted}  # what came last says it best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
-        if not dirty and settings is None:
-            return Captured(Worktree(dirty=False, omitted=omitted), files, seen.directories if not omitted else None)
-        content = Contents(files, stages, seen.flags, sparse=settings)
+        converted = tuple(sorted(self._converted))
+        if not dirty and settings is None and raw is None:
+            found = Worktree(dirty=False, omitted=omitted, converted=converted)
+            return Captured(found, files, seen.directories if not omitted and not converted else None, inexact.left)
+        content = Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=inexact.stale(seen.changed, seen.staged))
         needed = None
         if under_way:
             content.operation = operation.collect(self._repository)
             needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
         tree = manifest.write(self._repository, self._objects, content)
-        converted = tuple(sorted(self._converted))
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)
-        return Captured(found, files)
+        return Captured(found, files, left=inexact.left)
 
     def _survey(self) -> tuple[Survey, bytes | None]:
         """Returns what is to be seen, and the settings of a sparse checkout."""
@@ -287,6 +296,7 @@ class _Capture:
             patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
             listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(b"\0")[:-1]
             included |= {path for path in listed if not path.endswith(b"/")}
+        self._named |= included
         accepted = []
         for path in dict.fromkeys([*untracked, *sorted(included)]):
             whole = os.path.join(self._top, path)
@@ -345,7 +355,21 @@ class _Capture:
         self._omit(path, "cannot be read: permission denied")
         return False
 
+    def _inexact(self, seen: Survey) -> conversion.Found:
+        """Returns the files that git would write otherwise than they are; notes of which the bytes are not kept."""
+        configured = self._limits.conversions(self._repository)
+        unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
+        rules = attributes.rules(self._repository, configured, seen.directories, unseen)
+        if rules is None:
+            return conversion.Found()
+        terms = self._limits.terms(self._named, self._also)
+        found = conversion.Conversions(self._index, self._objects, rules, terms).look(self._unread)
+        behind = {quoted(path) for path in found.required}.intersection(self._converted)
+        self._converted = sorted({*map(quoted, found.left), *behind})
+        return found
+
     def _omit(self, path: bytes, reason: str) -> None:
+        self._unread.add(path)
         self._omitted.append(Omitted(quoted(path), reason))
 
     def _nested(self, seen: Survey) -> list[Omitted]:

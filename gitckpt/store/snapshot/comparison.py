@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import conversion, raw_files
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture, manifest
 from gitckpt.store.snapshot.limits import Limits
@@ -51,7 +52,7 @@ def compare(
     with PrivateIndex(repository) as index:
         captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
     found = manifest.read(repository, objects, captured.worktree.tree, head)
-    said = unexpected(repository, diff.differences(repository, wanted.files, captured.files), gone)
+    said = unexpected(repository, diff.differences(repository, wanted.files, captured.files), gone, manifest.raw_of(repository, wanted))
     if merged != merged_tree(repository, found, head):
         said.append("what is staged")
     said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
@@ -63,16 +64,21 @@ def compare(
     return said
 
 
-def unexpected(repository: Repository, differing: Iterable[Difference], gone: Collection[bytes] | None) -> list[str]:
+def unexpected(
+    repository: Repository, differing: Iterable[Difference], gone: Collection[bytes] | None, raw: Mapping[bytes, str]
+) -> list[str]:
     """Returns what of the differences between the wanted and the found files should not be, for a person.
 
     Args:
         repository: seen from the worktree.
         differing: from the wanted files to those found.
         gone: as for `compare`.
+        raw: what is wanted byte for byte, whatever git makes of it: oids by path.
     """
     wrong = [one for one in differing if not one.is_submodule and (one.status != "A" or gone is None or one.path in gone)]
-    return [str(one) for one in wrong if not _is_as_git_writes_it(repository, one)]
+    otherwise = set(raw_files.differing(repository, raw))
+    said = [str(one) for one in wrong if one.path not in raw.keys() - otherwise and not _is_as_git_writes_it(repository, one)]
+    return said + [f"M {path.decode('utf-8', 'replace')}" for path in sorted(otherwise - {one.path for one in wrong})]
 
 
 def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
@@ -83,6 +89,41 @@ def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
         found = file.read()
     written = repository.git.run("cat-file", "--filters", f"--path={os.fsdecode(one.path)}", one.old, ok=(0, 128))
     return written.code == 0 and written.out == found
+
+
+def comparable(repository: Repository, objects: Objects, before: tuple[str | None, str], after: tuple[str | None, str]) -> tuple[str, str]:
+    """Returns two trees whose differences are those of the files of two snapshots.
+
+    They are what git stores, but for files that differ in nothing but what git does not store: of those they have all that is in them.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        before: the tree of a snapshot, None where the linked commit stands for it, and that commit; "" for none.
+        after: the same of the other one.
+
+    Raises:
+        WorktreeError: files are missing.
+    """
+    sides = [Contents(manifest.tree_of_files(repository, *side), raw=manifest.raw_tree(repository, side[0])) for side in (before, after)]
+    old, new = (side.files for side in sides)
+    if sides[0].raw == sides[1].raw:
+        return old, new
+    stored = [manifest.regular_files(repository, tree) for tree in (old, new)]
+    paths = [path for path in manifest.differing_raw(repository, *sides) if stored[0].get(path) == stored[1].get(path)]
+    made = []
+    with PrivateIndex(repository) as index:
+        for side in sides:
+            raw = manifest.raw_of(repository, side)
+            as_git = [path for path in paths if path not in raw]
+            written = conversion.written(index, [(stored[0][path], path) for path in as_git], is_filtered=False)
+            oids = objects.write([("blob", data or b"") for data in written], flushed=False)
+            whole = dict(zip(as_git, oids, strict=True)) | {path: raw[path] for path in paths if path in raw}
+            index.git("read-tree", side.files)
+            entries = (entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0"))
+            index.put(b"%s %s 0\t%s" % (fields[:6], whole[path].encode(), path) for fields, _, path in entries if path in whole)
+            made.append(index.write_tree())
+    return made[0], made[1]
 
 
 def merged_tree(repository: Repository, found: Contents, commit: str) -> str:

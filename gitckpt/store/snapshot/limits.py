@@ -7,7 +7,17 @@ import math
 import os
 import stat
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gitckpt.git import config
+from gitckpt.git.worktree import attributes
+from gitckpt.git.worktree.attributes import Configured
+
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+    from gitckpt.git.worktree.conversion import Terms
 
 MB = 1000 * 1000
 
@@ -34,6 +44,9 @@ class Limits:
     timeout: float = 60.0
     """In seconds; a snapshot that takes longer is given up."""
 
+    configured: Configured | None = field(default=None, compare=False, repr=False)
+    """What git's configuration says of conversions, where it was read with these; None where it was not, and is to be asked."""
+
     def deadline(self) -> float | None:
         """Returns when a snapshot that begins now is given up, on the clock of `time.monotonic`; None for never."""
         return None if math.isinf(self.timeout) else time.monotonic() + self.timeout
@@ -45,11 +58,9 @@ class Limits:
             path: absolute path.
             included: whether a pattern of `include` names it.
         """
-        name = os.fsdecode(os.path.basename(path)).lower()
-        if not included:
-            for pattern in self.secrets:
-                if fnmatch.fnmatchcase(name, pattern.lower()):
-                    return f"its name looks like a secret ({pattern})", None
+        pattern = self.looks_secret(path) if not included else None
+        if pattern is not None:
+            return f"its name looks like a secret ({pattern})", None
         try:
             status = os.lstat(path)
         except FileNotFoundError:
@@ -57,6 +68,33 @@ class Limits:
         if self.max_file_size is not None and stat.S_ISREG(status.st_mode) and status.st_size > self.max_file_size:
             return f"larger than {size_text(self.max_file_size)}", status.st_size
         return None
+
+    def conversions(self, repository: Repository) -> Configured:
+        """Returns what git's configuration says of conversions; it is asked where that is not known."""
+        if self.configured is not None:
+            return self.configured
+        return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
+
+    def terms(self, named: Collection[bytes], regardless: Collection[bytes]) -> Terms:
+        """Returns which bytes are not kept beside what git stores of a file.
+
+        Args:
+            named: paths that are captured though they may look like secrets.
+            regardless: paths that are kept in any case.
+        """
+        from gitckpt.git.worktree.conversion import Terms  # most worktrees do without
+
+        return Terms(
+            self.max_file_size,
+            refuses=lambda path: path not in named and self.looks_secret(path) is not None,
+            text=f"{self.max_file_size} {self.secrets} {self.include}",
+            regardless=regardless,
+        )
+
+    def looks_secret(self, path: bytes) -> str | None:
+        """Returns the pattern of `secrets` that the name of a file matches; None for none."""
+        name = os.fsdecode(os.path.basename(path)).lower()
+        return next((pattern for pattern in self.secrets if fnmatch.fnmatchcase(name, pattern.lower())), None)
 
 
 def size_text(size: int) -> str:

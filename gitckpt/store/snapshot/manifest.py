@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, decode_tree, empty_tree, encode_tree, object_id
+from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
+RAW = b"raw"
+"""The entry of a snapshot's tree."""
+
+_REGULAR = (b"100644 ", b"100755 ")
 _FSCK = "see what is wrong: git fsck"
 
 
@@ -47,6 +52,12 @@ class Contents:
 
     sparse: bytes | None = None
     """What `sparse.read` returns."""
+
+    raw: str | None = None
+    """The tree of those files, byte for byte, that git would write otherwise than they were; None for none."""
+
+    stale: Sequence[bytes] = ()
+    """Those among them that `git status` calls changed by their size alone: git would stage what the index has already."""
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
@@ -119,6 +130,10 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
             whole[b"auto-merge"] = (DIRECTORY, merged)  # git itself lets a gc take it
     if content.sparse is not None:
         whole[b"sparse"] = (FILE, put("blob", content.sparse))
+    if content.raw is not None:
+        whole[RAW] = (DIRECTORY, content.raw)
+    if content.stale:
+        whole[b"stale"] = (FILE, put("blob", b"".join(path + b"\0" for path in sorted(content.stale))))
     tree = put("tree", encode_tree(whole))
     objects.write(pending, flushed=False)
     return tree
@@ -158,7 +173,94 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
         flags=flags,
         operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
         sparse=reader.blob(parts[b"sparse"][1]) if b"sparse" in parts else None,
+        raw=parts[RAW][1] if RAW in parts else None,
+        stale=reader.blob(parts[b"stale"][1]).split(b"\0")[:-1] if b"stale" in parts else (),
     )
+
+
+def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
+    """Writes the tree of files that are kept byte for byte, and returns its oid; None where there are none.
+
+    Args:
+        repository: where.
+        objects: its objects; the blobs are there.
+        raw: oids by path.
+    """
+    pending: list[tuple[str, bytes]] = []
+
+    def put(files: Mapping[bytes, str]) -> str:
+        entries: Entries = {}
+        below: dict[bytes, dict[bytes, str]] = {}
+        for path, oid in files.items():
+            first, slash, rest = path.partition(b"/")
+            if slash:
+                below.setdefault(first, {})[rest] = oid
+            else:
+                entries[first] = (FILE, oid)
+        entries |= {name: (DIRECTORY, put(inner)) for name, inner in below.items()}
+        data = encode_tree(entries)
+        pending.append(("tree", data))
+        return object_id("tree", data, repository.object_format)
+
+    if not raw:
+        return None
+    tree = put(raw)
+    objects.write(pending, flushed=False)
+    return tree
+
+
+def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
+    """Returns the files that are to come back byte for byte: oids by path. What `files` does not have as a file is passed over.
+
+    Raises:
+        WorktreeError: there is something else than files among them, or the tree cannot be read.
+    """
+    if contents.raw is None:
+        return {}
+    found = {}
+    known = regular_files(repository, contents.files)
+    for entry in _listed(repository, contents.raw):
+        fields, _, path = entry.partition(b"\t")
+        if not fields.startswith(_REGULAR):
+            raise WorktreeError(f"the snapshot keeps {path!r} byte for byte, which is no file", hint="it was not made by gitckpt")
+        if path in known:
+            found[path] = fields.split(b" ")[2].decode("ascii")
+    return found
+
+
+def raw_names(repository: Repository, tree: str | None) -> list[str]:
+    """Returns the paths of the files that a snapshot keeps byte for byte, for people; nothing where there is none or it cannot be read."""
+    raw = raw_tree(repository, tree)
+    return [entry.partition(b"\t")[2].decode("utf-8", "replace") for entry in _listed(repository, raw)] if raw is not None else []
+
+
+def raw_tree(repository: Repository, tree: str | None) -> str | None:
+    """Returns the tree of the files that a snapshot keeps byte for byte; None where it keeps none, or there is no snapshot."""
+    found = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
+    return found[0] if found is not None and found[1] == "tree" else None
+
+
+def differing_raw(repository: Repository, before: Contents, after: Contents) -> list[bytes]:
+    """Returns the paths at which two snapshots keep other bytes, or only one of them does. Errors: as `raw_of`."""
+    old, new = ({} if before.raw == after.raw else raw_of(repository, each) for each in (before, after))
+    return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
+
+
+def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
+    """Returns the files of a tree, without links and submodules: oids by path.
+
+    Raises:
+        WorktreeError: it cannot be read.
+    """
+    entries = (entry.partition(b"\t") for entry in _listed(repository, tree) if entry.startswith(_REGULAR))
+    return {path: fields.split(b" ")[2].decode("ascii") for fields, _, path in entries}
+
+
+def _listed(repository: Repository, tree: str) -> list[bytes]:
+    try:
+        return repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]
+    except GitError as error:
+        raise WorktreeError(f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=_FSCK) from None
 
 
 class _Reader:

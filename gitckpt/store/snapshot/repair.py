@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WRITTEN = "the object {oid} was missing or damaged in the repository, and was written anew from {where}"
 _ASIDE = "the object {oid} was damaged in the repository, and is written anew; what was left of it is in {rest}"
-_PLACES = (b"files/", *(b"index/%d/" % stage for stage in range(4)))
+_PLACES = (b"files/", b"raw/", *(b"index/%d/" % stage for stage in range(4)))
 """Where the paths of a worktree stand in a snapshot."""
 
 

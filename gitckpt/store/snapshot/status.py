@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gitckpt.git.process import Child, GitError, environment, git_executable, run
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted
+from gitckpt.model.names import quoted
 from gitckpt.store.snapshot import seen
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED
 from gitckpt.store.snapshot.special import Scan
@@ -35,6 +36,9 @@ class Survey:
     unmerged: list[bytes] = field(default_factory=list)
     changed: list[bytes] = field(default_factory=list)
     """Tracked paths whose file differs from the index, or that are in conflict."""
+
+    staged: dict[bytes, bytes] = field(default_factory=dict)
+    """What the index has of them that are not in conflict: oids by path."""
 
     deleted: list[bytes] = field(default_factory=list)
     """Those of them that have no file."""
@@ -184,7 +188,8 @@ def _read_status(out: bytes, found: Survey) -> None:
     for record in out.split(b"\0"):
         kind = record[:1]
         if kind == b"1":
-            _, xy, submodule, *modes, _, _, path = record.split(b" ", 8)
+            _, xy, submodule, *modes, _, oid, path = record.split(b" ", 8)
+            found.staged[path] = oid
             _read_changed(found, xy, submodule, modes[2], path)
         elif kind == b"?":
             path = record[2:]
@@ -236,11 +241,3 @@ def _read_submodules(index: PrivateIndex, found: Survey) -> None:
         oid = head_of(os.path.join(top, path)) if path in changed else fields.split(b" ")[1].decode("ascii")
         reason = "a submodule with uncommitted changes: its files stay in it" if dirty else "a submodule: its files stay in it"
         found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
-
-
-def quoted(path: bytes) -> str:
-    """Returns a path as text, C-quoted as git does it where it is not UTF-8."""
-    try:
-        return path.decode("utf-8")
-    except UnicodeDecodeError:
-        return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path) + '"'

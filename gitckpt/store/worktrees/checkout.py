@@ -7,10 +7,10 @@ import os
 from gitckpt.git.objects import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import operation, sparse
+from gitckpt.git.worktree import operation, raw_files, sparse
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.snapshot import index_state
+from gitckpt.store.snapshot import index_state, manifest
 from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 
 
@@ -36,6 +36,9 @@ def fill(made: Repository, contents: Contents, commit: str) -> None:
                 written = set(index.git("ls-files", "-z").split(b"\0"))  # by git, just now: no other path is to be trusted
                 for path in written.intersection(contents.flags[ABSENT]):
                     os.unlink(os.path.join(os.fsencode(made.worktree or ""), path))
+            raw = manifest.raw_of(made, contents)
+            raw_files.bring_back(made, raw)
+            raw_files.refresh(index, raw.keys() - set(contents.stale))
             index_state.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.model.names import first_of
 from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
@@ -133,7 +134,7 @@ def _progress(checkpoint: Checkpoint) -> str | None:
 
 
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
-    from gitckpt.store.snapshot.manifest import files_of, tree_of_files
+    from gitckpt.store.snapshot.manifest import files_of, raw_names, tree_of_files
 
     files = checkpoint.worktree
     if files is None:
@@ -155,5 +156,14 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         )
         for line in stat.rstrip("\n").split("\n"):
             terminal.out(f"    {terminal.harmless(line)}")
+    try:
+        raw = raw_names(inside(store).repository, files.tree)
+    except WorktreeError as error:
+        terminal.warn(error.message)
+        raw = []
+    if raw:
+        terminal.out(f"    byte for byte, as git would write them otherwise: {terminal.harmless(first_of(raw))}")
+    for path in files.converted:
+        terminal.out(f"    comes back as git writes it: {terminal.harmless(path)}")
     for entry in files.omitted:
         terminal.out(f"    not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")

@@ -1,0 +1,209 @@
+"""What git converts between the worktree and its objects: line ends, filters, encodings and `$Id$`, by attributes and settings.
+
+That nothing is converted is known without a process, from the files that attributes are in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitckpt.git.objects.encoding import object_hash
+from gitckpt.git.process import git_executable
+
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+    from gitckpt.git.worktree.index import PrivateIndex
+
+SETTINGS = r"core\.(autocrlf|eol|attributesfile)$|filter\."
+"""The settings that `Configured.of` reads, as a regular expression on their names."""
+
+FILE = b".gitattributes"
+
+_CONVERTING = re.compile(rb"^(?![ \t]*#).*[ \t](?:text|crlf|eol|filter|ident|working-tree-encoding)(?:[ \t\r=]|$)", re.MULTILINE)
+"""An attribute that is given and may convert; `-text` and `binary` only say that nothing is."""
+
+_ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
+_NO = ("", "false", "no", "off", "0")
+_COMMANDS = ("clean", "smudge", "process")
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What git's configuration says of conversions."""
+
+    autocrlf: str = ""
+    """`core.autocrlf`: "true", "input", or "" for neither."""
+
+    eol: str = ""
+    """`core.eol`."""
+
+    attributes: str | None = None
+    """`core.attributesFile`; None for git's own default."""
+
+    filters: tuple[tuple[str, bool, str], ...] = ()
+    """The drivers that do something: name, whether they are required, and their commands as one text."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
+        """Returns what some settings say; others than those of `SETTINGS` are passed over.
+
+        Args:
+            settings: as `config.read` returned them.
+        """
+        last = {name: values[-1] for name, values in settings.items()}
+        drivers = sorted({name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")})
+        filters = []
+        for name in drivers:
+            commands = [last.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
+            required = last.get(f"filter.{name}.required", "").lower() not in _NO
+            if required or any(commands):
+                filters.append((name, required, "\n".join(commands)))
+        autocrlf = last.get("core.autocrlf", "").lower()
+        return cls(
+            autocrlf="" if autocrlf in _NO else "input" if autocrlf == "input" else "true",
+            eol=last.get("core.eol", "").lower(),
+            attributes=last.get("core.attributesfile"),
+            filters=tuple(filters),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """What git does to one file on its way."""
+
+    driver: str = ""
+    """The filter that applies; "" for none."""
+
+    is_required: bool = False
+    """Whether that filter says of itself that nothing is to go around it, as those of git-crypt and LFS do."""
+
+    is_rewritten: bool = False
+    """Whether more than line ends may change: by a filter, an encoding, or `$Id$`."""
+
+    is_text: bool = False
+    """Whether line ends are converted."""
+
+    is_guessed: bool = False
+    """Whether git looks at the content first: what holds a NUL is binary then."""
+
+    gives_crlf: bool = False
+    """Whether LF may come back as CRLF."""
+
+    def may_change(self, data: bytes) -> bool:
+        """Tells whether content may come back otherwise; without a process, so True only means that somebody has to look."""
+        if self.is_rewritten:
+            return True
+        if not self.is_text or (self.is_guessed and b"\0" in data):
+            return False
+        return b"\r" in data or (self.gives_crlf and b"\n" in data)
+
+
+UNTOUCHED = Treatment()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All that decides what is converted in a worktree."""
+
+    configured: Configured
+    sources: tuple[tuple[str, bytes], ...]
+    """The files that attributes are in: path and content."""
+
+    def digest(self, besides: Iterable[bytes]) -> str:
+        """Returns what differs whenever one of the rules does.
+
+        Args:
+            besides: what else they depend on.
+        """
+        parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
+        for path, content in self.sources:
+            parts += [os.fsencode(path), content]
+        return object_hash("sha1", b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *besides])).hexdigest()
+
+
+def rules(repository: Repository, configured: Configured, directories: Iterable[bytes], unseen: Iterable[bytes]) -> Rules | None:
+    """Returns what decides about conversions; None where nothing is converted. Starts no process.
+
+    Args:
+        repository: seen from the worktree.
+        configured: what the configuration says.
+        directories: all in which git may look for attributes, relative to the top.
+        unseen: paths that the index has, and that have no file: git reads attributes from there, too.
+    """
+    top = os.fsencode(repository.worktree or "")
+    sources = [(path, content) for path in _outside(repository, configured) if (content := _content(path)) is not None]
+    for directory in sorted(directories):
+        path = os.path.join(top, directory, FILE)
+        if (content := _content(path)) is not None:
+            sources.append((os.fsdecode(path), content))
+    is_unseen = any(os.path.basename(path) == FILE for path in unseen)
+    if not configured.autocrlf and not is_unseen and not any(_CONVERTING.search(content) for _, content in sources):
+        return None
+    return Rules(configured, tuple(sources))
+
+
+def treatments(index: PrivateIndex, configured: Configured, paths: Collection[bytes]) -> dict[bytes, Treatment]:
+    """Returns what git does to each of some files.
+
+    Args:
+        index: of the worktree.
+        configured: what the configuration says.
+        paths: relative to the top.
+
+    Raises:
+        GitError: git cannot read its attributes.
+    """
+    if not paths:
+        return {}
+    said = index.git("check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)).split(b"\0")
+    known: dict[tuple[bytes, ...], Treatment] = {}
+    found = {}
+    width = 3 * len(_ASKED)
+    for at in range(0, len(said) - 1, width):
+        values = tuple(said[at + 2 : at + width : 3])
+        treatment = known.get(values)
+        if treatment is None:
+            treatment = known[values] = _treatment(dict(zip(_ASKED, map(os.fsdecode, values), strict=True)), configured)
+        found[said[at]] = treatment
+    return found
+
+
+def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
+    driver = next((each for each in configured.filters if each[0] == said["filter"]), None)
+    text = said["text"] if said["text"] != "unspecified" else said["crlf"]
+    eol = said["eol"] if said["eol"] in ("lf", "crlf") else ""
+    is_named = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
+    is_guessed = text == "auto" or (text == "unspecified" and not eol and bool(configured.autocrlf))
+    otherwise = configured.autocrlf == "true" or (not configured.autocrlf and configured.eol == "crlf") or os.linesep == "\r\n"
+    encoding = said["working-tree-encoding"] not in ("unset", "unspecified")
+    return Treatment(
+        driver=driver[0] if driver is not None else "",
+        is_required=driver is not None and driver[1],
+        is_rewritten=driver is not None or encoding or said["ident"] == "set",
+        is_text=is_named or is_guessed,
+        is_guessed=is_guessed,
+        gives_crlf=eol == "crlf" or (not eol and otherwise),
+    )
+
+
+def _outside(repository: Repository, configured: Configured) -> list[str]:
+    """Returns where git looks for attributes outside of the worktree (gitattributes(5)), whether there is a file or not."""
+    shared = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    own = os.path.expanduser(configured.attributes) if configured.attributes else os.path.join(shared, "git", "attributes")
+    places = ("", *os.environ.get("PATH", "").split(os.pathsep))
+    git = next((path for place in places if os.path.isfile(path := os.path.join(place, git_executable()))), "")
+    of_system = ["/etc/gitattributes", os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes")]
+    found = [*of_system, os.path.join(repository.worktree or "", own), os.path.join(repository.common_dir, "info", "attributes")]
+    return list(dict.fromkeys(found))
+
+
+def _content(path: str | bytes) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:  # there is none, or it is none: git passes it over as well
+        return None

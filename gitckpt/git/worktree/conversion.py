@@ -1,0 +1,356 @@
+"""Which files git would not write again as they are: what it makes of their blobs is compared with what is on the disk.
+
+A file that was looked at is not looked at again while its stat data, its blob and the rules stay: a derived file in the worktree's
+administrative directory knows.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gitckpt.git.objects import pack
+from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.process import DeadlinePassed
+from gitckpt.git.worktree import attributes
+from gitckpt.git.worktree.attributes import Rules, Treatment
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.worktree.index import PrivateIndex
+
+MEMORY = "ckpt-exact"
+
+_FORM = b"gitckpt exact 1 "
+_GRAIN = 2_000_000_000
+"""In nanoseconds: the coarsest time stamps of file systems. What changed within may change again under the same one."""
+
+_PORTION = 32 << 20
+"""So many bytes of files are held in memory at once; of a single file, as many as it has."""
+
+_MANY = 500
+"""From so many blobs on, they go into a pack."""
+
+_FILES = (b"100644", b"100755")
+_EXACT, _INEXACT, _REQUIRED = b"=", b"!", b"-"
+_FAILED = "external filter"
+
+
+@dataclass(slots=True)
+class Found:
+    """What does not come back by itself. Paths are relative to the top."""
+
+    raw: dict[bytes, str] = field(default_factory=dict)
+    """Files that git would write otherwise than they are, with the oids of their bytes as they are."""
+
+    blobs: dict[bytes, str] = field(default_factory=dict)
+    """What git stores of those."""
+
+    left: list[bytes] = field(default_factory=list)
+    """Files that git would, or may, write otherwise, and whose bytes are not to be kept."""
+
+    required: set[bytes] = field(default_factory=set)
+    """Files behind a filter that nothing is to go around."""
+
+    def stale(self, changed: Iterable[bytes], staged: Mapping[bytes, bytes]) -> list[bytes]:
+        """Returns those of `raw` that git calls changed by their size alone, as it would store again what the index has.
+
+        Args:
+            changed: paths that git calls changed.
+            staged: what the index has of them: oids by path.
+        """
+        return [path for path in changed if path in self.blobs and staged.get(path) == self.blobs[path].encode("ascii")]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is not to be kept."""
+
+    most: int | None = None
+    """In bytes; larger files are not kept. None sets no limit."""
+
+    refuses: Callable[[bytes], bool] = lambda _: False
+    """Tells whether the bytes of a path must not be kept where a filter applies, whatever they are."""
+
+    text: str = ""
+    """What differs whenever one of these does."""
+
+    regardless: Collection[bytes] = ()
+    """Paths that are kept all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A file that may come back otherwise."""
+
+    path: bytes
+    oid: str
+    """Of its blob."""
+
+    data: bytes
+    treatment: Treatment
+    status: os.stat_result
+
+
+class Conversions:
+    """Looks for what does not come back by itself.
+
+    Args:
+        index: lists the files of the worktree, each with the blob that stands for it.
+        objects: into which bytes are written; None to write none.
+        rules: what decides about conversions.
+        terms: what is not to be kept.
+    """
+
+    def __init__(
+        self,
+        index: PrivateIndex,
+        objects: Objects | None,
+        rules: Rules,
+        terms: Terms,
+    ) -> None:
+        self._index = index
+        self._objects = objects
+        self._format = index.repository.object_format
+        self._rules = rules
+        self._terms = terms
+        self._most = terms.most
+        self._top = index.repository.worktree or "."
+        self._found = Found()
+        self._known: dict[bytes, bytes] = {}
+        self._pending: dict[str, bytes] = {}
+
+    def look(self, besides: Collection[bytes] = ()) -> Found:
+        """Looks at all files.
+
+        Args:
+            besides: paths that are passed over.
+
+        Raises:
+            GitError: git cannot read the index, or write.
+            DeadlinePassed: it took longer than the index may.
+        """
+        entries = list(_entries(self._index))
+        unread = [b"%s %s" % (oid.encode(), path) for path, oid in entries if os.path.basename(path) == attributes.FILE]
+        key = self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
+        before = _load(self._index, key)
+        fresh: list[tuple[bytes, str, os.stat_result]] = []
+        fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for path, oid in entries:
+                status = _status(path, fd)
+                if status is None or path in besides:
+                    continue
+                mark = b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
+                last, _, verdict = before.get(path, b"").rpartition(b" ")
+                if last == mark and self._holds(path, verdict):
+                    self._known[path] = before[path]
+                    if path in self._found.raw:
+                        self._found.blobs[path] = oid
+                else:
+                    fresh.append((path, oid, status))
+            news = bool(fresh) or len(self._known) != len(before)
+            self._judge(fresh, fd)
+        finally:
+            os.close(fd)
+        if news:
+            _save(self._index, key, self._known)
+        return self._found
+
+    def _holds(self, path: bytes, verdict: bytes) -> bool:
+        """Takes over what was found the last time; tells whether that still is so."""
+        if verdict == _INEXACT:
+            if path in self._terms.regardless:
+                return False
+            self._found.left.append(path)
+        elif verdict == _REQUIRED:
+            self._found.required.add(path)
+        elif verdict != _EXACT:
+            if self._objects is not None and self._index.repository.cat_file.info(verdict.decode("ascii")) is None:
+                return False
+            self._found.raw[path] = verdict.decode("ascii")
+        return True
+
+    def _judge(self, files: Sequence[tuple[bytes, str, os.stat_result]], fd: int) -> None:
+        """Looks at files of which nothing is known."""
+        treatments = attributes.treatments(self._index, self._rules.configured, [path for path, _, _ in files])
+        held: list[_Candidate] = []
+        size = 0
+        for path, oid, status in files:
+            self._require_time()
+            treatment = treatments.get(path, attributes.UNTOUCHED)
+            if treatment.is_required:
+                self._found.required.add(path)
+                self._settle(path, oid, status, _REQUIRED)
+            elif not (treatment.is_rewritten or treatment.is_text):
+                self._settle(path, oid, status, _EXACT)
+            elif self._most is not None and status.st_size > self._most and path not in self._terms.regardless:
+                differs = treatment.is_rewritten or any(map(treatment.may_change, _pieces(path, fd)))
+                self._settle(path, oid, status, _INEXACT if differs else _EXACT)
+            else:
+                data = b"".join(_pieces(path, fd))
+                if not treatment.may_change(data):
+                    self._settle(path, oid, status, _EXACT)
+                    continue
+                held.append(_Candidate(path, oid, data, treatment, status))
+                size += len(data)
+                if size > _PORTION:
+                    self._compare(held, fd)
+                    held, size = [], 0
+        self._compare(held, fd)
+        self._write(0)
+
+    def _compare(self, held: Sequence[_Candidate], fd: int) -> None:
+        """Compares files with what git makes of their blobs."""
+        for driver in sorted({one.treatment.driver for one in held}):
+            some = [one for one in held if one.treatment.driver == driver]
+            for one, smudged in zip(
+                some, written(self._index, [(one.oid, one.path) for one in some], is_filtered=bool(driver)), strict=True
+            ):
+                if smudged == one.data:
+                    verdict = _EXACT
+                elif not self._may_be_kept(one, smudged) or not self._is_of_blob(one, fd):
+                    verdict = _INEXACT
+                else:
+                    oid = object_id("blob", one.data, self._format)
+                    self._found.raw[one.path] = oid
+                    self._found.blobs[one.path] = one.oid
+                    self._pending[oid] = one.data
+                    verdict = oid.encode()
+                self._settle(one.path, one.oid, one.status, verdict)
+        self._write(_PORTION)
+
+    def _may_be_kept(self, one: _Candidate, smudged: bytes | None) -> bool:
+        """Tells whether nothing speaks against it: that a filter failed, or that it may leave out what nobody is to see."""
+        if one.path in self._terms.regardless:
+            return True
+        return smudged is not None and not (one.treatment.driver and self._terms.refuses(one.path))
+
+    def _is_of_blob(self, one: _Candidate, fd: int) -> bool:
+        """Tells whether content belongs to the blob that stands for it: the file may have changed since that was made."""
+        if one.status.st_ctime_ns < self._index.opened:
+            now = _status(one.path, fd)
+            return now is not None and now.st_ctime_ns == one.status.st_ctime_ns and len(one.data) == one.status.st_size
+        words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(one.path)}")
+        done = self._index.run(*words, data=one.data, ok=(0, 1, 128))
+        return done.code == 0 and done.out.strip().decode("ascii") == one.oid
+
+    def _settle(self, path: bytes, oid: str, status: os.stat_result, verdict: bytes) -> None:
+        """Takes note of what was found of a file; where it changed lately, only for this time."""
+        if verdict == _INEXACT:
+            self._found.left.append(path)
+        if status.st_ctime_ns < time.time_ns() - _GRAIN:
+            self._known[path] = b"%s %d %d %s" % (oid.encode(), status.st_ctime_ns, status.st_ino, verdict)
+
+    def _write(self, most: int) -> None:
+        """Writes the bytes that are to be kept, if they are more than `most`."""
+        if not self._pending or sum(map(len, self._pending.values())) <= most:
+            return
+        items = [("blob", data) for data in self._pending.values()]
+        self._pending.clear()
+        if self._objects is None:
+            return
+        if len(items) < _MANY:
+            self._objects.write(items, flushed=False)
+        else:
+            pack.write(self._index.repository, items)
+
+    def _require_time(self) -> None:
+        if self._index.deadline is not None and time.monotonic() > self._index.deadline:
+            raise DeadlinePassed(["check-attr"], 0, "")
+
+
+def written(index: PrivateIndex, wanted: Sequence[tuple[str, bytes]], *, is_filtered: bool) -> list[bytes | None]:
+    """Returns what git writes to the worktree for each of some blobs; None where it cannot.
+
+    Args:
+        index: of the worktree.
+        wanted: oids, each with the path at which it would be written.
+        is_filtered: whether a filter applies: where it fails, git goes on without it, and nothing is known of any of them.
+
+    Raises:
+        GitError: git cannot be run.
+        DeadlinePassed: it took longer than the index may.
+    """
+    if not wanted:
+        return []
+    mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs
+    plain = [(oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))]  # git takes spaces there for its own
+    data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in plain)
+    done = index.run("cat-file", "-z", "--filters", f"--batch={mark} %(objectname)", data=data, ok=(0, 128))
+    parts = done.out.split(b"%s " % mark.encode())[1:]
+    if is_filtered and _FAILED in done.complaint:
+        return [None] * len(wanted)
+    found: dict[bytes, bytes | None] = {}
+    if done.code == 0 and len(parts) == len(plain):
+        found = {path: part.partition(b"\n")[2][:-1] for (_, path), part in zip(plain, parts, strict=True)}
+    return [found[path] if path in found else _one(index, oid, path) for oid, path in wanted]
+
+
+def _one(index: PrivateIndex, oid: str, path: bytes) -> bytes | None:
+    done = index.run("cat-file", "--filters", f"--path={os.fsdecode(path)}", oid, ok=(0, 128))
+    return done.out if done.code == 0 and _FAILED not in done.complaint else None
+
+
+def _entries(index: PrivateIndex) -> Iterator[tuple[bytes, str]]:
+    """Yields the files of an index, without links and what is in conflict: path and oid."""
+    for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]:
+        fields, _, path = entry.partition(b"\t")
+        mode, oid, stage = fields.split(b" ")
+        if stage == b"0" and mode in _FILES:
+            yield path, oid.decode("ascii")
+
+
+def _status(path: bytes, fd: int) -> os.stat_result | None:
+    """Returns the stat data of a file; None where there is none."""
+    try:
+        status = os.lstat(path, dir_fd=fd)
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
+    """Yields the content of a file in pieces; nothing where it cannot be read."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb") as file:
+            while piece := file.read(1 << 20):
+                yield piece
+    except OSError:
+        return
+
+
+def _load(index: PrivateIndex, key: str) -> dict[bytes, bytes]:
+    """Returns what was found the last time under these rules, by path: oid of the blob, time of the last change, inode, verdict."""
+    try:
+        with open(_path(index), "rb") as file:
+            head, *records = file.read().split(b"\0")
+    except OSError:
+        return {}
+    if head != _FORM + key.encode():
+        return {}
+    found = {}
+    for record in records:
+        mark, tab, path = record.partition(b"\t")
+        if tab and mark.count(b" ") == 3:
+            found[path] = mark
+    return found
+
+
+def _save(index: PrivateIndex, key: str, known: dict[bytes, bytes]) -> None:
+    path = _path(index)
+    scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        with open(scratch, "wb") as file:
+            file.write(_FORM + key.encode() + b"".join(b"\0%s\t%s" % (mark, path) for path, mark in known.items()))
+        os.replace(scratch, path)
+    except OSError:
+        pass  # derived: without it, the next capture looks again
+
+
+def _path(index: PrivateIndex) -> str:
+    return os.path.join(index.repository.git_dir, MEMORY)
