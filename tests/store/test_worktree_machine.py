@@ -44,9 +44,10 @@ PATHS = st.sampled_from(
         *(b"u.o", b"out/x", b"out/y.o"),
     ]
 )
-CONTENTS = st.sampled_from([b"", b"one\n", b"two\n", b"no newline", b"one\r\ntwo\r\n", b"#!/bin/sh\n", b"\0\xff"])
+CONTENTS = st.sampled_from([b"", b"one\n", b"two\n", b"no newline", b"one\r\ntwo\r\n", b"one\ntwo\r\n", b"#!/bin/sh\n", b"\0\xff"])
 TARGETS = st.sampled_from([b"nowhere", b"a", b"d", b"l", b"out/x", b"/etc/hostname"])
 RULES = st.sampled_from([b"", b"*.o\n", b"out/\n", b"a\nd/e\n", b"*.o\nout\n", b"d/*\n!d/x\n", b"*\n", b"l\ncaf*\n"])
+RULES_OF_CONVERSION = (b"*.txt text eol=crlf\n", b"*.txt text=auto\n", b"*.txt filter=strip\n")
 Edit = tuple[Callable[..., None], tuple[Any, ...]]
 SIDES = st.sampled_from(["one", "two", "three"])
 SOME = st.sampled_from([(), (), (), (b"d",), (b"a",), (b"t.txt", b"out"), (b"d/x",), (b"l", b'new\nline/quo"te\\')])
@@ -60,7 +61,7 @@ EDITS = st.one_of(
     st.tuples(st.just(Place.link), st.tuples(PATHS, TARGETS)),
     st.tuples(st.just(Place.make_directory), st.tuples(PATHS)),
     st.tuples(st.just(Place.ignore), st.tuples(st.sampled_from([b"", b"", b"d/"]), RULES)),
-    st.tuples(st.just(Place.convert), st.tuples(st.sampled_from([b"", b"*.txt text eol=crlf\n"]))),
+    st.tuples(st.just(Place.convert), st.tuples(st.sampled_from([b"", *RULES_OF_CONVERSION]))),
     st.tuples(st.just(Place.add), st.tuples(PATHS, st.sampled_from(["--force", "--update", "--intent-to-add"]))),
     st.tuples(st.just(Place.stage_in_part), st.tuples(PATHS, CONTENTS)),
     st.tuples(st.just(Place.git_whatever), st.sampled_from([("add", "--all"), ("reset", "--quiet"), ("reset", "--quiet", "--hard")])),
@@ -81,6 +82,7 @@ def prepare(here: Checkout) -> None:
             here.commit("d is a file", d="file\n")
         here.git("rm", "--quiet", "b")
         here.commit(f"{name} ends", a=f"{name} again\n", **{"with space": f"{name}\n"})
+    here.git("config", "filter.strip.clean", "sed '/^one/d'")  # which loses something
     here.git("checkout", "--quiet", "main")
     here.commit("ours", a="ours\n", b="ours\n", **{"d/x": "ours\n"})
     here.write("a", "stashed\n")
@@ -218,6 +220,8 @@ class WorktreeMachine(RuleBasedStateMachine):
         assert self.here.look() == before
         assert (seen.files, seen.entries, seen.operation) == (target.captured, target.entries, detached(target.operation))
         assert (seen.status, seen.commit) == (target.status, target.commit)
+        if seen.is_converted_as(target) and CONVERTED in target.captured:
+            assert seen.exact == target.exact
         self._main.git("worktree", "remove", "--force", "--force", path)
 
     @rule(prunes=st.sampled_from([False] * 9 + [True]))
@@ -256,6 +260,8 @@ class WorktreeMachine(RuleBasedStateMachine):
         stay = {path: before.files[path] for path in self.here.ignored_of(sorted(expected.unsure))}
         assert after.files == expected.files | stay
         assert after.entries == expected.entries
+        if CONVERTED in target.captured and is_within(CONVERTED, paths) and after.is_converted_as(target):
+            assert after.exact == target.exact
         assert after.operation == expected.operation
         assert (after.commit, after.head, after.refs) == (before.commit, before.head, before.refs)
         same = [path for path, file in before.files.items() if after.files.get(path) == file and path != CONVERTED]

@@ -14,7 +14,9 @@ from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.git.worktree import operation
 
 CONVERTED = b"t.txt"
-"""The file whose line ends git may convert: they are not looked at."""
+"""The file that git may convert. What is in it is looked at apart: it is as it was where the attributes are."""
+
+ATTRIBUTES = b".gitattributes"
 
 File = tuple[str, bytes]
 """A file as git knows it: "file", "tool" (executable) or "link", with its content."""
@@ -35,6 +37,9 @@ class Seen:
     """All that is to be seen of a worktree."""
 
     files: Mapping[bytes, File]
+    exact: bytes | None
+    """What is in the file that git may convert; None where it is no file."""
+
     stats: Mapping[bytes, tuple[int, int]]
     """Time of the last change and inode of each file."""
 
@@ -56,6 +61,10 @@ class Seen:
     @property
     def captured(self) -> dict[bytes, File]:
         return {path: file for path, file in self.files.items() if path not in self.ignored}
+
+    def is_converted_as(self, other: Seen) -> bool:
+        """Tells whether the attributes are the same."""
+        return (self.files.get(ATTRIBUTES), self.entries.get(ATTRIBUTES)) == (other.files.get(ATTRIBUTES), other.entries.get(ATTRIBUTES))
 
     def lasting(self) -> Seen:
         """Without what may differ when all that matters is the same: time stamps, and those that the index holds."""
@@ -167,6 +176,7 @@ class Place:
 
     def look(self) -> Seen:
         files: dict[bytes, File] = {}
+        exact = None
         stats = {}
         for path in self._walk():
             whole = self.join(path)
@@ -177,12 +187,13 @@ class Place:
             else:
                 content = _content(whole)
                 if path == CONVERTED and not self._is_exact:
-                    content = content.replace(b"\r\n", b"\n")
+                    exact, content = content, b""
                 files[path] = ("tool" if status.st_mode & 0o100 else "file", content)
         status_lines, ignored, commit = self._status()
         refs = self.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
         return Seen(
             files=files,
+            exact=exact,
             stats=stats,
             ignored=frozenset(ignored),
             entries=self._entries(),
