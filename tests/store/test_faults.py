@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.process import GitError, git_executable
+from gitckpt.git.worktree import refusal
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.snapshot import capture
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.faults import processes
@@ -116,7 +116,7 @@ class TestAnObjectThatFindsNoRoom:
         """Of that, git says the same, and one thing more."""
         short = GitError(["update-index"], 128, "error: short read while indexing a\nerror: a: failed to insert into database\n")
         full = GitError(["update-index"], 128, "error: unable to create temporary file: x\nerror: a: failed to insert into database\n")
-        assert [capture._is_unstorable(error) for error in (short, full)] == [False, True]
+        assert [refusal.is_unstorable(error) for error in (short, full)] == [False, True]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not say which file a descriptor is of")

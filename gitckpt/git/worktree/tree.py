@@ -1,24 +1,89 @@
-"""A tree with some of its files changed, made from the trees on the way to them alone.
+"""A tree with some of its files changed, made from the trees on the way to them alone, and from files that git would store as they are.
 
 An index says as much, but git reads and writes all of it each time: 3 MB for 40,000 files, with a checksum of the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from gitckpt.git.objects.encoding import DIRECTORY, Entries, decode_tree, empty_tree, encode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.process import GitError
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.repository import Repository
 
 File: TypeAlias = tuple[bytes, str]
 """Mode and oid."""
 
 Place: TypeAlias = tuple[bytes, ...]
 """Of a directory: the parts of its path."""
+
+_LINK, _TOOL = b"120000", b"100755"
+_UNUSUAL = re.compile(rb"[^ -~]|[~:\\]|(?:^|/)\.git", re.IGNORECASE)
+"""What a path has that git may refuse, or take for another (`verify_path` in read-cache.c)."""
+
+_MANY = 200
+_LARGE = 1 << 20
+"""For more files, or longer ones, git is the quicker."""
+
+
+def stored(repository: Repository, objects: Objects, base: str, files: Collection[bytes], gone: Collection[bytes]) -> str | None:
+    """Stores files as they are, and returns the tree of a worktree.
+
+    Args:
+        repository: seen from the worktree, in which git converts nothing.
+        objects: its objects.
+        base: the tree of the worktree's index.
+        files: paths whose files are others, or new.
+        gone: paths that have no file any more.
+
+    Returns:
+        None where that is rather for git: a path or a file is unusual, or there are many.
+
+    Raises:
+        GitError: an object cannot be read or written.
+    """
+    if len(files) > _MANY or any(_UNUSUAL.search(path) for path in (*files, *gone)):
+        return None
+    top = os.path.realpath(os.fsencode(repository.worktree or ""))
+    blobs: list[Item] = []
+    changes: dict[bytes, File | None] = dict.fromkeys(gone)
+    for path in files:
+        read = _read_file(top, path)
+        if read is None:
+            return None
+        mode, data = read
+        blobs.append(("blob", data))
+        changes[path] = (mode, object_id("blob", data, repository.object_format))
+    try:
+        tree, made = edited(objects, base, changes, repository.object_format)
+    except ValueError:  # files and directories change places while they are looked at
+        return None
+    objects.write([*blobs, *made], flushed=False)
+    return tree
+
+
+def _read_file(top: bytes, path: bytes) -> tuple[bytes, bytes] | None:
+    """Returns mode and content of a file or symlink; None where it is neither, cannot be read, is long, or lies behind a symlink."""
+    try:
+        whole = os.path.join(top, path)
+        if os.path.realpath(os.path.dirname(whole)) != os.path.dirname(whole):
+            return None
+        if stat.S_ISLNK(os.lstat(whole).st_mode):
+            return _LINK, os.readlink(whole)
+        with open(os.open(whole, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGE:
+                return None
+            return _TOOL if status.st_mode & stat.S_IXUSR else FILE, file.read()
+    except OSError:
+        return None
 
 
 def edited(objects: Objects, base: str, changes: Mapping[bytes, File | None], object_format: str) -> tuple[str, list[Item]]:
@@ -38,7 +103,7 @@ def edited(objects: Objects, base: str, changes: Mapping[bytes, File | None], ob
     """
     _require_places({path for path, file in changes.items() if file is not None})
     wanted = _by_directory(changes)
-    there = _read(objects, base, wanted, object_format)
+    there = _directories(objects, base, wanted, object_format)
     made: list[Item] = []
     oids: dict[Place, str] = {}
     for place in sorted(wanted, key=len, reverse=True):  # from below, and no recursion: a path may have two thousand parts
@@ -98,7 +163,7 @@ def _by_directory(changes: Mapping[bytes, File | None]) -> dict[Place, _Wanted]:
     return found
 
 
-def _read(objects: Objects, base: str, wanted: Mapping[Place, _Wanted], object_format: str) -> dict[Place, tuple[str, Entries]]:
+def _directories(objects: Objects, base: str, wanted: Mapping[Place, _Wanted], object_format: str) -> dict[Place, tuple[str, Entries]]:
     """Returns oid and entries of those directories that are there; all of a level are read at once."""
     found: dict[Place, tuple[str, Entries]] = {}
     level: list[tuple[Place, str]] = [((), base)]

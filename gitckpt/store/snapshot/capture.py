@@ -12,13 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gitckpt.git.objects.anchor import gc_is_running, is_pruned
+from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import attributes, conversion, operation, sparse
+from gitckpt.git.worktree import attributes, conversion, operation, refusal, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.git.worktree.quarantine import Quarantine
+from gitckpt.git.worktree.tree import stored
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
@@ -32,10 +33,6 @@ from gitckpt.store.snapshot.wholeness import own_objects
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
-_REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*?)(?:: clean filter '.*' failed)?$", re.MULTILINE)
-_MISENCODED = re.compile(
-    r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ", re.MULTILINE
-)
 _CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in .*\) is corrupt")
 _ATTRIBUTES = b".gitattributes"
@@ -45,11 +42,6 @@ _MANY = 1000
 _AT_ONCE = 20_000
 """Git compares each object of a pack that it streams with all that are in it already (`already_written` in bulk-checkin.c)."""
 
-_INSERTING = "failed to insert into database"
-_INDEXING = "while indexing"
-"""What git says besides where it could not read the file itself, or not all of it."""
-
-_STORING = (_INSERTING, "temporary file", "unable to write file")
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
@@ -107,7 +99,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     index.deadline = limits.deadline()
     try:
         with index:
-            found = capture_in(index, objects, commit, limits)
+            found = capture_in(index, objects, commit, limits, is_listed=False)
     except DeadlinePassed:
         from gitckpt.git import leftovers
 
@@ -135,29 +127,32 @@ def _hold(repository: Repository, objects: Objects, found: Worktree, commit: str
             raise FilesPruned
 
 
-def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
-    """Captures the worktree in a private index, which afterwards lists every file of the snapshot as it is on disk.
+def capture_in(
+    index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = (), *, is_listed: bool = True
+) -> Captured:
+    """Captures the worktree in a private index.
 
     Args and errors: as `capture`, and:
         index: is open.
         also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
+        is_listed: whether the index shall list every file of the snapshot afterwards, as it is on disk.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
     """
     try:
-        return _Capture(index, objects, commit, limits, also).run()
+        return _Capture(index, objects, commit, limits, also, is_listed=is_listed).run()
     except DeadlinePassed:
         raise
     except GitError as error:
-        if _was_pruned(error):
+        if refusal.was_pruned(error):
             raise FilesPruned from None
         message = f"cannot capture the files of {index.repository.worktree}: {error.message}"
         damaged = _UNREADABLE.search(error.stderr)
         if damaged is not None:
             raise DamagedObject(message, damaged[1]) from None
         # Without the files, a checkpoint could not be written either where the objects cannot.
-        raise WorktreeError(message, hint=None if _is_unstorable(error) else _WITHOUT) from None
+        raise WorktreeError(message, hint=None if refusal.is_unstorable(error) else _WITHOUT) from None
 
 
 def capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
@@ -197,7 +192,9 @@ def capture_index(repository: Repository, objects: Objects, commit: str) -> Work
 class _Capture:
     """One capture, from survey to tree."""
 
-    def __init__(self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes]) -> None:
+    def __init__(
+        self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes], *, is_listed: bool
+    ) -> None:
         self._index = index
         self._repository = index.repository
         self._top = os.fsencode(index.repository.worktree or "")
@@ -209,14 +206,16 @@ class _Capture:
         self._converted: list[str] = []
         self._unread: set[bytes] = set()
         self._named: set[bytes] = set(also)
+        self._is_listed = is_listed
 
     def run(self) -> Captured:
         seen, settings = self._survey()
         under_way = self._repository.operation()
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
-        files = self._files_tree(seen, base)
-        inexact = self._inexact(seen)
+        rules = self._rules(seen)
+        files = self._files_tree(seen, base, is_plain=rules is None and settings is None)
+        inexact = self._inexact(rules)
         raw = manifest.write_raw(self._repository, self._objects, inexact.raw)
         self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
         by_path = {entry.path: entry for entry in self._omitted}  # what came last says it best
@@ -274,12 +273,22 @@ class _Capture:
                 trees[stage] = scratch.write_tree()
         return trees
 
-    def _files_tree(self, seen: Survey, base: str) -> str:
-        """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
+    def _files_tree(self, seen: Survey, base: str, *, is_plain: bool) -> str:
+        """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs.
+
+        Args:
+            seen: what is to be seen.
+            base: the tree of the commit.
+            is_plain: whether git converts nothing, and the checkout is not sparse.
+        """
         wanted = [*seen.changed, *self._accepted(seen.untracked)]
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         gone = set(seen.deleted)
+        if is_plain and not (self._is_listed or seen.is_staged or seen.flags or seen.submodules or self._index.is_rebuilt):
+            tree = self._stored(base, [path for path in wanted if path not in gone], gone)
+            if tree is not None:
+                return tree
         rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these any more, or not drop their stages.
         apart = {path for path in gone - rules if self._is_behind_link(path) or self._is_directory(path)}
@@ -288,6 +297,11 @@ class _Capture:
         # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
         self._index.update("--force-remove", sorted(rules))
         return self._index.write_tree()
+
+    def _stored(self, base: str, files: Sequence[bytes], gone: Collection[bytes]) -> str | None:
+        if not self._limits.conversions(self._repository).is_literal:
+            return None
+        return stored(self._repository, self._objects, base, files, gone)
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
         """Returns the untracked paths that are captured, with ignored ones that the settings include."""
@@ -338,10 +352,10 @@ class _Capture:
             try:
                 said = self._index.run(*words, data=b"".join(path + b"\0" for path in paths), env=environment)
             except GitError as error:
-                refused = _refused_path(error, paths)
-                if refused is None or _is_unstorable(error):
+                refused = refusal.refused_path(error, paths)
+                if refused is None or refusal.is_unstorable(error):
                     raise
-                self._omit(refused, f"git cannot store it: {_cause(error)}")
+                self._omit(refused, f"git cannot store it: {refusal.cause(error)}")
                 paths = [path for path in paths if path != refused]
             else:
                 warned = set(_CONVERTED.findall(said.complaint))
@@ -355,11 +369,13 @@ class _Capture:
         self._omit(path, "cannot be read: permission denied")
         return False
 
-    def _inexact(self, seen: Survey) -> conversion.Found:
-        """Returns the files that git would write otherwise than they are; notes of which the bytes are not kept."""
-        configured = self._limits.conversions(self._repository)
+    def _rules(self, seen: Survey) -> attributes.Rules | None:
+        """Returns what decides about conversions; None where git converts nothing."""
         unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
-        rules = attributes.rules(self._repository, configured, seen.directories, unseen)
+        return attributes.rules(self._repository, self._limits.conversions(self._repository), seen.directories, unseen)
+
+    def _inexact(self, rules: attributes.Rules | None) -> conversion.Found:
+        """Returns the files that git would write otherwise than they are; notes of which the bytes are not kept."""
         if rules is None:
             return conversion.Found()
         terms = self._limits.terms(self._named, self._also)
@@ -375,24 +391,3 @@ class _Capture:
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
         return [Omitted(quoted(path), reason, oid=head_of(os.path.join(self._top, path))) for path in seen.nested]
-
-
-def _refused_path(error: GitError, paths: list[bytes]) -> bytes | None:
-    """Returns the path that git gave up at; None where it failed for another reason."""
-    said = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
-    return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
-
-
-def _is_unstorable(error: GitError) -> bool:
-    """Tells whether git has read a file, and could not write its object: a full disk is no reason to leave the file out."""
-    return _INSERTING in error.stderr and _INDEXING not in error.stderr
-
-
-def _was_pruned(error: GitError) -> bool:
-    """Tells whether git failed because a `git prune` deleted what it was writing to."""
-    return is_pruned(error) and any(words in error.stderr for words in _STORING)
-
-
-def _cause(error: GitError) -> str:
-    lines = [line.strip() for line in error.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
-    return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"
