@@ -27,7 +27,7 @@ from gitckpt.store.restore.plan import STAGE, PathChange, Plan, make_plan
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
-from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import ABSENT, INTENT, SKIPPED, Contents
 
 Announce = Callable[[Sequence[str]], None]
 
@@ -214,6 +214,7 @@ class _Restore:
             for tree in (side.files, comparison.merged_tree(self._repository, side, commit)):
                 known |= diff.present(self._repository, tree, paths)
             known |= {line.partition(b"\t")[2] for line in index_state.conflicts(self._repository, side)}
+            known |= set(side.flags.get(INTENT, ()))
         missing = [path for path in paths if not any(one == path or one.startswith(path + b"/") for one in known)]
         if missing:
             names = ", ".join(path.decode("utf-8", "replace") for path in missing)
@@ -331,7 +332,10 @@ class _Restore:
             raw_files.refresh(own, plan.exactness.written)
             own.git("update-index", "-q", "--refresh", ok=(0, 1))
             for flag, (gets, loses) in plan.flags.items():
-                index_state.change_flag(own, flag, gets, loses)
+                if flag == INTENT:
+                    index_state.add_in_intent(own, self._wanted, gets)
+                else:
+                    index_state.change_flag(own, flag, gets, loses)
             own.install()
 
     def _verify(self, plan: Plan, expected: str) -> None:

@@ -16,7 +16,7 @@ from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import attributes, conversion, operation, refusal, sparse
+from gitckpt.git.worktree import attributes, conversion, intent, operation, refusal, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.git.worktree.tree import stored
@@ -168,10 +168,15 @@ def capture_index(repository: Repository, objects: Objects, commit: str) -> Work
     """
     base = manifest.base_tree(repository, commit)
     under_way = repository.operation()
+    empty = intent.placeholder(repository.object_format)
     with PrivateIndex(repository) as index:
         staged: dict[int, list[bytes]] = {}
-        for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]:
-            fields, _, path = entry.partition(b"\t")
+        entries = [entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]]
+        flags = manifest.flags_of(intent.intended(index, [path for fields, _, path in entries if fields.endswith(empty + b" 0")]))
+        intended = set(flags.get(manifest.INTENT, ()))
+        for fields, _, path in entries:
+            if path in intended:
+                continue
             mode, oid, stage = fields.split(b" ")
             staged.setdefault(int(stage), []).append(b"%s %s 0\t%s" % (mode, oid, path))
         trees = {}
@@ -182,9 +187,9 @@ def capture_index(repository: Repository, objects: Objects, commit: str) -> Work
         index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
         index.put(staged.get(0, ()))
         files = index.write_tree()
-    if (not trees or trees == {0: base}) and not under_way:
+    if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
-    found = Contents(files, trees, operation=operation.collect(repository) if under_way else {})
+    found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
     needed = operation.holder_of(repository, objects, found.operation, commit)
     return Worktree(dirty=True, tree=manifest.write(repository, objects, found), operation=under_way, operation_commit=needed)
 

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import intent
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.store.snapshot.manifest import ASSUMED, INTENT, SKIPPED, Contents, base_tree
+from gitckpt.store.snapshot.manifest import ASSUMED, FILELESS, INTENT, SKIPPED, Contents, base_tree
 
 
 def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
@@ -22,7 +23,6 @@ def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str 
     Raises:
         GitError: git refuses a path, or an object is missing.
     """
-    files = set(index.git("ls-files", "-z").split(b"\0")) if INTENT in contents.flags else set()
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
         index.git("read-tree", *(["--reset", merged] if merged else ["--empty"]))
@@ -30,7 +30,7 @@ def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str 
         differing = diff.differences(index.repository, listed, merged)
         index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))
     index.put(conflicts(index.repository, contents))
-    change_flag(index, INTENT, sorted(files.intersection(contents.flags.get(INTENT, ()))), ())
+    add_in_intent(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):
         change_flag(index, flag, contents.flags.get(flag, ()), ())
 
@@ -52,20 +52,28 @@ def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
     return lines
 
 
+def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
+    """Adds entries of a snapshot in intent only.
+
+    Args:
+        index: where.
+        contents: of the snapshot.
+        paths: of the entries.
+    """
+    modes = {path: mode for flag, mode in FILELESS.items() for path in contents.flags.get(flag, ())}
+    if paths:
+        intent.add(index, paths, modes)
+
+
 def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
     """Gives a flag to entries and takes it from others; those that the index lacks, or has in conflict, are passed over.
 
     Args:
         index: where.
-        flag: "intent-to-add" (which makes entries), "assume-unchanged" or "skip-worktree".
+        flag: "assume-unchanged" or "skip-worktree"; entries added in intent only are not for this, they are made and removed.
         gets: paths that get it.
-        loses: paths that lose it; entries added in intent only are not for this, they are to be removed.
+        loses: paths that lose it.
     """
-    if flag == INTENT:
-        if gets:
-            add = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
-            index.git("--literal-pathspecs", *add, data=b"\0".join(gets))
-        return
     entries = index.git("ls-files", "-v", "-z").split(b"\0") if gets or loses else ()
     listed = {entry[2:] for entry in entries if entry[:1] not in (b"M", b"")}
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import intent
 from gitckpt.model.errors import WorktreeError
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ RAW = b"raw"
 """The entry of a snapshot's tree."""
 
 _REGULAR = (b"100644 ", b"100755 ")
+FILELESS = {"executable": intent.EXECUTABLE, "link": intent.LINK}
+"""Flags of entries that were added in intent only and have no file: their modes, where they are not those of a plain file."""
+
 _FSCK = "see what is wrong: git fsck"
 
 
@@ -58,6 +62,17 @@ class Contents:
 
     stale: Sequence[bytes] = ()
     """Those among them that `git status` calls changed by their size alone: git would stage what the index has already."""
+
+
+def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
+    """Returns the flags of entries that were added in intent only and have no file: paths by flag.
+
+    Args:
+        intended: their modes, by path.
+    """
+    found = {INTENT: sorted(intended)}
+    found |= {flag: sorted(path for path, mode in intended.items() if mode == its) for flag, its in FILELESS.items()}
+    return {flag: paths for flag, paths in found.items() if paths}
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:

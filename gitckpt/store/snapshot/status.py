@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from gitckpt.git.process import Child, GitError, environment, git_executable, run
+from gitckpt.git.worktree import intent
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.names import quoted
 from gitckpt.store.snapshot import seen
-from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED
+from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
 from gitckpt.store.snapshot.special import Scan
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
@@ -46,6 +47,9 @@ class Survey:
     untracked: list[bytes] = field(default_factory=list)
     nested: list[bytes] = field(default_factory=list)
     """Directories of other repositories."""
+
+    vanished: dict[bytes, bytes] = field(default_factory=dict)
+    """Those that are deleted, with the oids of their entries."""
 
     submodules: dict[bytes, Omitted] = field(default_factory=dict)
     flags: dict[str, list[bytes]] = field(default_factory=dict)
@@ -105,6 +109,7 @@ class Surveyor:
         scan = Scan(self._index, self._known.directories)
         scan.look(tracked)  # while git looks at the files
         _read_status(self._status_out(), found)
+        _read_intended(self._index, found)
         scan.look(_parents(found.untracked))
         scan.look_elsewhere()
         found.directories = scan.seen.keys()
@@ -190,6 +195,8 @@ def _read_status(out: bytes, found: Survey) -> None:
         if kind == b"1":
             _, xy, submodule, *modes, _, oid, path = record.split(b" ", 8)
             found.staged[path] = oid
+            if xy[1:] == b"D":
+                found.vanished[path] = oid
             _read_changed(found, xy, submodule, modes[2], path)
         elif kind == b"?":
             path = record[2:]
@@ -222,6 +229,14 @@ def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path:
     found.changed.append(path)
     if mode == _GONE:
         found.deleted.append(path)
+
+
+def _read_intended(index: PrivateIndex, found: Survey) -> None:
+    """Notes entries that were added in intent only and have no file any more: `git status` says of them what it says of empty files."""
+    empty = intent.placeholder(index.repository.object_format) if found.vanished else b""
+    intended = intent.intended(index, [path for path, oid in found.vanished.items() if oid == empty])
+    for flag, paths in flags_of(intended).items():
+        found.flags.setdefault(flag, []).extend(paths)
 
 
 def _read_submodules(index: PrivateIndex, found: Survey) -> None:
