@@ -499,3 +499,25 @@ def test_undo_dry_run(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
     before = checkout.fingerprint()
     assert said(ckpt("undo", "--dry-run", at=checkout)) == (0, "change  README\n", "nothing was changed\n")
     assert checkout.fingerprint() == before
+
+
+def test_a_filter_that_fails(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    checkout.git("config", "filter.turn.smudge", "false")
+    checkout.git("config", "filter.turn.clean", "cat")
+    checkout.git("config", "filter.turn.required", "true")
+    checkout.write(".gitattributes", "*.dat filter=turn\n")
+    checkout.write("a.dat", "content\n")
+    made = save(checkout)
+    (checkout.path / "a.dat").unlink()
+    for changes in ("add     a.dat\n", ""):
+        done = ckpt("restore", made[:8])
+        assert (done.code, done.out) == (14, changes)
+        assert done.err.endswith(
+            "error: 1 file is there only as git stores it, because a filter fails: a.dat\n"
+            f"hint: once the filter works, and has what it needs: git ckpt restore {made[:8]}\n"
+        )
+    done = ckpt("resume", made[:8])
+    assert (done.code, Path(done.out.strip(), "a.dat").read_text()) == (14, "content\n")
+    checkout.git("config", "filter.turn.smudge", "cat")
+    assert ckpt("restore", made[:8]).code == 0
+    assert ckpt("resume", made[:8]).code == 0

@@ -12,7 +12,6 @@ import pytest
 
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Omitted
-from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
@@ -176,30 +175,6 @@ def test_a_filter_that_fails_and_is_not_required(plain: Store, main_checkout: Ch
     main_checkout.write("a.dat", "as it is\n")
     made, content = saved(plain, main_checkout, "a.dat")
     assert (content, made.worktree and made.worktree.omitted) == (b"as it is\n", ())
-
-
-def test_a_filter_that_fails_on_the_way_back(store: Store, checkout: Checkout, tmp_path: Path) -> None:
-    """As that of LFS does where `git lfs prune` took the content away. Whatever was written by then, undo takes it back."""
-    for direction in ("clean", "smudge"):
-        checkout.git("config", f"filter.turn.{direction}", "tr a-zA-Z n-za-mN-ZA-M")
-    checkout.git("config", "filter.turn.required", "true")
-    checkout.commit("rules", **{".gitattributes": "*.dat filter=turn\n", "b.dat": "secret\n"})
-    for name in ("README", "b.dat", "c"):
-        checkout.write(name, "changed\n")
-    made = store.save("a-complete", {})
-    for name in ("README", "b.dat", "d"):
-        checkout.write(name, "changed once more\n")
-    (checkout.path / "c").unlink()
-    before, worktrees = view(checkout.path), checkout.git("worktree", "list")
-    checkout.git("config", "filter.turn.smudge", "false")
-    with pytest.raises(CkptError):
-        restore(inside(store), made)
-    with pytest.raises(WorktreeError):
-        resume(inside(store), made, str(tmp_path / "there" / "new"))
-    assert (os.listdir(tmp_path / "there"), checkout.git("worktree", "list")) == ([], worktrees)
-    checkout.git("config", "filter.turn.smudge", "tr a-zA-Z n-za-mN-ZA-M")
-    undo(inside(store))
-    assert view(checkout.path) == before
 
 
 def test_files_of_lfs(store: Store, checkout: Checkout, tmp_path: Path) -> None:

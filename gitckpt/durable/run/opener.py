@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gitckpt.durable.command import leftovers
 from gitckpt.durable.command.mark import Mark
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration
+from gitckpt.git.worktree import administration, unfiltered
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
@@ -184,6 +184,8 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
             store.relink(run)
         ended = _end_what_is_left(store, hold)
         opened = resumption.resume(store, newest, how.get("directory"))
+        if opened.unfiltered:  # nobody is there to notice what an agent makes of them
+            raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
         there = administration.seen_from(store.repository, opened.path)
         if there is None:
             raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")

@@ -9,6 +9,7 @@ import time
 from gitckpt.durable.command import processes
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import unfiltered
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
@@ -47,6 +48,8 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)
     restored = restorer.restore(store, checkpoint)
+    if restored.unfiltered:  # nobody is there to notice what a phase makes of them
+        raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
     return [*safe, *([restored.safety] if restored.safety else [])]
 
 

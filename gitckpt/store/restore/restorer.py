@@ -5,15 +5,18 @@ Only paths that differ are touched, by git itself, which refuses where a file ch
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gitckpt.git.objects import diff, partial
+from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree import operation, raw_files
+from gitckpt.git.worktree import operation, raw_files, unfiltered
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.git.worktree.unfiltered import Held
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
@@ -21,9 +24,9 @@ from gitckpt.model.names import first_of, quoted
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.restore import exactness, position
+from gitckpt.store.restore import exactness, interruption, position
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import STAGE, PathChange, Plan, make_plan
+from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
@@ -48,6 +51,7 @@ class Restored:
         head: where HEAD is, and stays.
         source: where the checkpoint was recorded.
         apart: what it means that the two are not the same, a sentence each; empty where they are, and where nothing was to be done.
+        unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
     """
 
     checkpoint: str
@@ -57,6 +61,7 @@ class Restored:
     head: Position
     source: Position
     apart: Sequence[str]
+    unfiltered: Sequence[bytes] = ()
 
 
 def restore(
@@ -164,22 +169,28 @@ class _Restore:
             operations = self._brings_operation and found.operation != self._wanted.operation
             gap = self._gap(captured.worktree.operation, changes_operation=operations)
             is_nothing = not (plan.changes or plan.flags or operations)
+            pending = self._pending(plan)
             if dry_run or is_nothing:
                 if not dry_run and self._step != undoing.RESTORE:
                     undoing.finish(self._store, self._step, self._checkpoint.id)
                 apart = [] if is_nothing else gap.sentences(is_done=False)
-                return self._restored(plan, None, gap, apart)
+                left = [] if dry_run else self._complete(pending)
+                changes = [*plan.changes, *(PathChange(CHANGE, path) for path in pending if path not in left)]
+                plan.changes = sorted(changes, key=lambda change: change.path)
+                return self._restored(plan, None, gap, apart, left)
             expected = self._prepare(index, plan, captured.files)
             if coming := gap.sentences(is_done=False):
                 announce(coming)
             safety = self._record_safety(captured)
-            self._write(index, plan, found, expected)
+            held = self._write(index, plan, found, expected)
+        held += self._complete(pending)
         self._verify(plan, expected)
         undoing.finish(self._store, self._step, self._checkpoint.id)
-        return self._restored(plan, safety, gap, gap.sentences(is_done=True))
+        return self._restored(plan, safety, gap, gap.sentences(is_done=True), held)
 
-    def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str]) -> Restored:
-        return Restored(self._checkpoint.id, plan.changes, safety, self._remarks(plan), gap.head, gap.source, apart)
+    def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
+        unfiltered = tuple(sorted(held))
+        return Restored(self._checkpoint.id, plan.changes, safety, self._remarks(plan), gap.head, gap.source, apart, unfiltered)
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
         no_run = "--no-run " if self._checkpoint.run else ""
@@ -191,6 +202,22 @@ class _Restore:
             elsewhere=f"git ckpt resume {no_run}{self._checkpoint.id[: ids.SHORT]}",
             back=undoing.way_back(self._step),
         )
+
+    def _pending(self, plan: Plan) -> Held:
+        """Returns the files that are as the checkpoint has them, but only as git stores them."""
+        held = unfiltered.held(self._repository)
+        if not held:
+            return {}
+        nothing = empty_tree(self._repository.object_format)
+        touched = {one.path for one in plan.files}
+        wanted = {(one.path, one.new) for one in diff.differences(self._repository, nothing, self._wanted.files, self._paths)}
+        return {path: each for path, each in held.items() if path not in touched and (path, each[0]) in wanted}
+
+    def _complete(self, pending: Held) -> list[bytes]:
+        try:
+            return unfiltered.completed(self._repository, pending) if pending else []
+        except GitError as error:
+            raise WorktreeError(f"not every file could be written: {error.message}", hint="run the command again") from None
 
     @staticmethod
     def _files_there(index: PrivateIndex, captured: Captured, found: Contents) -> str:
@@ -278,7 +305,8 @@ class _Restore:
         undoing.begin(self._store, self._step, made)
         return made.id
 
-    def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> None:
+    def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> list[bytes]:
+        """Writes files, index and operation; returns the files that are there only as git stores them, because a filter fails."""
         wanted = {one.path for one in plan.files}
         hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
@@ -286,7 +314,7 @@ class _Restore:
         try:
             if hidden:  # git writes no file whose entry is to be skipped
                 index.update("--no-skip-worktree", sorted(hidden.intersection(index.git("ls-files", "-z").split(b"\0"))))
-            self._write_files(index, expected)
+            held = self._write_files(index, plan, found.files, expected)
         except GitError as error:
             if _NOT_UP_TO_DATE.search(error.stderr):
                 raise BusyError(
@@ -305,18 +333,28 @@ class _Restore:
         if self._brings_operation and found.operation != self._wanted.operation:
             operation.clear(self._repository)
             operation.bring_back(self._repository, self._wanted.operation)
+        return held
 
-    @staticmethod
-    def _write_files(index: PrivateIndex, expected: str) -> None:
+    def _write_files(self, index: PrivateIndex, plan: Plan, before: str, expected: str) -> list[bytes]:
         """Lets git replace the files; it looks at all of them before it touches the first."""
         replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
-        try:
-            index.git(*replace_them)
-        except GitError as error:
-            if not _NOT_UP_TO_DATE.search(error.stderr):
-                raise
-            index.git("update-index", "-q", "--refresh", ok=(0, 1))  # a file that was only touched is none that changed
-            index.git(*replace_them)
+
+        def attempt(options: list[str]) -> None:
+            try:
+                index.git(*options, *replace_them)
+            except GitError as error:
+                if not _NOT_UP_TO_DATE.search(error.stderr):
+                    raise
+                index.git("update-index", "-q", "--refresh", ok=(0, 1))  # a file that was only touched is none that changed
+                index.git(*options, *replace_them)
+
+        coming = {one.path: one.new for one in plan.files if one.status != "D"}
+        planned = [one.path for one in plan.files]
+        again = functools.partial(interruption.take_note, index, planned, before, expected)
+        written, left = unfiltered.write(self._repository, lambda: coming, attempt, again)
+        if written:
+            unfiltered.settle(index, written, left)
+        return sorted(left)
 
     def _kept_flags(self, plan: Plan, found: Contents) -> Contents:
         """Returns what is wanted, with every entry marked to be skipped that has no file here because the checkout is sparse."""

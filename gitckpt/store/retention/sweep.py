@@ -16,10 +16,10 @@ from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.worktrees import ownership, scaffold
 
-_PRIVATE = ("flushed", "index", "objects", "pack", "rules")
+_PRIVATE = ("flushed", "index", "intent", "objects", "pack", "rules", "unfiltered")
 """What processes make for themselves in the private directory, …"""
 
-_BESIDE = ("ckpt-exact", "ckpt-seen", "ckpt-undo")
+_BESIDE = ("ckpt-exact", "ckpt-seen", "ckpt-undo", "ckpt-unfiltered")
 """… and in the administrative directory of a worktree."""
 
 

@@ -16,7 +16,7 @@ from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import attributes, conversion, intent, operation, refusal, sparse
+from gitckpt.git.worktree import attributes, conversion, intent, operation, refusal, sparse, unfiltered
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.git.worktree.tree import stored
@@ -298,7 +298,9 @@ class _Capture:
         # git would not look at these any more, or not drop their stages.
         apart = {path for path in gone - rules if self._is_behind_link(path) or self._is_directory(path)}
         self._index.update("--force-remove", sorted(apart))
-        self._add([*sorted(gone - rules - apart), *(path for path in wanted if path not in gone)])
+        held = unfiltered.held(self._repository)
+        unfiltered.accept(self._index, {path: held[path] for path in wanted if path in held})
+        self._add([*sorted(gone - rules - apart), *(path for path in wanted if path not in gone and path not in held)])
         # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
         self._index.update("--force-remove", sorted(rules))
         return self._index.write_tree()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from gitckpt.git.objects import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import operation, raw_files, sparse
+from gitckpt.git.worktree import operation, raw_files, sparse, unfiltered
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import index_state, manifest
 from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 
 
-def fill(made: Repository, contents: Contents, commit: str) -> None:
-    """Fills an empty worktree with a snapshot.
+def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
+    """Fills an empty worktree with a snapshot, and returns the files that are there only as git stores them, as a filter fails.
 
     Args:
         made: seen from the worktree, which has neither files nor an index yet.
@@ -29,9 +30,7 @@ def fill(made: Repository, contents: Contents, commit: str) -> None:
         _share_keys(made)
         sparse.bring_back(made, contents.sparse)
         with PrivateIndex(made) as index:
-            index.git(*PARALLEL, "read-tree", "--reset", "-u", contents.files)
-            if contents.sparse is not None:
-                _write_beyond_patterns(index, set(contents.flags.get(SKIPPED, ())))
+            held = _write_files(index, contents)
             if ABSENT in contents.flags:
                 written = set(index.git("ls-files", "-z").split(b"\0"))  # by git, just now: no other path is to be trusted
                 for path in written.intersection(contents.flags[ABSENT]):
@@ -42,11 +41,53 @@ def fill(made: Repository, contents: Contents, commit: str) -> None:
             index_state.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)
+        return held
     except GitError as error:
         missing = partial.missing(made, contents.files, None)
         if missing:
             raise partial.unreachable(missing) from None
         raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}") from None
+
+
+def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
+    """Fills an empty worktree with the files that HEAD has, and returns those that are there only as git stores them, as a filter fails.
+
+    Args:
+        made: seen from the worktree.
+        options: for git.
+
+    Raises:
+        GitError: git cannot write them.
+    """
+
+    def attempt(more: list[str]) -> None:
+        made.git.run(*PARALLEL, *options, *more, "reset", "--quiet", "--hard", "--no-recurse-submodules")
+
+    written, left = unfiltered.write(made, lambda: blobs_of(made, "HEAD"), attempt)
+    if written:
+        with PrivateIndex(made) as index:
+            unfiltered.settle(index, written, left)
+            index.install()
+    return sorted(left)
+
+
+def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
+    """Returns the oids of the blobs of a tree, by path."""
+    listing = repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]
+    entries = (entry.partition(b"\t") for entry in listing)
+    return {path: fields.split(b" ")[2].decode("ascii") for fields, _, path in entries if b" blob " in fields}
+
+
+def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
+    def attempt(options: list[str]) -> None:
+        index.git(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files)
+        if contents.sparse is not None:
+            _write_beyond_patterns(index, set(contents.flags.get(SKIPPED, ())), options)
+
+    written, left = unfiltered.write(index.repository, lambda: blobs_of(index.repository, contents.files), attempt)
+    if written:
+        unfiltered.settle(index, written, left)
+    return sorted(left)
 
 
 def _share_keys(made: Repository) -> None:
@@ -56,11 +97,11 @@ def _share_keys(made: Repository) -> None:
         os.symlink(keys, here)
 
 
-def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes]) -> None:
+def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes], options: Sequence[str]) -> None:
     """Writes the files that were there although the patterns of the sparse checkout leave them out."""
     listing = index.git("ls-files", "-v", "-z").split(b"\0")
     there = [entry[2:] for entry in listing if entry[:1] == b"S" and entry[2:] not in skipped]
     if there:
         wanted = b"".join(path + b"\0" for path in there)
         index.update("--no-skip-worktree", there)
-        index.git(*PARALLEL, "checkout-index", "--force", "--index", "-z", "--stdin", data=wanted)
+        index.git(*options, *PARALLEL, "checkout-index", "--force", "--index", "-z", "--stdin", data=wanted)

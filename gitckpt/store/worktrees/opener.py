@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration, operation
+from gitckpt.git.worktree import administration, operation, unfiltered
 from gitckpt.git.worktree.administration import main_worktree
-from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
@@ -39,11 +39,13 @@ class Opened:
         path: its top.
         made: whether it was made just now; if not, it is as it was left.
         remarks: what else the person should know, a sentence each.
+        unfiltered: files that are there only as git stores them, because a filter fails; opening it again completes them.
     """
 
     path: str
     made: bool
     remarks: tuple[str, ...] = ()
+    unfiltered: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +95,17 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
         moved = administration.moved_to(repository, forgotten, wish.path)
         if moved is not None:
             administration.call(repository, "repair", moved)
-            return Opened(moved, made=False, remarks=(f"it was moved there from {wish.path}",))
+            remark = f"it was moved there from {wish.path}"
+            return Opened(moved, made=False, remarks=(remark,), unfiltered=_completed(repository, moved))
         _rescue(repository, forgotten, wish)
     _require_objects(repository, wish.checkpoint)
     _make_root(root)
     with scaffold.around(repository, wish.path) as staged:
-        _add(repository, staged, wish.checkpoint)
-        remarks = _fill(repository, staged, objects, wish)
+        held = _add(repository, staged, wish.checkpoint)
+        remarks, held = _fill(repository, staged, objects, wish, held)
         moved_in = _move(repository, staged, wish.path)
     administration.flush(repository, wish.path)
-    return Opened(wish.path, made=True, remarks=remarks) if moved_in else _existing(repository, objects, wish)
+    return Opened(wish.path, made=True, remarks=remarks, unfiltered=tuple(held)) if moved_in else _existing(repository, objects, wish)
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
@@ -139,7 +142,7 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     found = ownership.owner_at(repository, path)
     if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
         administration.call(repository, "repair", path)  # a kill may have kept the one that made it from doing so
-        return Opened(path, made=False)
+        return Opened(path, made=False, unfiltered=_completed(repository, path))
     if found is None and ownership.registration_of(repository, path):
         raise WorktreeError(
             f"{path} is a worktree of gitckpt that does not say what it was made for",
@@ -149,6 +152,17 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
         f"{path} exists and is not the worktree of {wanted.run or wanted.checkpoint}",
         hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
     )
+
+
+def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
+    """Has files written of a worktree that are there only as git stores them; returns those at which their filter still fails."""
+    made = _require_seen(repository, path)
+    try:
+        return tuple(unfiltered.complete_in_place(made))
+    except GitError as error:
+        raise WorktreeError(f"cannot write files of {path}: {error.message}") from None
+    finally:
+        made.close()
 
 
 def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
@@ -191,8 +205,11 @@ def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
     administration.call(repository, "remove", "--force", "--force", wish.path)
 
 
-def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> tuple[str, ...]:
-    """Brings the checkpoint back into a worktree that was just made, and returns what the person should know of it."""
+def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, held: list[bytes]) -> tuple[tuple[str, ...], list[bytes]]:
+    """Brings the checkpoint back into a worktree that was just made.
+
+    Returns what the person should know of it, and the files that are there only as git stores them; `held` are those until now.
+    """
     made = _require_seen(repository, staged)
     checkpoint = wish.checkpoint
     try:
@@ -202,7 +219,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
             whole = manifest.contents_of(checkpoint, made, objects)
             branch = operation.rebased_branch(whole.operation)
             whole.operation = operation.detached(made, whole.operation)
-            checkout.fill(made, whole, checkpoint.git_sha)
+            held = checkout.fill(made, whole, checkpoint.git_sha)
             theirs = _objects_of(made)
             try:
                 differing = comparison.compare(made, theirs, whole, checkpoint.git_sha, wish.limits)
@@ -216,7 +233,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish) -> 
         ownership.write_owner(made, wish.owner)
     finally:
         made.close()
-    return tuple(_remarks(checkpoint, whole, branch))
+    return tuple(_remarks(checkpoint, whole, branch)), held
 
 
 def _has_files(checkpoint: Checkpoint) -> bool:
@@ -293,8 +310,11 @@ def _make_root(root: str) -> None:
         raise WorktreeError(f"cannot make {root}: {error.strerror}", hint="choose another place: git ckpt resume --into DIR") from None
 
 
-def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
-    """Lets git make a worktree; with its files only where nothing is known of them but the commit."""
+def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> list[bytes]:
+    """Lets git make a worktree; with its files only where nothing is known of them but the commit.
+
+    Returns the files that are there only as git stores them.
+    """
     how = ("--no-checkout", "--detach", "--lock", "--reason", f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}")
     commit = checkpoint.git_sha or _empty_commit(repository)
     try:
@@ -302,11 +322,12 @@ def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> None:
         if checkpoint.git_sha and not _has_files(checkpoint):  # by itself, as git does it: nobody else waits for it
             made = _require_seen(repository, path)
             try:
-                made.git.run(*PARALLEL, *_ALONE, "reset", "--quiet", "--hard", "--no-recurse-submodules")
+                return checkout.fill_from_commit(made, _ALONE)
             finally:
                 made.close()
     except GitError as error:
         raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
+    return []
 
 
 def _empty_commit(repository: Repository) -> str:

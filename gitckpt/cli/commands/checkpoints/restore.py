@@ -114,12 +114,17 @@ def _print(done: Restored, way_back: str, *, dry_run: bool, as_json: bool) -> No
         _warn(done.apart)
         terminal.remark("nothing was changed")
     elif done.safety is None:
-        terminal.remark("nothing to do: the worktree has these files")
+        if not (done.changes or done.unfiltered):
+            terminal.remark("nothing to do: the worktree has these files")
     else:
         for sentence in done.apart:
             terminal.remark(terminal.harmless(sentence))
         direction = "back" if way_back == "undo" else "forward again"
         terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
+    if done.unfiltered:
+        from gitckpt.git.worktree.unfiltered import failure
+
+        raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[: ids.SHORT]}")
 
 
 def _as_json(done: Restored) -> dict[str, Any]:
@@ -131,6 +136,7 @@ def _as_json(done: Restored) -> dict[str, Any]:
         "source": _position_as_json(done.source),
         "apart": list(done.apart),
         "remarks": list(done.remarks),
+        "unfiltered": [os.fsdecode(path) for path in done.unfiltered],
     }
 
 

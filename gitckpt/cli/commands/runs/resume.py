@@ -151,6 +151,10 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
     terminal.out_path(opened.path)
     if checkpoint.state:
         terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
+    if opened.unfiltered:
+        from gitckpt.git.worktree.unfiltered import failure
+
+        raise failure(opened.unfiltered, f"git ckpt resume {checkpoint.id[: ids.SHORT]}")
 
 
 def _rewind(store: Store, checkpoint: Checkpoint) -> None:
