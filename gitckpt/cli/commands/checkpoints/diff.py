@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 _LONG = 60
+_PATCH = (
+    *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-relative"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--inter-hunk-context=0", "--submodule=short", "--ignore-submodules=none"),
+)
+"""Whatever the user's settings make of a diff for people, this is one for `git apply`."""
+
 _DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
 
 
@@ -32,6 +38,7 @@ def diff(
     ],
     stat: Annotated[bool, typer.Option("--stat", help="Only how much changed in which file.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Only the states.")] = False,
+    binary: Annotated[bool, typer.Option("--binary", help="Only the files, as a patch that git apply takes, binary ones as well.")] = False,
 ) -> None:
     """Show what changed between two checkpoints, or since one: git's own diff of the files, then a diff of the states."""
     paths: list[str] = context.obj or []
@@ -39,15 +46,17 @@ def diff(
         raise UsageError(f"diff takes one or two ids, not {len(ids)}", hint=_DASHES)
     if state and len(ids) == 1:
         raise UsageError("--state takes two ids: a worktree has no state", hint="see the state of one: git ckpt show ID --state")
-    if state and (stat or paths):
-        raise UsageError("--state leaves the files out", hint="take --stat and the paths away, or --state")
+    if state and (stat or paths or binary):
+        raise UsageError("--state leaves the files out", hint="take --stat, --binary and the paths away, or --state")
+    if binary and stat:
+        raise UsageError("--stat and --binary exclude each other", hint="--binary makes a patch, --stat only says how much has changed")
     with open_store() as store:
         old, *rest = (store.read(_find(store, text)) for text in ids)
         new = rest[0] if rest else None
         if not state:
-            options = [*(["--color=always"] if terminal.has_colour() else []), *(["--stat"] if stat else [])]
+            options = _PATCH if binary else [*(["--color=always"] if terminal.has_colour() else []), *(["--stat"] if stat else [])]
             terminal.out_bytes(store.diff(old, new, paths=paths, options=options))
-        if new is not None and not paths and not stat:
+        if new is not None and not paths and not stat and not binary:
             _print_states(store, old, new)
 
 
