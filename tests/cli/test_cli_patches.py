@@ -48,9 +48,9 @@ def changed(here: Checkout) -> None:
 
 @pytest.mark.parametrize("settings", [{}, SETTINGS])
 def test_there_and_back(ckpt: Ckpt, save: Save, checkout: Checkout, tmp_path: Path, settings: dict[str, str]) -> None:
-    checkout.commit(
-        "all", **{"gone.bin": RAW, "changed.bin": RAW, "tool": "x\n", "moved": "1\n" * 40, "people": "\0", ".gitattributes": ""}
-    )
+    for name in ("gone.bin", "changed.bin"):
+        checkout.write(name, RAW)
+    checkout.commit("all", tool="x\n", moved="1\n" * 40, people="\0")
     (checkout.path / "link").symlink_to("README")
     checkout.write(".gitattributes", "people diff=people\n")
     checkout.git("add", "--all")

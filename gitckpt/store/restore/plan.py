@@ -17,13 +17,17 @@ from gitckpt.store.restore.exactness import Exactness
 from gitckpt.store.snapshot import comparison, index_state
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, Contents
 
-ADD, CHANGE, DELETE, STAGE = "add", "change", "delete", "stage"
+ADD, CHANGE, DELETE, STAGE, MODE = "add", "change", "delete", "stage", "mode"
 _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
 
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """What a restore does to one path: its file is added, changed or deleted, or only its entry in the index differs ("stage")."""
+    """What a restore does to one path.
+
+    Its file is added, changed or deleted, only its mode is narrowed or is what it was ("mode"), or only its entry in the index
+    differs ("stage"). Directories without files end in a slash.
+    """
 
     kind: str
     path: bytes

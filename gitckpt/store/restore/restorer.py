@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gitckpt.git.objects import diff, partial
 from gitckpt.git.objects.encoding import empty_tree
@@ -25,9 +26,11 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.restore import exactness, interruption, position
+from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan
 from gitckpt.store.restore.position import Gap, Position
+from gitckpt.store.restore.shape import Shape
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import ABSENT, INTENT, SKIPPED, Contents
@@ -117,7 +120,8 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
     if target is None:
         raise undoing.nothing(stack, step, gone)
     checkpoint = store.read(target)
-    done = _Restore(store, checkpoint, (), undoing.written(store, stack, checkpoint), step).run(dry_run=dry_run, announce=announce)
+    written = undoing.written(store, stack, checkpoint)
+    done = _Restore(store, checkpoint, (), written, step=step, undone=checkpoint.state).run(dry_run=dry_run, announce=announce)
     cut_off = ["the step before this one was cut off"] if stack.is_open else []
     return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])
 
@@ -131,8 +135,11 @@ class _Restore:
         checkpoint: Checkpoint,
         paths: Sequence[bytes],
         written: Sequence[bytes] = (),
+        *,
         step: str = undoing.RESTORE,
+        undone: Mapping[str, Any] | None = None,
     ) -> None:
+        self._undone = undone or {}
         self._store = store
         self._repository = store.repository
         self._objects = store.objects
@@ -165,7 +172,9 @@ class _Restore:
                 found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
                 found.files = self._files_there(index, captured, found)
                 plan = self._plan(found)
+            shape = shape_of.plan(self._repository, self._wanted, plan, self._paths, self._undone)
             plan.require_no_obstacle()
+            plan.changes = sorted([*plan.changes, *shape.changes], key=lambda change: change.path)
             operations = self._brings_operation and found.operation != self._wanted.operation
             gap = self._gap(captured.worktree.operation, changes_operation=operations)
             is_nothing = not (plan.changes or plan.flags or operations)
@@ -181,8 +190,8 @@ class _Restore:
             expected = self._prepare(index, plan, captured.files)
             if coming := gap.sentences(is_done=False):
                 announce(coming)
-            safety = self._record_safety(captured)
-            held = self._write(index, plan, found, expected)
+            safety = self._record_safety(captured, shape.state)
+            held = self._write(index, plan, found, expected, shape)
         held += self._complete(pending)
         self._verify(plan, expected)
         undoing.finish(self._store, self._step, self._checkpoint.id)
@@ -241,7 +250,7 @@ class _Restore:
             for tree in (side.files, comparison.merged_tree(self._repository, side, commit)):
                 known |= diff.present(self._repository, tree, paths)
             known |= {line.partition(b"\t")[2] for line in index_state.conflicts(self._repository, side)}
-            known |= set(side.flags.get(INTENT, ()))
+            known.update(side.flags.get(INTENT, ()), side.directories)
         missing = [path for path in paths if not any(one == path or one.startswith(path + b"/") for one in known)]
         if missing:
             names = ", ".join(path.decode("utf-8", "replace") for path in missing)
@@ -290,12 +299,13 @@ class _Restore:
                 )
         return expected
 
-    def _record_safety(self, captured: Captured) -> str:
+    def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> str:
         """Records what is there now; from here on `undo` can bring it back."""
         state = {
             "worktree": undoing.name_of(self._repository),
             "before": self._checkpoint.id,
             "paths": [_readable(path) for path in self._paths],
+            **shape,
         }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
@@ -305,7 +315,7 @@ class _Restore:
         undoing.begin(self._store, self._step, made)
         return made.id
 
-    def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str) -> list[bytes]:
+    def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str, shape: Shape) -> list[bytes]:
         """Writes files, index and operation; returns the files that are there only as git stores them, because a filter fails."""
         wanted = {one.path for one in plan.files}
         hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
@@ -315,6 +325,8 @@ class _Restore:
             if hidden:  # git writes no file whose entry is to be skipped
                 index.update("--no-skip-worktree", sorted(hidden.intersection(index.git("ls-files", "-z").split(b"\0"))))
             held = self._write_files(index, plan, found.files, expected)
+            if shape.apply(self._repository):
+                index.git("update-index", "-q", "--refresh", ok=(0, 1))  # the time of their last change is another one by now
         except GitError as error:
             if _NOT_UP_TO_DATE.search(error.stderr):
                 raise BusyError(

@@ -16,7 +16,7 @@ from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import attributes, conversion, intent, operation, refusal, sparse, unfiltered
+from gitckpt.git.worktree import attributes, conversion, intent, layout, operation, refusal, sparse, unfiltered
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.git.worktree.tree import stored
@@ -208,6 +208,7 @@ class _Capture:
         self._limits = limits
         self._also = set(also)
         self._omitted: list[Omitted] = []
+        self._read: list[bytes] = []
         self._converted: list[str] = []
         self._unread: set[bytes] = set()
         self._named: set[bytes] = set(also)
@@ -222,16 +223,18 @@ class _Capture:
         files = self._files_tree(seen, base, is_plain=rules is None and settings is None)
         inexact = self._inexact(rules)
         raw = manifest.write_raw(self._repository, self._objects, inexact.raw)
+        directories, modes = self._layout(seen, files)
         self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
         by_path = {entry.path: entry for entry in self._omitted}  # what came last says it best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
         converted = tuple(sorted(self._converted))
-        if not dirty and settings is None and raw is None:
+        if not dirty and settings is None and raw is None and not directories and not modes:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)
             return Captured(found, files, seen.directories if not omitted and not converted else None, inexact.left)
-        content = Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=inexact.stale(seen.changed, seen.staged))
+        stale = inexact.stale(seen.changed, seen.staged)
+        content = Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale, directories=directories, modes=modes)
         needed = None
         if under_way:
             content.operation = operation.collect(self._repository)
@@ -263,6 +266,20 @@ class _Capture:
         finally:
             surveyor.stop()
 
+    def _layout(self, seen: Survey, files: str) -> tuple[list[bytes], dict[bytes, int]]:
+        """Returns the directories that hold no file of the snapshot, and modes that are narrower than usual."""
+        lead = set(seen.leading) - {os.path.dirname(path) for path in seen.deleted}
+        others = set(seen.directories) - lead - {os.path.dirname(path) for path in self._read}
+        directories = layout.fileless(self._repository, others, files)
+        modes = layout.narrowed_directories(seen.modes) | layout.narrowed_files(self._top, self._read)
+        if len(directories) > layout.MOST:
+            self._omit(directories[layout.MOST], f"without files, as are {len(directories) - layout.MOST - 1} more: {layout.MOST} are kept")
+        if len(modes) > layout.MOST:
+            first = sorted(modes)[layout.MOST]
+            self._omit(first, f"its mode, as those of {len(modes) - layout.MOST - 1} more: {layout.MOST} are kept")
+            modes = {path: mode for path, mode in modes.items() if path < first}
+        return directories[: layout.MOST], modes
+
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
         """Returns a tree for each stage of the index that has entries. Changes the private index only where that is done again later."""
         if not seen.conflicts:
@@ -290,8 +307,9 @@ class _Capture:
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         gone = set(seen.deleted)
+        self._read = [path for path in wanted if path not in gone]
         if is_plain and not (self._is_listed or seen.is_staged or seen.flags or seen.submodules or self._index.is_rebuilt):
-            tree = self._stored(base, [path for path in wanted if path not in gone], gone)
+            tree = self._stored(base, self._read, gone)
             if tree is not None:
                 return tree
         rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}

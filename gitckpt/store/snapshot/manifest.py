@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -62,6 +63,12 @@ class Contents:
 
     stale: Sequence[bytes] = ()
     """Those among them that `git status` calls changed by their size alone: git would stage what the index has already."""
+
+    directories: list[bytes] = field(default_factory=list)
+    """Those that hold no file of the snapshot; none that is above another one."""
+
+    modes: Mapping[bytes, int] = field(default_factory=dict)
+    """Of files and directories that may less than the umask lets them."""
 
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
@@ -149,6 +156,10 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         whole[RAW] = (DIRECTORY, content.raw)
     if content.stale:
         whole[b"stale"] = (FILE, put("blob", b"".join(path + b"\0" for path in sorted(content.stale))))
+    if content.directories:
+        whole[b"directories"] = (FILE, put("blob", b"".join(path + b"\0" for path in content.directories)))
+    if content.modes:
+        whole[b"modes"] = (FILE, put("blob", b"".join(b"%03o %s\0" % (mode, path) for path, mode in sorted(content.modes.items()))))
     tree = put("tree", encode_tree(whole))
     objects.write(pending, flushed=False)
     return tree
@@ -182,6 +193,7 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
     for record in reader.blob(parts[b"flags"][1]).split(b"\0")[:-1] if b"flags" in parts else ():
         flag, _, path = record.partition(b" ")
         flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
+    modes = (record.partition(b" ") for record in (reader.blob(parts[b"modes"][1]).split(b"\0")[:-1] if b"modes" in parts else ()))
     return Contents(
         files=parts[b"files"][1],
         index={int(stage): oid for stage, (_, oid) in stages.items() if stage in (b"0", b"1", b"2", b"3")},
@@ -190,6 +202,8 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
         sparse=reader.blob(parts[b"sparse"][1]) if b"sparse" in parts else None,
         raw=parts[RAW][1] if RAW in parts else None,
         stale=reader.blob(parts[b"stale"][1]).split(b"\0")[:-1] if b"stale" in parts else (),
+        directories=reader.blob(parts[b"directories"][1]).split(b"\0")[:-1] if b"directories" in parts else [],
+        modes={path: int(mode, 8) & 0o777 for mode, _, path in modes if re.fullmatch(rb"[0-7]{1,6}", mode)},
     )
 
 

@@ -22,6 +22,7 @@ class Scan:
     Attributes:
         found: paths that cannot be captured, each with the reason.
         seen: what was seen in directories this time.
+        modes: of directories, the top left out, as lstat(2) says them.
         news: whether anything was not known.
     """
 
@@ -33,6 +34,7 @@ class Scan:
         self._special: list[tuple[bytes, str]] = []
         self.found: list[tuple[bytes, str]] = []
         self.seen: dict[bytes, Directory] = {}
+        self.modes: dict[bytes, int] = {}
         self.news = False
 
     def look(self, directories: Iterable[bytes]) -> None:
@@ -72,6 +74,8 @@ class Scan:
         except FileNotFoundError:
             return  # it is tracked, and no longer there
         self.seen[directory] = here
+        if directory:
+            self.modes[directory] = status.st_mode
         self._unknown.update(prefix + name for name in here.directories)
         self._special += [(prefix + name, kind) for name, kind in here.special]
 

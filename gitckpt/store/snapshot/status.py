@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gitckpt.git.process import Child, GitError, environment, git_executable, run
@@ -61,6 +61,12 @@ class Survey:
     directories: Collection[bytes] = ()
     """Those that are not ignored; the top is the empty one."""
 
+    leading: Collection[bytes] = ()
+    """Those that lead to entries of the index; the top as well."""
+
+    modes: Mapping[bytes, int] = field(default_factory=dict)
+    """Of the directories, without the top, as lstat(2) says them."""
+
 
 class Surveyor:
     """Looks at a worktree, from now on.
@@ -112,7 +118,7 @@ class Surveyor:
         _read_intended(self._index, found)
         scan.look(_parents(found.untracked))
         scan.look_elsewhere()
-        found.directories = scan.seen.keys()
+        found.directories, found.leading, found.modes = scan.seen.keys(), tracked, scan.modes
         found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
         _read_submodules(self._index, found)
         if scan.news or not self._known.is_known:

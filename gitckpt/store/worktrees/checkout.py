@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gitckpt.git.objects import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import operation, raw_files, sparse, unfiltered
+from gitckpt.git.worktree import layout, operation, raw_files, sparse, unfiltered
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import index_state, manifest
@@ -31,6 +31,9 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
         sparse.bring_back(made, contents.sparse)
         with PrivateIndex(made) as index:
             held = _write_files(index, contents)
+            if contents.directories or contents.modes:
+                layout.bring_back(made.worktree or "", contents.directories, contents.modes)
+                index.git("update-index", "-q", "--refresh", ok=(0, 1))  # the time of their last change is another one by now
             if ABSENT in contents.flags:
                 written = set(index.git("ls-files", "-z").split(b"\0"))  # by git, just now: no other path is to be trusted
                 for path in written.intersection(contents.flags[ABSENT]):

@@ -1,0 +1,242 @@
+"""What git keeps of no worktree: directories without files, and modes that are narrower than the umask makes them.
+
+What is brought back may have been fetched: nothing is made or changed by way of a link, in `.git`, or in a repository inside, and modes
+only get narrower.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from gitckpt.model.errors import WorktreeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+
+MOST = 10_000
+"""So many directories, and so many modes, are kept at most."""
+
+_OWNER_OF_DIRECTORY, _OWNER_OF_FILE = 0o700, 0o400
+"""What an owner keeps in any case: nobody could go on in a directory without it."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_UMASK = re.compile(rb"^Umask:\s*([0-7]+)$", re.MULTILINE)
+
+
+def umask() -> int:
+    """Returns the umask of this process; without changing it, where the system tells."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            found = _UMASK.search(file.read())
+    except OSError:
+        found = None
+    if found is not None:
+        return int(found[1], 8)
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+def narrowed(mode: int, mask: int) -> int | None:
+    """Returns what a file or directory may, as far as the umask lets it; None where that is all that the umask lets it.
+
+    Args:
+        mode: as lstat(2) says it.
+        mask: the umask.
+    """
+    if stat.S_ISDIR(mode):
+        usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
+    elif stat.S_ISREG(mode):
+        usual, owner = (0o777 if mode & 0o100 else 0o666) & ~mask, _OWNER_OF_FILE
+    else:
+        return None
+    kept = (mode | owner) & usual
+    return kept if kept != usual else None
+
+
+def narrowed_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
+    """Returns the modes of those of some files that are narrower than usual.
+
+    Args:
+        top: of the worktree.
+        paths: relative to it.
+    """
+    found: dict[bytes, int] = {}
+    mask = umask() if paths else 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            mode = narrowed(os.lstat(os.path.join(top, path)).st_mode, mask)
+            if mode is not None:
+                found[path] = mode
+    return found
+
+
+def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
+    """Returns the modes of those of some directories that are narrower than usual.
+
+    Args:
+        modes: by path, as lstat(2) says them.
+    """
+    mask = umask() if modes else 0
+    usual = 0o777 & ~mask
+    narrow = {path: narrowed(mode, mask) for path, mode in modes.items() if usual & ~mode}
+    return {path: mode for path, mode in narrow.items() if mode is not None}
+
+
+def fileless(repository: Repository, candidates: Collection[bytes], files: str) -> list[bytes]:
+    """Returns those of some directories that a tree has nothing in, less those above others of them. Without candidates, no git is asked.
+
+    Args:
+        repository: where.
+        candidates: relative to the top, which is the empty path and does not count.
+        files: the tree.
+    """
+    known = {path for path in candidates if path}
+    if known:
+        known -= set(repository.git.run("ls-tree", "-r", "-t", "--name-only", "-z", files).out.split(b"\0"))
+    return sorted(known - {path.rpartition(b"/")[0] for path in known})
+
+
+def is_plain(path: bytes) -> bool:
+    """Tells whether a path stays in the worktree, and out of `.git` in any spelling that a file system may take for it."""
+    parts = path.split(b"/")
+    plain = [re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts]
+    return not {b"", b".", b".."} & set(parts) and not {b".git", b"git~1"} & set(plain) and b"\0" not in path
+
+
+def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
+    """Raises `WorktreeError` if what a snapshot says of directories and modes is not to be trusted."""
+    if len(directories) > MOST or len(modes) > MOST:
+        raise WorktreeError("the snapshot is not to be trusted: it has too many directories or modes", hint="look at it: git fsck")
+    for path in [*directories, *modes]:
+        if not is_plain(path):
+            raise WorktreeError(f"the snapshot is not to be trusted, as it has the path {path!r}", hint="look at it: git fsck")
+
+
+def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
+    """Returns the directories of a snapshot that are not there."""
+    whole = os.fsencode(top)
+    return [path for path in directories if not os.path.isdir(os.path.join(whole, path))]
+
+
+def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
+    """Returns which files and directories may more than a snapshot says, with what they may now."""
+    found = {}
+    for path, mode in modes.items():
+        with contextlib.suppress(OSError):
+            status = os.lstat(os.path.join(os.fsencode(top), path))
+            if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o777 & ~_kept(status.st_mode, mode):
+                found[path] = status.st_mode & 0o777
+    return found
+
+
+def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
+    """Makes directories, with those above them, and narrows modes, where there is what they belong to.
+
+    Args:
+        top: of the worktree.
+        directories: relative to it.
+        modes: of files and directories, by path.
+
+    Raises:
+        WorktreeError: a path is not to be trusted, or the system refuses.
+    """
+    require_plain(directories, modes)
+    for path in sorted(directories):
+        try:
+            with _opened(top, path.split(b"/"), make=True):
+                pass
+        except OSError as error:
+            shown = path.decode("utf-8", "replace")
+            raise WorktreeError(f"cannot make the directory {shown}: {error.strerror}", hint="see what is in its place") from None
+    for path, mode in sorted(modes.items(), reverse=True):
+        _change(top, path, functools.partial(_narrow, mode))
+
+
+def widen(top: str, modes: Mapping[bytes, int]) -> None:
+    """Takes back that modes were narrowed, as far as the umask lets it.
+
+    Args:
+        top: of the worktree.
+        modes: what files and directories may have again, by path.
+    """
+    mask = umask()
+    for path, mode in modes.items():
+        if is_plain(path):
+            _change(top, path, functools.partial(_widen, mode & ~mask))
+
+
+def remove_empty(top: str, directories: Collection[bytes]) -> None:
+    """Removes those of some directories that are empty.
+
+    Args:
+        top: of the worktree.
+        directories: relative to it; not those above them.
+    """
+    for path in sorted(filter(is_plain, directories), reverse=True):
+        *above, name = path.split(b"/")
+        with contextlib.suppress(OSError), _opened(top, above) as fd:
+            os.rmdir(name, dir_fd=fd)
+
+
+def with_above(paths: Collection[bytes]) -> set[bytes]:
+    """Returns some directories with all that are above them, without the top."""
+    found: set[bytes] = set()
+    for path in paths:
+        above = path
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition(b"/")[0]
+    return found
+
+
+def _kept(now: int, mode: int) -> int:
+    return mode | (_OWNER_OF_DIRECTORY if stat.S_ISDIR(now) else _OWNER_OF_FILE)
+
+
+def _narrow(mode: int, now: int) -> int:
+    return now & _kept(now, mode)
+
+
+def _widen(mode: int, now: int) -> int:
+    return now | (mode & (0o777 if now & 0o100 else 0o666))
+
+
+@contextlib.contextmanager
+def _opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
+    """Yields a descriptor of a directory, which is reached by way of no link and through no other repository."""
+    fd = os.open(top, _DIRECTORY & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=fd)
+            inner = os.open(part, _DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+            with contextlib.suppress(FileNotFoundError):
+                os.lstat(b".git", dir_fd=fd)
+                raise NotADirectoryError(0, "a repository of its own is there")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _change(top: str, path: bytes, change: Callable[[int], int]) -> None:
+    *above, name = path.split(b"/")
+    with contextlib.suppress(OSError), _opened(top, above) as parent:
+        fd = os.open(name, _FILE, dir_fd=parent)
+        try:
+            now = os.fstat(fd).st_mode
+            wanted = change(now) & 0o777
+            if wanted != now & 0o777 and (stat.S_ISREG(now) or stat.S_ISDIR(now)):
+                os.fchmod(fd, wanted)
+        finally:
+            os.close(fd)
