@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -139,6 +140,19 @@ def test_a_clean_worktree_with_an_empty_directory(store: Store, checkout: Checko
     assert (checkout.path / "empty").is_dir()
     undo(inside(store))
     assert not (checkout.path / "empty").exists()
+
+
+@pytest.mark.parametrize("change", ["mkdir", "chmod"])
+def test_a_process_that_remembers_a_clean_worktree(store: Store, checkout: Checkout, change: str) -> None:
+    checkout.commit("more", **{"d/e": "1\n"})
+    time.sleep(0.1)  # for the time stamps to tell
+    assert [store.save("a-complete", {}).worktree for _ in range(3)] == [CLEAN] * 3
+    if change == "mkdir":
+        (checkout.path / "d/empty").mkdir()
+    else:
+        (checkout.path / "d").chmod(0o700)
+    found = contents(store, store.save("b-complete", {}))
+    assert (found.directories, found.modes) == (([b"d/empty"], {}) if change == "mkdir" else ([], {b"d": 0o700}))
 
 
 def test_an_empty_directory_in_the_place_of_files(store: Store, checkout: Checkout) -> None:

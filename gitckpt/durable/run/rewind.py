@@ -85,6 +85,7 @@ def is_held(store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted
     there, before = (manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded))
     indexes = [comparison.merged_tree(store.repository, found, each.git_sha) for found, each in ((there, safety), (before, recorded))]
     same = (there.files, there.raw) == (before.files, before.raw) and indexes[0] == indexes[1]
+    same = same and (there.directories, there.modes) == (before.directories, before.modes)
     plain = not (there.operation or there.flags or set(there.index) - {0})
     return same and (plain or safety.worktree == recorded.worktree) and safety.git_sha in (recorded.git_sha, wanted.git_sha)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError, WorktreeError
@@ -165,5 +167,25 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         terminal.out(f"    byte for byte, as git would write them otherwise: {terminal.harmless(first_of(raw))}")
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {terminal.harmless(path)}")
+    _print_layout(store, checkpoint)
     for entry in files.omitted:
         terminal.out(f"    not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
+
+
+def _print_layout(store: Store, checkpoint: Checkpoint) -> None:
+    """Says which directories without files, and which modes, a snapshot has besides."""
+    from gitckpt.store.snapshot.manifest import contents_of
+
+    if checkpoint.tree is None:
+        return
+    try:
+        found = contents_of(checkpoint, inside(store).repository, inside(store).objects)
+    except WorktreeError as error:
+        terminal.warn(error.message)
+        return
+    if found.directories:
+        names = first_of([f"{os.fsdecode(path)}/" for path in found.directories])
+        terminal.out(f"    directories without files: {terminal.harmless(names)}")
+    if found.modes:
+        names = first_of([f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(found.modes.items())])
+        terminal.out(f"    narrow modes: {terminal.harmless(names)}")
