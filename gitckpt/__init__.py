@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
     from gitckpt.store.restore.position import Position as Position
-    from gitckpt.store.restore.restorer import Restored as Restored
+    from gitckpt.store.restore.report import Restored as Restored
     from gitckpt.store.restore.undo import UndoStep as UndoStep
     from gitckpt.store.retention.expiry import Expired as Expired
     from gitckpt.store.runs.summary import RunInfo as RunInfo

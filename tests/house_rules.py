@@ -27,6 +27,7 @@ LAYERS = tuple(
     store.records store.log
     store.snapshot store.leases store.hooks
     store.config
+    store.submodules
     store.checkpoints store.setup
     store.restore store.worktrees
     store.runs

@@ -18,6 +18,9 @@ SAFETY = "safety"
 PHASE = "phase"
 """Recorded by whoever drives a run, where one of its phases, or the run itself, begins or ends."""
 
+SUBMODULE = "submodule"
+"""Recorded in the repository of a submodule, where a checkpoint of the repository around it needs one."""
+
 LOOP, REVIEW, STEP = "loop", "review", "step"
 """Recorded by an agent loop within its phase: the autonomous one, coder and reviewer; by the step protocol."""
 
@@ -49,6 +52,26 @@ class Omitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Submodule:
+    """A submodule that was captured: its own repository has a checkpoint of it."""
+
+    path: str
+    """Relative to the top of the worktree; C-quoted as git does it where it is not UTF-8."""
+
+    checkpoint: str
+    """Id of the checkpoint in its repository."""
+
+    git_sha: str
+    """What its HEAD pointed to; "" on an unborn branch."""
+
+    dirty: bool
+    """Whether its files, its index or an operation in progress differed from that commit."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of this table that this program does not know; written back as they were."""
+
+
+@dataclass(frozen=True, slots=True)
 class Worktree:
     """What a checkpoint knows of the files: the table `[worktree]`."""
 
@@ -66,6 +89,9 @@ class Worktree:
 
     omitted: tuple[Omitted, ...] = ()
     """What was left out."""
+
+    submodules: tuple[Submodule, ...] = ()
+    """The submodules that were captured, each in its own repository."""
 
     converted: tuple[str, ...] = ()
     """Captured paths that may come back as git writes them, not byte for byte."""

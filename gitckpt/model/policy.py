@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gitckpt.model import phase, runstate, times
 from gitckpt.model.arguments import require_number
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE, SAFETY
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE, SAFETY, SUBMODULE
 
 DAY = 86400 * times.MICRO
 
@@ -166,6 +166,8 @@ def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
 def _kept_for_what_it_is(candidate: Candidate, policy: Policy) -> Decision | None:
     if candidate.run is not None:
         return Decision(candidate.id, expires=False, reason=f"belongs to the run {candidate.run}")
+    if candidate.trigger == SUBMODULE:
+        return Decision(candidate.id, expires=False, reason="belongs to a checkpoint of the repository around this one")
     if candidate.trigger not in (*HOOK_TRIGGERS, SAFETY) and not policy.everything:
         return Decision(candidate.id, expires=False, reason="not made by a hook")
     return None

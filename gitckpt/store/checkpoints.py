@@ -148,14 +148,14 @@ class Checkpoints:
             return self._ahead.pop()
         return PrivateIndex(self.repository)
 
-    def capture(self, limits: Limits | None = None, beside: Beside | None = None) -> Worktree:
+    def capture(self, limits: Limits | None = None, beside: Beside | None = None, *, with_submodules: bool = True) -> Worktree:
         """As `Store.capture`, with files of the run that lie `beside` the worktree, and that the snapshot keeps as well."""
         commit = self.objects.head()[0]
         guess = self._memory.guess(commit, limits)
-        found, known = (CLEAN, guess.limits) if guess is not None and guess.holds() else self._captured(commit, limits)
+        found, known = (CLEAN, guess.limits) if guess is not None and guess.holds() else self._captured(commit, limits, with_submodules)
         return beside.added(self.repository, self.objects, found, commit, known) if beside is not None else found
 
-    def _captured(self, commit: str, limits: Limits | None) -> tuple[Worktree, Limits]:
+    def _captured(self, commit: str, limits: Limits | None, with_submodules: bool) -> tuple[Worktree, Limits]:
         """Returns what is to be found in the worktree, and the limits that apply."""
         from gitckpt.store.config import settings
         from gitckpt.store.snapshot import capture as snapshot
@@ -166,7 +166,11 @@ class Checkpoints:
         limits = asked or replace(settings.read(self.repository).limits, timeout=math.inf)
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
         self._memory.learn(commit, limits if asked is None else None, captured, before)
-        return captured.worktree, limits
+        if not (captured.submodules and limits.submodules and with_submodules):
+            return captured.worktree, limits
+        from gitckpt.store.submodules import keeper
+
+        return keeper.capture(self, captured.worktree, captured.submodules, limits), limits
 
     def record(
         self,
@@ -324,6 +328,11 @@ class Checkpoints:
         """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
         self._recorder.write_links(self.clock(), self.heads.links_since(run))
 
+    def link(self, entries: Sequence[Entry]) -> None:
+        """Writes the links of checkpoints that were copied here. Errors: as `remove`."""
+        for entry in filter(lambda one: one.git_sha, entries):
+            self._recorder.write_links(self.clock(), {entry.git_sha: [layout.link_line(entry.id, entry.phase, entry.timestamp)]})
+
     def claim(self, key: str) -> Claim:
         """Returns what gives a key to a run that starts. Errors: as `keys.ref_of`."""
         from gitckpt.store.records.keys import Claim
@@ -340,19 +349,13 @@ class Checkpoints:
         oids: Mapping[str, str] | None = None,
         settled: bool = True,
     ) -> int:
-        """As `Store.remove`, for those that know more already.
+        """As `Store.remove`, for those that know more already: as for `Remover.remove`, and `notes`, what has read them."""
+        from gitckpt.store.submodules import keeper
 
-        Args:
-            checkpoint_ids: full ids.
-            notes: what has read them.
-            noted: the lines of every note.
-            runs: the runs that the checkpoints belong to.
-            oids: what the refs of the checkpoints pointed to.
-            settled: as for `Remover.remove`.
-        """
         self.write_links()
         checkpoint_ids = strings("checkpoint_ids", checkpoint_ids)
-        return self._remover(notes).remove(checkpoint_ids, self.clock(), noted=noted, runs=runs, oids=oids, settled=settled)
+        with keeper.removal(self, checkpoint_ids):
+            return self._remover(notes).remove(checkpoint_ids, self.clock(), noted=noted, runs=runs, oids=oids, settled=settled)
 
     def notes(self) -> Notes:
         """Returns what reads the notes; links that were put off are among them."""

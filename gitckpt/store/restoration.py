@@ -12,7 +12,7 @@ from gitckpt.store.upkeep import Upkeep
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gitckpt.store.restore.restorer import Restored
+    from gitckpt.store.restore.report import Restored
     from gitckpt.store.restore.undo import UndoStep
 
     _Path = str | bytes | os.PathLike[str]

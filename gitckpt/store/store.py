@@ -257,7 +257,7 @@ class Store(Restoration):
         inside = self._checkpoints
         if inside.repository.worktree is None:
             raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
-        return self.capture().tree, inside.objects.head()[0]
+        return inside.capture(with_submodules=False).tree, inside.objects.head()[0]
 
     def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
         """Returns the values that differ in the states of two checkpoints.

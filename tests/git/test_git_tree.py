@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gitckpt.git.contents import tree
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import tree
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:

@@ -125,7 +125,7 @@ LATER = {"answer": 42, "deep": {"": [1, {"x": datetime.date(2026, 11, 21)}]}, "t
 def test_unknown_keys_survive_reading_and_writing() -> None:
     found = fields()
     found |= {"later": 1, "later-table": copy.deepcopy(LATER), "later.list": [copy.deepcopy(LATER)], "": "\n[state]\nx = 1\n" * 9}
-    found["worktree"] |= {"submodules": ["a"], "more": copy.deepcopy(LATER)}
+    found["worktree"] |= {"hardlinks": ["a"], "more": copy.deepcopy(LATER)}
     found["worktree"]["omitted"][0] |= {"mode": "100644", "more": copy.deepcopy(LATER)}
     found["progress"] |= {"percent": 12.5, "more": copy.deepcopy(LATER)}
     data = toml.dumps({key: value for key, value in found.items() if key != "state"} | {"state": found["state"]}).encode()
@@ -138,7 +138,7 @@ def test_unknown_keys_survive_reading_and_writing() -> None:
             tree=TREE,
             operation="merge",
             omitted=(Omitted("dump.bin", "larger than 50 MB", 123456789, unknown={"mode": "100644", "more": LATER}),),
-            unknown={"submodules": ["a"], "more": LATER},
+            unknown={"hardlinks": ["a"], "more": LATER},
         ),
         progress=replace(CHECKPOINT.progress or Progress(), unknown={"percent": 12.5, "more": LATER}),
     )

@@ -181,3 +181,25 @@ def view(path: Path | str) -> dict[str, Any]:
         "staged": here.git("diff", "--cached", "--raw", "--no-abbrev", "-z"),
         "files": files,
     }
+
+
+@pytest.fixture
+def lib(main_checkout: Checkout, make_checkout: Callable[..., Checkout]) -> Checkout:
+    """A submodule of `main_checkout`, which has one of its own in `inner`; where they came from is gone."""
+    remotes = [make_checkout("inner0"), make_checkout("lib0")]
+    remotes[0].commit("first", i="i\n")
+    remotes[1].commit("first", l="l\n")
+    remotes[1].git("submodule", "--quiet", "add", str(remotes[0].path), "inner")
+    remotes[1].git("commit", "--quiet", "--message", "with a submodule")
+    main_checkout.git("submodule", "--quiet", "add", str(remotes[1].path), "lib")
+    main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive")
+    main_checkout.git("commit", "--quiet", "--message", "with a submodule")
+    for remote in remotes:
+        shutil.rmtree(remote.path)
+    return Checkout(main_checkout.path / "lib")
+
+
+@pytest.fixture
+def inner(lib: Checkout) -> Checkout:
+    """The submodule of the submodule."""
+    return Checkout(lib.path / "inner")

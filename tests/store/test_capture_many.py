@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gitckpt.git.contents.quarantine import Quarantine
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree.quarantine import Quarantine
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import capture, wholeness
 from gitckpt.store.snapshot.limits import Limits

@@ -159,7 +159,8 @@ class TestOtherRepositories:
 class TestSubmodules:
     @pytest.fixture
     def sub(self, main_checkout: Checkout, make_checkout: Callable[..., Checkout]) -> Checkout:
-        """A submodule of `main_checkout`, which has it in its commit."""
+        """A submodule of `main_checkout`, which has it in its commit, and leaves it alone."""
+        main_checkout.git("config", "ckpt.submodules", "none")
         inner = make_checkout("inner")
         inner.commit("first", inside="x\n")
         main_checkout.git("submodule", "--quiet", "add", str(inner.path), "sub dir")

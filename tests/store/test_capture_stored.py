@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gitckpt.git.contents import tree
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.repository import discover
-from gitckpt.git.worktree import tree
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import Limits

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.contents import refusal
 from gitckpt.git.process import GitError, git_executable
-from gitckpt.git.worktree import refusal
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.store import Store
 from tests.conftest import Checkout

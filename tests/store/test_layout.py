@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.worktree import layout
+from gitckpt.git.contents import layout
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.restore.restorer import restore, undo

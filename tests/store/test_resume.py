@@ -237,7 +237,7 @@ class TestWhatIsThereAlready:
         made = plain.record("a-complete", {}, worktree=plain.capture())
         path = Path(resume(inside(plain), made).path)
         assert Checkout(path).git("ls-files", "--stage") == main_checkout.git("ls-files", "--stage")
-        assert sorted(contents(path)) == [".git", ".gitmodules", "README", "new"]
+        assert sorted(contents(path)) == [".git", ".gitmodules", "README", "new", "sub/.git", "sub/inside"]
 
 
 class TestWhatIsMissing:

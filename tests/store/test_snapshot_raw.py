@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.worktree.attributes import Configured
+from gitckpt.git.contents.attributes import Configured
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import exactness
 from gitckpt.store.restore.restorer import restore, undo
@@ -405,7 +405,7 @@ def test_what_the_snapshot_has_no_file_for_is_passed_over(
 
 def test_a_link_on_the_way_is_not_followed(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
     """Where a directory is, somebody puts a link while the files are brought back."""
-    from gitckpt.git.worktree import raw_files
+    from gitckpt.git.contents import raw_files
 
     (tmp_path / "elsewhere").mkdir()
     target = tmp_path / "elsewhere/a"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.worktree import unfiltered
+from gitckpt.git.contents import unfiltered
 from gitckpt.model.errors import BusyError
 from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.store import Store, inside

@@ -170,9 +170,16 @@ def test_a_lock_of_somebody_else_keeps_it(plain: Store, work: Work) -> None:
     assert remove_worktree(inside(plain), work.run) is None
 
 
-def test_repositories_of_submodules_keep_it(plain: Store, main_checkout: Checkout, work: Work) -> None:
-    (main_checkout.path / ".git" / "worktrees" / work.run / "modules").mkdir()
-    assert remove_worktree(inside(plain), work.run) == f"its worktree {work.worktree.path} has repositories of submodules"
+def test_a_repository_of_a_submodule_that_is_nowhere_else_keeps_it(plain: Store, main_checkout: Checkout, work: Work) -> None:
+    git_dir = main_checkout.path / ".git" / "worktrees" / work.run
+    main_checkout.git("init", "--quiet", "--bare", str(git_dir / "modules" / "lib"))
+    expected = (
+        f"its worktree {work.worktree.path} holds what no checkpoint does: the repository of its submodule lib, and no other one is here"
+    )
+    assert remove_worktree(inside(plain), work.run) == expected
+    shutil.rmtree(work.worktree.path)
+    expected = f"its worktree {work.worktree.path} is gone, and {git_dir} has repositories of submodules"
+    assert remove_worktree(inside(plain), work.run) == expected
 
 
 class TestLeases:

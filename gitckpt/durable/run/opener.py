@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable.command import leftovers
 from gitckpt.durable.command.mark import Mark
+from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration, unfiltered
+from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError

@@ -7,9 +7,9 @@ import os
 import time
 
 from gitckpt.durable.command import processes
+from gitckpt.git.contents import unfiltered
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import unfiltered
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitckpt.model import document, ids, toml
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Worktree
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.readers import pointers
@@ -252,12 +252,27 @@ def _worktree(take: Reader) -> Worktree:
                 unknown=inner.rest,
             )
         )
+    submodules = []
+    for i, entry in enumerate(take.optional("submodules", list) or []):
+        if type(entry) is not dict:
+            raise take.invalid(f"submodules[{i}]", f"must be a table, not {shown(entry)}")
+        inner = Reader(entry, take.source, f"worktree.submodules[{i}].")
+        submodules.append(
+            Submodule(
+                inner.required("path", str),
+                _id(inner, "checkpoint", inner.required("checkpoint", str)),
+                _git_sha(inner, inner.required("git_sha", str)),
+                inner.required("dirty", bool),
+                unknown=inner.rest,
+            )
+        )
     return Worktree(
         dirty=take.required("dirty", bool),
         tree=tree,
         operation=take.optional("operation", str),
         operation_commit=_optional_oid(take, "operation_commit"),
         omitted=tuple(omitted),
+        submodules=tuple(submodules),
         converted=take.texts("converted"),
         degraded=take.optional("degraded", str),
         unknown=take.rest,
@@ -315,10 +330,12 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
     fields = _set_fields(worktree)
     if worktree.omitted:
         fields["omitted"] = [_set_fields(entry) for entry in worktree.omitted]
+    if worktree.submodules:
+        fields["submodules"] = [_set_fields(entry) for entry in worktree.submodules]
     return fields
 
 
-def _set_fields(record: Worktree | Progress | Omitted | Pipeline | Attempt) -> dict[str, Any]:
+def _set_fields(record: Worktree | Progress | Omitted | Submodule | Pipeline | Attempt) -> dict[str, Any]:
     """Returns the keys of a table; what is None, an empty tuple or an empty map is absent."""
     found: dict[str, Any] = {}
     for name in record.__slots__:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 
 from gitckpt.git.objects import reachability
@@ -12,6 +14,7 @@ from gitckpt.model import ids
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import keep, layout
+from gitckpt.store.submodules import keeper
 
 WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation"}
 KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit"}
@@ -30,7 +33,20 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
                 updates = (Update(owner, "", ""), Update(ref, "", oid)) if ids.is_id(name) else (Update(ref, "", oid),)
                 sentence = "keeps something for a checkpoint that does not exist"
                 flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
-    return [*flaws, *_symbolic(evidence), *_of_commits(repository, evidence)]
+    return [*flaws, *_symbolic(evidence), *_of_submodules(repository, evidence), *_of_commits(repository, evidence)]
+
+
+def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+    """Yields what is wrong with the checkpoints of submodules; of each that several checkpoints name, once."""
+    seen = set()
+    for record in evidence.records.values():
+        for checkpoint, path in keeper.named_by([record.entry]).items():
+            problem = keeper.problem(repository, path, checkpoint) if checkpoint not in seen else None
+            seen.add(checkpoint)
+            if problem is not None:
+                place = shlex.quote(os.fsdecode(path))
+                cure = f"fetch it from a clone that has it; what else the submodule lacks: git -C {place} ckpt verify"
+                yield lasting("submodule-missing", record.ref, f"of the submodule {os.fsdecode(path)}: {problem}", cure)
 
 
 def _symbolic(evidence: Evidence) -> Iterator[Flaw]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gitckpt.git import config
+from gitckpt.git.contents import attributes
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import attributes
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
@@ -48,6 +48,8 @@ secrets = [
 ]
 # Ignored files to capture nevertheless; patterns as in .gitignore.
 include = []
+# Submodules that are checked out: "all" captures each of them in its own repository, "none" leaves them alone.
+submodules = "all"
 # Where a hook, an autosave or a step waits longer for the files, the checkpoint is recorded without them. What you ask for has no limit.
 timeout = "60s"
 """.replace("@", ",\n    ".join(f'"{name}"' for name in SECRETS) + ",")
@@ -83,6 +85,7 @@ _TABLES = {
         "include": "ckpt.include",
         "max_file_size": "ckpt.maxfilesize",
         "secrets": "ckpt.secrets",
+        "submodules": "ckpt.submodules",
         "timeout": "ckpt.snapshottimeout",
     },
 }
@@ -96,6 +99,7 @@ _ELSEWHERE = (PIPELINES, AGENTS, STEPS)
 
 _LISTS = ("ckpt.include", "ckpt.secrets")
 _COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
+_ALL, _NONE = "all", "none"
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
@@ -149,6 +153,7 @@ def read(repository: Repository) -> Settings:
             max_file_size=said(_size, "snapshot", "max_file_size", limits.max_file_size),
             secrets=said(_patterns, "snapshot", "secrets", limits.secrets),
             include=said(_patterns, "snapshot", "include", limits.include),
+            submodules=said(_submodules, "snapshot", "submodules", _ALL) == _ALL,
             timeout=said(Table.age, "snapshot", "timeout", round(limits.timeout * times.MICRO)) / times.MICRO,
             configured=attributes.Configured.of(read_all),
         ),
@@ -226,6 +231,10 @@ def _size(table: Table, key: str, default: int | None) -> int | None:
     if not (digits.isascii() and digits.isdigit()) or factor is None:
         return table.wrong(key, 'a size such as "50 MB"', value, default)
     return int(digits) * factor
+
+
+def _submodules(table: Table, key: str, default: str) -> str:
+    return table.choice(key, (_ALL, _NONE), default)
 
 
 def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ class Entry:
         examined: whether the files were looked at when it was made; if not, the linked commit stands for them.
         tree: the snapshot, where the files differed from the linked commit.
         changed: how many paths of the snapshot differ from the linked commit; None while nobody has counted.
+        submodules: for each submodule that was captured the id of the checkpoint in its repository, a space, its path, and NUL.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Entry:
     tree: str | None
     operation: str | None
     changed: int | None
+    submodules: str = ""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
@@ -61,6 +63,7 @@ class Entry:
             tree=checkpoint.tree,
             operation=files.operation if files else None,
             changed=0 if files is not None and not files.dirty else None,
+            submodules="".join(f"{one.checkpoint} {one.path}\0" for one in files.submodules) if files else "",
         )
 
 

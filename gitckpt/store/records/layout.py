@@ -43,6 +43,9 @@ RUN_FILE = "ckpt-run"
 """In a worktree's administrative directory: names the run that the worktree belongs to, and the checkpoint it was made from."""
 
 
+SUBMODULES_FILE = "ckpt-submodules"
+"""In a worktree's administrative directory: its submodules are still to be made."""
+
 MAINTAINED = "maintained"
 """In the private directory: its time is when maintenance last started; its line says when it ended, and how."""
 

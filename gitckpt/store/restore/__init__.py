@@ -2,6 +2,7 @@
 
 Doors:
     restorer: `restore`, `undo`, which takes one back, and `redo`.
+    report: what became of it.
     undo: the steps that these two can take.
     position: where HEAD is, and where files are from.
 """

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gitckpt.git.contents import attributes, conversion, raw_files
+from gitckpt.git.contents.attributes import Configured
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import attributes, conversion, raw_files
-from gitckpt.git.worktree.attributes import Configured
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.names import first_of

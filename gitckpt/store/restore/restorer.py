@@ -5,66 +5,41 @@ Only paths that differ are touched, by git itself, which refuses where a file ch
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from gitckpt.git.contents import raw_files
 from gitckpt.git.objects import diff, partial
-from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree import operation, raw_files, unfiltered
-from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
-from gitckpt.git.worktree.unfiltered import Held
+from gitckpt.git.worktree import operation
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
-from gitckpt.model.names import first_of, quoted
+from gitckpt.model.names import first_of
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.restore import exactness, interruption, position
+from gitckpt.store.restore import exactness, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan
 from gitckpt.store.restore.position import Gap, Position
+from gitckpt.store.restore.report import Restored, remarks
 from gitckpt.store.restore.shape import Shape
+from gitckpt.store.restore.submodules import Outcome, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import ABSENT, INTENT, SKIPPED, Contents
+from gitckpt.store.submodules import keeper
 
 Announce = Callable[[Sequence[str]], None]
 
-_NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
 """What a path has that git might refuse, as it may lead out of the worktree or into .git; others need not be put to git."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What became of a restore.
-
-    Attributes:
-        checkpoint: id of the one whose files these are.
-        changes: what was done, or would be, path by path.
-        safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
-        remarks: what else the person should know, a sentence each.
-        head: where HEAD is, and stays.
-        source: where the checkpoint was recorded.
-        apart: what it means that the two are not the same, a sentence each; empty where they are, and where nothing was to be done.
-        unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
-    """
-
-    checkpoint: str
-    changes: Sequence[PathChange]
-    safety: str | None
-    remarks: Sequence[str]
-    head: Position
-    source: Position
-    apart: Sequence[str]
-    unfiltered: Sequence[bytes] = ()
 
 
 def restore(
@@ -153,6 +128,8 @@ class _Restore:
         self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
         self._rebased: str | None = None
+        self._submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
+        self.is_due = False
         if not operation.is_at_its_start(self._repository, self._wanted.operation):
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
@@ -177,29 +154,40 @@ class _Restore:
             plan.changes = sorted([*plan.changes, *shape.changes], key=lambda change: change.path)
             operations = self._brings_operation and found.operation != self._wanted.operation
             gap = self._gap(captured.worktree.operation, changes_operation=operations)
-            is_nothing = not (plan.changes or plan.flags or operations)
-            pending = self._pending(plan)
+            self.is_due = bool(self._submodules.look() or plan.changes or plan.flags or operations)
+            is_nothing = not self.is_due
+            pending = replacement.pending(self._repository, self._wanted.files, {one.path for one in plan.files}, self._paths)
             if dry_run or is_nothing:
                 if not dry_run and self._step != undoing.RESTORE:
                     undoing.finish(self._store, self._step, self._checkpoint.id)
                 apart = [] if is_nothing else gap.sentences(is_done=False)
-                left = [] if dry_run else self._complete(pending)
+                left = [] if dry_run else replacement.complete(self._repository, pending)
                 changes = [*plan.changes, *(PathChange(CHANGE, path) for path in pending if path not in left)]
                 plan.changes = sorted(changes, key=lambda change: change.path)
+                if not dry_run:
+                    self._submodules.require_all()
                 return self._restored(plan, None, gap, apart, left)
             expected = self._prepare(index, plan, captured.files)
             if coming := gap.sentences(is_done=False):
                 announce(coming)
             safety = self._record_safety(captured, shape.state)
             held = self._write(index, plan, found, expected, shape)
-        held += self._complete(pending)
+        held += replacement.complete(self._repository, pending)
         self._verify(plan, expected)
+        self._submodules.bring_back()
         undoing.finish(self._store, self._step, self._checkpoint.id)
+        self._submodules.require_all()
         return self._restored(plan, safety, gap, gap.sentences(is_done=True), held)
 
     def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
-        unfiltered = tuple(sorted(held))
-        return Restored(self._checkpoint.id, plan.changes, safety, self._remarks(plan), gap.head, gap.source, apart, unfiltered)
+        changes = sorted([*plan.changes, *self._submodules.changes], key=lambda change: change.path)
+        failures = [f"the submodule {failure}" for failure in self._submodules.failures]
+        rebased = self._rebased
+        said = remarks(
+            self._checkpoint, plan, self._wanted, spoken_for=self._submodules.paths, rebased=rebased, whole=self._brings_operation
+        )
+        said += [*self._submodules.remarks, *failures]
+        return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
         no_run = "--no-run " if self._checkpoint.run else ""
@@ -211,22 +199,6 @@ class _Restore:
             elsewhere=f"git ckpt resume {no_run}{self._checkpoint.id[: ids.SHORT]}",
             back=undoing.way_back(self._step),
         )
-
-    def _pending(self, plan: Plan) -> Held:
-        """Returns the files that are as the checkpoint has them, but only as git stores them."""
-        held = unfiltered.held(self._repository)
-        if not held:
-            return {}
-        nothing = empty_tree(self._repository.object_format)
-        touched = {one.path for one in plan.files}
-        wanted = {(one.path, one.new) for one in diff.differences(self._repository, nothing, self._wanted.files, self._paths)}
-        return {path: each for path, each in held.items() if path not in touched and (path, each[0]) in wanted}
-
-    def _complete(self, pending: Held) -> list[bytes]:
-        try:
-            return unfiltered.completed(self._repository, pending) if pending else []
-        except GitError as error:
-            raise WorktreeError(f"not every file could be written: {error.message}", hint="run the command again") from None
 
     @staticmethod
     def _files_there(index: PrivateIndex, captured: Captured, found: Contents) -> str:
@@ -308,7 +280,10 @@ class _Restore:
             **shape,
         }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
-        made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=captured.worktree, trigger=SAFETY, message=message)
+        found = captured.worktree
+        if captured.submodules and self._limits.submodules:
+            found = keeper.capture(self._store, found, captured.submodules, self._limits)
+        made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message)
         if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
             self._store.remove([made.id])
             raise assurance.failure(self._repository, self._store.objects, made)
@@ -324,11 +299,11 @@ class _Restore:
         try:
             if hidden:  # git writes no file whose entry is to be skipped
                 index.update("--no-skip-worktree", sorted(hidden.intersection(index.git("ls-files", "-z").split(b"\0"))))
-            held = self._write_files(index, plan, found.files, expected)
+            held = replacement.replace_files(index, plan.files, found.files, expected)
             if shape.apply(self._repository):
                 index.git("update-index", "-q", "--refresh", ok=(0, 1))  # the time of their last change is another one by now
         except GitError as error:
-            if _NOT_UP_TO_DATE.search(error.stderr):
+            if replacement.is_out_of_date(error):
                 raise BusyError(
                     f"a file changed while it was to be replaced: {error.message}", hint="look at git status, then run the command again"
                 ) from None
@@ -346,27 +321,6 @@ class _Restore:
             operation.clear(self._repository)
             operation.bring_back(self._repository, self._wanted.operation)
         return held
-
-    def _write_files(self, index: PrivateIndex, plan: Plan, before: str, expected: str) -> list[bytes]:
-        """Lets git replace the files; it looks at all of them before it touches the first."""
-        replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
-
-        def attempt(options: list[str]) -> None:
-            try:
-                index.git(*options, *replace_them)
-            except GitError as error:
-                if not _NOT_UP_TO_DATE.search(error.stderr):
-                    raise
-                index.git("update-index", "-q", "--refresh", ok=(0, 1))  # a file that was only touched is none that changed
-                index.git(*options, *replace_them)
-
-        coming = {one.path: one.new for one in plan.files if one.status != "D"}
-        planned = [one.path for one in plan.files]
-        again = functools.partial(interruption.take_note, index, planned, before, expected)
-        written, left = unfiltered.write(self._repository, lambda: coming, attempt, again)
-        if written:
-            unfiltered.settle(index, written, left)
-        return sorted(left)
 
     def _kept_flags(self, plan: Plan, found: Contents) -> Contents:
         """Returns what is wanted, with every entry marked to be skipped that has no file here because the checkout is sparse."""
@@ -407,16 +361,12 @@ class _Restore:
                 hint=f"go back to what was there before: {undoing.way_back(self._step)}",
             )
 
-    def _remarks(self, plan: Plan) -> list[str]:
-        remarks = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in plan.submodules]
-        files = self._checkpoint.worktree
-        converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
-        remarks += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []
-        if self._brings_operation:
-            remarks += [operation.farewell(self._rebased)] if self._rebased is not None else []
-            commands = operation.commands_in(self._wanted.operation)
-            remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
-        return remarks
+
+def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Outcome:
+    """Restores a submodule; see `submodules.Restore`."""
+    one = _Restore(store, checkpoint, ())
+    done = one.run(dry_run=dry_run, announce=lambda _: None)
+    return Outcome(done.changes, done.remarks, one.is_due)
 
 
 def _readable(path: bytes) -> str | bytes:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gitckpt.git.contents import layout
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import layout
 from gitckpt.store.restore.plan import ADD, DELETE, MODE, PathChange, Plan
 from gitckpt.store.snapshot.manifest import Contents
 

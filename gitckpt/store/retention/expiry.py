@@ -14,6 +14,7 @@ from gitckpt.store.records.entry import Entry
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.retention.runs import Fate
+from gitckpt.store.submodules import keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -68,6 +69,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
         with contextlib.suppress(BusyError):  # the next one does it
             store.settle()
+        keeper.sweep(store)
         worktree.finish(store.repository)  # last: what cannot be deleted is an error, and no reason to keep anything else
     whole = {fate.run: fate for fate in runs}
     decided = []

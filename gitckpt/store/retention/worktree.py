@@ -27,6 +27,7 @@ from gitckpt.model.names import first_of
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
 from gitckpt.store.records.entry import Query
+from gitckpt.store.retention import submodules
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener, ownership
@@ -183,6 +184,7 @@ def _remove(store: Checkpoints, run: str) -> str | None:
         reason = _reason(store, newest, git_dir, path)
         if reason is not None:
             return reason
+        submodules.hand_over(store, git_dir)
         if os.path.lexists(path):
             _take_away(store.repository, git_dir, path)
         else:
@@ -222,8 +224,8 @@ def _forgotten(repository: Repository, run: str) -> str | None:
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
     """Returns why a worktree stays."""
     locked = os.path.join(git_dir, "locked")
-    if os.path.isdir(os.path.join(git_dir, "modules")):
-        return f"its worktree {path} has repositories of submodules"
+    if not os.path.lexists(path) and os.path.isdir(os.path.join(git_dir, "modules")):
+        return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
     if os.path.exists(locked) and not administration.content(locked).startswith(ownership.LOCK_REASON):
         return f"its worktree {path} is locked"
     named = administration.named_by(path)
@@ -234,7 +236,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"you are in its worktree {path}"
-    unsaved = _unsaved(store, newest, path)
+    unsaved = _unsaved(store, newest, path) + submodules.unsaved(store, git_dir)
     if not unsaved:
         return None
     return f"its worktree {path} holds what no checkpoint does: {first_of(unsaved, _SHOWN)}"
@@ -266,6 +268,8 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         said += [path.decode("utf-8", "replace") for path in manifest.differing_raw(there, before, after)]
         said += _differing(there, before, after, commit)
         said += _beside(there, tree, found.tree)
+        known = {one.path: one.checkpoint for one in newest.worktree.submodules} if newest.worktree is not None else {}
+        said += [f"the submodule {one.path}" for one in found.submodules if known.get(one.path) != one.checkpoint]
         said += [one.path for one in found.omitted if _is_work(path, one)]
         said += there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").splitlines()
         return list(dict.fromkeys(said))

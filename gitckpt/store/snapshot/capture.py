@@ -12,14 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git.contents import attributes, conversion, layout, refusal, unfiltered
+from gitckpt.git.contents.quarantine import Quarantine
+from gitckpt.git.contents.tree import stored
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import attributes, conversion, intent, layout, operation, refusal, sparse, unfiltered
+from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
-from gitckpt.git.worktree.quarantine import Quarantine
-from gitckpt.git.worktree.tree import stored
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
@@ -71,6 +72,9 @@ class Captured:
 
     files: str
     """The tree of all files; "" where the time did not suffice."""
+
+    submodules: Collection[bytes] = ()
+    """Those that are checked out; what is said of them here is that they were left out."""
 
     directories: Collection[bytes] | None = None
     """Those that were looked into, relative to the top; None where there is more to say of the worktree than that it is as its commit."""
@@ -155,45 +159,6 @@ def capture_in(
         raise WorktreeError(message, hint=None if refusal.is_unstorable(error) else _WITHOUT) from None
 
 
-def capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
-    """Captures what is staged in a worktree whose directory is gone; its files are taken to be those of the index.
-
-    Args:
-        repository: seen from what git keeps of the worktree.
-        objects: its objects.
-        commit: what HEAD points to; "" on an unborn branch.
-
-    Raises:
-        GitError: git cannot read the index.
-    """
-    base = manifest.base_tree(repository, commit)
-    under_way = repository.operation()
-    empty = intent.placeholder(repository.object_format)
-    with PrivateIndex(repository) as index:
-        staged: dict[int, list[bytes]] = {}
-        entries = [entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]]
-        flags = manifest.flags_of(intent.intended(index, [path for fields, _, path in entries if fields.endswith(empty + b" 0")]))
-        intended = set(flags.get(manifest.INTENT, ()))
-        for fields, _, path in entries:
-            if path in intended:
-                continue
-            mode, oid, stage = fields.split(b" ")
-            staged.setdefault(int(stage), []).append(b"%s %s 0\t%s" % (mode, oid, path))
-        trees = {}
-        for number, lines in sorted(staged.items()):
-            index.git("read-tree", "--empty")
-            index.put(lines)
-            trees[number] = index.write_tree()
-        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
-        index.put(staged.get(0, ()))
-        files = index.write_tree()
-    if (not trees or trees == {0: base}) and not flags and not under_way:
-        return Worktree(dirty=False)
-    found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
-    needed = operation.holder_of(repository, objects, found.operation, commit)
-    return Worktree(dirty=True, tree=manifest.write(repository, objects, found), operation=under_way, operation_commit=needed)
-
-
 class _Capture:
     """One capture, from survey to tree."""
 
@@ -232,7 +197,8 @@ class _Capture:
         converted = tuple(sorted(self._converted))
         if not dirty and settings is None and raw is None and not directories and not modes:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)
-            return Captured(found, files, seen.directories if not omitted and not converted else None, inexact.left)
+            looked_at = seen.directories if not omitted and not converted else None
+            return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left)
         stale = inexact.stale(seen.changed, seen.staged)
         content = Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale, directories=directories, modes=modes)
         needed = None
@@ -241,7 +207,7 @@ class _Capture:
             needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
         tree = manifest.write(self._repository, self._objects, content)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)
-        return Captured(found, files, left=inexact.left)
+        return Captured(found, files, seen.submodules.keys(), left=inexact.left)
 
     def _survey(self) -> tuple[Survey, bytes | None]:
         """Returns what is to be seen, and the settings of a sparse checkout."""

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gitckpt.git.contents import conversion, raw_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import conversion, raw_files
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture, manifest
 from gitckpt.store.snapshot.limits import Limits

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gitckpt.git import config
-from gitckpt.git.worktree import attributes
-from gitckpt.git.worktree.attributes import Configured
+from gitckpt.git.contents import attributes
+from gitckpt.git.contents.attributes import Configured
 
 if TYPE_CHECKING:
+    from gitckpt.git.contents.conversion import Terms
     from gitckpt.git.repository import Repository
-    from gitckpt.git.worktree.conversion import Terms
 
 MB = 1000 * 1000
 
@@ -40,6 +40,9 @@ class Limits:
 
     include: tuple[str, ...] = ()
     """Patterns as in `.gitignore`; untracked files that match are captured though ignored, and though they look like secrets."""
+
+    submodules: bool = True
+    """Whether submodules that are checked out are captured, each in its own repository."""
 
     timeout: float = 60.0
     """In seconds; a snapshot that takes longer is given up."""
@@ -82,7 +85,7 @@ class Limits:
             named: paths that are captured though they may look like secrets.
             regardless: paths that are kept in any case.
         """
-        from gitckpt.git.worktree.conversion import Terms  # most worktrees do without
+        from gitckpt.git.contents.conversion import Terms  # most worktrees do without
 
         return Terms(
             self.max_file_size,

@@ -9,6 +9,8 @@ from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import modules
+from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
 
 if TYPE_CHECKING:
@@ -23,8 +25,11 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
     """Tells whether the objects of a checkpoint's snapshot are there, and are what they should be.
 
     Until its ref is written, a `gc --prune=now` can take them; while one runs that may not know of the ref, they are packed. Those that
-    were there before may be damaged. Only what the linked commit does not hold is looked at.
+    were there before may be damaged. Only what the linked commit does not hold is looked at, and that its submodules have checkpoints.
     """
+    for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
+        if not modules.is_held(repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint):
+            return False  # whoever removed the last one that named it was faster
     own = own_objects(repository, checkpoint.tree, checkpoint.git_sha) if checkpoint.tree is not None else set()
     if own is None:
         return False

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from gitckpt.git.contents import layout, raw_files, unfiltered
 from gitckpt.git.objects import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import layout, operation, raw_files, sparse, unfiltered
+from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import index_state, manifest

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gitckpt.git.repository import Repository
-from gitckpt.model.checkpoint import SAFETY
+from gitckpt.git.worktree import intent, operation
+from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.checkpoint import SAFETY, Worktree
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.snapshot import capture
+from gitckpt.store.snapshot import manifest
+from gitckpt.store.snapshot.manifest import Contents
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
 
 
 def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
@@ -24,7 +31,7 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
     """
     there = Repository(git_dir, None, store.repository.object_format)
     with store.seen_from(there, "plumbing") as leftover:
-        found = capture.capture_index(there, leftover.objects, leftover.objects.head()[0])
+        found = _capture_index(there, leftover.objects, leftover.objects.head()[0])
         if found.dirty or not _is_reached(there, store.index.commits() or ()):
             leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=SAFETY, message=f"what was staged in {path}, which is gone")
 
@@ -37,3 +44,42 @@ def _is_reached(repository: Repository, linked: Iterable[str]) -> bool:
     data = "".join(f"^{commit}\n" for commit in linked).encode("ascii")
     words = ("rev-list", "--max-count=1", "--ignore-missing", "--stdin", "HEAD", "--not", "--branches", "--tags", "--remotes")
     return repository.git.run(*words, data=data, ok=(0, 128)).out == b""
+
+
+def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
+    """Captures what is staged in a worktree whose directory is gone; its files are taken to be those of the index.
+
+    Args:
+        repository: seen from what git keeps of the worktree.
+        objects: its objects.
+        commit: what HEAD points to; "" on an unborn branch.
+
+    Raises:
+        GitError: git cannot read the index.
+    """
+    base = manifest.base_tree(repository, commit)
+    under_way = repository.operation()
+    empty = intent.placeholder(repository.object_format)
+    with PrivateIndex(repository) as index:
+        staged: dict[int, list[bytes]] = {}
+        entries = [entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]]
+        flags = manifest.flags_of(intent.intended(index, [path for fields, _, path in entries if fields.endswith(empty + b" 0")]))
+        intended = set(flags.get(manifest.INTENT, ()))
+        for fields, _, path in entries:
+            if path in intended:
+                continue
+            mode, oid, stage = fields.split(b" ")
+            staged.setdefault(int(stage), []).append(b"%s %s 0\t%s" % (mode, oid, path))
+        trees = {}
+        for number, lines in sorted(staged.items()):
+            index.git("read-tree", "--empty")
+            index.put(lines)
+            trees[number] = index.write_tree()
+        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
+        index.put(staged.get(0, ()))
+        files = index.write_tree()
+    if (not trees or trees == {0: base}) and not flags and not under_way:
+        return Worktree(dirty=False)
+    found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
+    needed = operation.holder_of(repository, objects, found.operation, commit)
+    return Worktree(dirty=True, tree=manifest.write(repository, objects, found), operation=under_way, operation_commit=needed)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitckpt.git.command import NO_HOOKS
+from gitckpt.git.contents import unfiltered
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration, operation, unfiltered
+from gitckpt.git.worktree import administration, operation
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
@@ -19,7 +20,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.worktrees import checkout, ownership, scaffold
+from gitckpt.store.worktrees import checkout, ownership, scaffold, submodules
 from gitckpt.store.worktrees.ownership import Owner
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
                     hint=f"look at both: git ckpt show {checkpoint.id[: ids.SHORT]}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}",
                 )
         ownership.write_owner(made, wish.owner)
+        if wish.limits.submodules:
+            submodules.begin(made, checkpoint)
     finally:
         made.close()
     return tuple(_remarks(checkpoint, whole, branch)), held

@@ -12,7 +12,7 @@ from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records.entry import Query
-from gitckpt.store.worktrees import leftover, opener, ownership
+from gitckpt.store.worktrees import leftover, opener, ownership, submodules
 from gitckpt.store.worktrees.opener import Opened, Wish
 
 
@@ -44,7 +44,12 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
 
     wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
     opened = opener.open_worktree(repository, store.objects, wish)
-    return replace(opened, remarks=(*opened.remarks, remark)) if remark and opened.made else opened
+    remarks = [
+        *opened.remarks,
+        *([remark] if remark and opened.made else []),
+        *submodules.finish(store, opened.path, checkpoint, said.limits),
+    ]
+    return replace(opened, remarks=tuple(remarks))
 
 
 def _forget_deleted(store: Checkpoints, run: str) -> None:

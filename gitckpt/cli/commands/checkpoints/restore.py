@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import typer
 
     from gitckpt.store.restore.position import Position
-    from gitckpt.store.restore.restorer import Restored
+    from gitckpt.store.restore.report import Restored
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
 
@@ -122,7 +122,7 @@ def _print(done: Restored, way_back: str, *, dry_run: bool, as_json: bool) -> No
         direction = "back" if way_back == "undo" else "forward again"
         terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
     if done.unfiltered:
-        from gitckpt.git.worktree.unfiltered import failure
+        from gitckpt.git.contents.unfiltered import failure
 
         raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[: ids.SHORT]}")
 

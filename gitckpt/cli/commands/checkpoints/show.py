@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model import ids
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.store import inside
@@ -142,6 +144,10 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     if files is None:
         _print_line("files", "not captured: the commit stands for them")
         return
+    for one in files.submodules:
+        where = f"at {one.git_sha[:10]}" if one.git_sha else "on an unborn branch"
+        what = "with uncommitted changes" if one.dirty else "as committed"
+        _print_line("submodule", f"{one.path} {where}, {what}; git -C {shlex.quote(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
     if not files.dirty:
         _print_line("files", "as committed")
     else:

@@ -152,7 +152,7 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
     if checkpoint.state:
         terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
     if opened.unfiltered:
-        from gitckpt.git.worktree.unfiltered import failure
+        from gitckpt.git.contents.unfiltered import failure
 
         raise failure(opened.unfiltered, f"git ckpt resume {checkpoint.id[: ids.SHORT]}")
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gitckpt.git.contents import attributes
+from gitckpt.git.contents.attributes import Rules, Treatment
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed
-from gitckpt.git.worktree import attributes
-from gitckpt.git.worktree.attributes import Rules, Treatment
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects

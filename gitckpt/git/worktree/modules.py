@@ -1,0 +1,309 @@
+"""The repositories of submodules: those that are checked out in a worktree, and those that git keeps for all worktrees (`modules`).
+
+Nothing is looked up by a name out of `.gitmodules`: git's own directories are walked, and no link in them is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from gitckpt.git.catfile import CatFile
+from gitckpt.git.command import Git
+from gitckpt.git.refs import plain
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
+from gitckpt.model.errors import WorktreeError
+
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
+_LOCALLY = ("-c", "protocol.file.allow=always", "-c", "core.hooksPath=/dev/null")
+_FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
+_STORAGE = (b"core.repositoryformatversion", b"core.bare", b"core.worktree")
+_ELSEWHERE = (b"", b".", b"..", b".git")
+
+
+def seen_from(repository: Repository, path: bytes) -> Repository | None:
+    """Returns the repository of a submodule, as seen from where it is checked out; None where it is not.
+
+    Args:
+        repository: seen from the worktree that the submodule is in.
+        path: of the submodule, relative to the top of that worktree.
+    """
+    top = place(repository, path)
+    if top is None:
+        return None
+    own = os.path.join(top, ".git")
+    git_dir = own if os.path.isdir(own) else administration.named_by(top)
+    if git_dir is None or os.path.islink(own) or not os.path.isfile(os.path.join(git_dir, "HEAD")):
+        return None
+    there = Repository(git_dir, top, repository.object_format)
+    return None if os.path.realpath(there.common_dir) == os.path.realpath(repository.common_dir) else there
+
+
+def are_there(repository: Repository) -> bool:
+    """Tells whether a repository may have submodules: a look at files, without a process."""
+    tops = [repository.worktree, os.path.dirname(repository.common_dir)]
+    return any(map(os.path.isdir, _places(repository))) or any(os.path.lexists(os.path.join(top, ".gitmodules")) for top in tops if top)
+
+
+def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
+    """Returns the repositories of submodules that belong to a repository, and to it alone; not those of submodules within them.
+
+    Args:
+        repository: seen from any of its worktrees.
+        paths: of submodules, whose own `.git` directories in a worktree are among them.
+    """
+    found = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
+    tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
+    if repository.is_linked:
+        tops.append(administration.main_worktree(repository))
+    for top in dict.fromkeys(filter(None, tops)):
+        for path in paths:
+            own = os.path.join(top, os.fsdecode(path), ".git")
+            if is_plain(path) and not _is_through_link(top, path) and _is_git_dir(own):
+                found.append(own)
+    return [_kept(git_dir, repository.object_format) for git_dir in dict.fromkeys(found)]
+
+
+def _kept(git_dir: str, object_format: str) -> Repository:
+    """Returns a repository as seen from nowhere: where its `core.worktree` leads to may be gone, of which git would die."""
+    kept = Repository(git_dir, None, object_format)
+    kept.git = Git(git_dir, git_dir)
+    kept.cat_file = CatFile(kept.git)
+    return kept
+
+
+def copied(around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]) -> Repository:
+    """Returns a copy of a submodule's repository for another worktree of the one around it, where git itself would put it. Offline.
+
+    Objects are hard links: neither a gc nor the end of the other one takes any away.
+
+    Args:
+        around: the repository that the submodule belongs to.
+        kept: the submodule's, one of `stores` of that, or as it is checked out.
+        made: the other worktree.
+        path: of the submodule.
+        refs: patterns of refs that are copied besides branches, tags and remote-tracking branches.
+
+    Raises:
+        GitError: git cannot copy it.
+        WorktreeError: the directory cannot be made.
+    """
+    inside = (os.path.relpath(kept.git_dir, place) for place in _places(around) if kept.git_dir.startswith(place + os.sep))
+    final = os.path.join(made.git_dir, "modules", next(inside, os.fsdecode(path)))
+    if not os.path.lexists(final):
+        scratch = os.path.join(made.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
+        kept.git.run(*_LOCALLY, "clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch)
+        copy = _kept(scratch, kept.object_format)
+        specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
+        copy.git.run(*_LOCALLY, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", kept.git_dir, *specs)
+        _copy_settings(kept, copy)
+        copy.close()
+        try:
+            os.makedirs(os.path.dirname(final), exist_ok=True)
+            os.rename(scratch, final)
+        except OSError as error:
+            raise WorktreeError(f"cannot make {final}: {error.strerror}") from None
+    return _kept(final, kept.object_format)
+
+
+def pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
+    """Yields the repositories of submodules that a linked worktree has of its own, those within them too.
+
+    Args:
+        repository: the one around them, seen from any of its worktrees.
+        git_dir: what git keeps of the worktree.
+
+    Yields:
+        The name of each, the repository, and the one that is kept of the same submodule for the main worktree; None without one.
+    """
+    yield from _pairs(os.path.join(git_dir, "modules"), os.path.join(repository.common_dir, "modules"), "", repository.object_format)
+
+
+def within(one: Repository, other: Repository) -> Iterator[tuple[str, Repository, Repository | None]]:
+    """Yields the repositories of submodules within a submodule, as `pairs` does, each with its counterpart in another copy of that."""
+    yield from _pairs(os.path.join(one.git_dir, "modules"), os.path.join(other.git_dir, "modules"), "", one.object_format)
+
+
+def _pairs(place: str, beside: str, above: str, object_format: str) -> Iterator[tuple[str, Repository, Repository | None]]:
+    for own in _git_dirs(place):
+        inside = os.path.relpath(own, place)
+        other = os.path.join(beside, inside)
+        yield above + inside, _kept(own, object_format), _kept(other, object_format) if _is_git_dir(other) else None
+        yield from _pairs(os.path.join(own, "modules"), os.path.join(other, "modules"), f"{above}{inside}/", object_format)
+
+
+def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
+    """Copies refs, under their names, from a repository on this machine into another one; those that are there stay as they are.
+
+    Raises:
+        GitError: they cannot be copied.
+    """
+    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
+    data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
+    if refs:
+        to.git.run(*_LOCALLY, *_FLUSHED, "fetch", *options, "--stdin", source.git_dir, data=data)
+
+
+def _copy_settings(kept: Repository, copy: Repository) -> None:
+    """Gives a copy the settings of a repository, remotes among them; what says how it is stored is the copy's own."""
+    file = os.path.join(copy.git_dir, "config")
+    copy.git.run("config", "--file", file, "--remove-section", "remote.origin", ok=(0, 128))
+    copy.git.run("config", "--file", file, "core.bare", "false")
+    listing = kept.git.run("config", "--file", os.path.join(kept.common_dir, "config"), "--list", "-z").out
+    text = b""
+    for entry in listing.split(b"\0")[:-1]:
+        key, is_set, value = entry.partition(b"\n")
+        section, _, rest = key.partition(b".")
+        name, _, last = rest.rpartition(b".")
+        if section == b"extensions" or key in _STORAGE:
+            continue
+        title = b'%s "%s"' % (section, _escaped(name)) if name else section
+        text += b"[%s]\n\t%s" % (title, last) + (b' = "%s"\n' % _escaped(value).replace(b"\n", b"\\n") if is_set else b"\n")
+    try:
+        with open(file, "ab") as written:
+            written.write(text)
+    except OSError as error:
+        raise WorktreeError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _escaped(value: bytes) -> bytes:
+    return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+
+
+def attach(kept: Repository, top: str) -> Repository | None:
+    """Makes a place that is empty the worktree of a repository that git keeps for a submodule, without any files.
+
+    Args:
+        kept: one of `stores`.
+        top: the place; it need not be there.
+
+    Returns:
+        The repository as seen from there; None where something is there, or the repository has another worktree.
+
+    Raises:
+        GitError: git cannot write the configuration.
+        WorktreeError: the directory cannot be made.
+    """
+    own = kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", ok=(0, 1)).out
+    there = os.path.normpath(os.path.join(kept.git_dir, os.fsdecode(own.removesuffix(b"\n")))) if own else top
+    is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(os.path.join(there, ".git"))
+    if is_elsewhere or kept.is_linked or os.path.basename(kept.git_dir) == ".git":
+        return None
+    try:
+        os.makedirs(top, exist_ok=True)
+        if os.listdir(top):
+            return None
+        real = os.path.realpath(top)
+        file = os.path.join(kept.git_dir, "config")
+        kept.git.run("config", "--file", file, "core.worktree", os.path.relpath(real, os.path.realpath(kept.git_dir)))
+        with open(os.path.join(top, ".git"), "x", encoding="utf-8", errors="surrogateescape") as written:
+            written.write(f"gitdir: {os.path.relpath(os.path.realpath(kept.git_dir), real)}\n")
+    except OSError as error:
+        raise WorktreeError(f"cannot make {top}: {error.strerror}") from None
+    return Repository(kept.git_dir, top, kept.object_format)
+
+
+def place(repository: Repository, path: bytes) -> str | None:
+    """Returns where a submodule is to be in a worktree; None where a path leads out of it, or through a link.
+
+    Args:
+        repository: seen from the worktree.
+        path: of the submodule.
+    """
+    if repository.worktree is None or not is_plain(path) or _is_through_link(repository.worktree, path):
+        return None
+    return os.path.join(repository.worktree, os.fsdecode(path))
+
+
+def holding(repository: Repository, path: bytes, ref: str) -> Repository | None:
+    """Returns the repository of a submodule that has a ref: the one that is checked out at its path, or one that is kept.
+
+    Args:
+        repository: seen from any of its worktrees.
+        path: of the submodule.
+        ref: full name of the ref.
+    """
+    here = seen_from(repository, path)
+    for one in (*([here] if here is not None else []), *stores(repository, [path])):
+        if has(one, ref):
+            return one
+        one.close()
+    return None
+
+
+def is_held(repository: Repository, path: bytes, ref: str) -> bool:
+    """Tells whether some repository of a submodule has a ref. Args: as `holding`."""
+    there = holding(repository, path, ref)
+    if there is not None:
+        there.close()
+    return there is not None
+
+
+def has(repository: Repository, ref: str) -> bool:
+    """Tells whether a repository has a ref."""
+    if plain(repository, ref) is not None:
+        return True
+    return _may_be_elsewhere(repository, ref) and repository.cat_file.info(ref) is not None
+
+
+def is_plain(path: bytes) -> bool:
+    """Tells whether a path leads from the top of a worktree to a place within it that git would take for one of a submodule."""
+    return not any(part.lower() in _ELSEWHERE for part in path.split(b"/")) and b"\0" not in path
+
+
+def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
+    """Tells whether a tree has a submodule at a path."""
+    listing = repository.git.run("--literal-pathspecs", "ls-tree", "-z", "--full-tree", tree, "--", os.fsdecode(path)).out
+    return listing.startswith(b"160000 ") and listing.rstrip(b"\0").partition(b"\t")[2] == path
+
+
+def unquoted(text: str) -> bytes:
+    """Returns the path that a document names, C-quoted where it is not UTF-8."""
+    data = os.fsencode(text)
+    if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
+        path = _OCTAL.sub(lambda found: bytes([int(found[1], 8)]), data[1:-1])
+        try:
+            path.decode("utf-8")
+        except UnicodeDecodeError:
+            return path
+    return data
+
+
+def _places(repository: Repository) -> list[str]:
+    """Returns where git keeps repositories of submodules: for the main worktree, and for each linked one."""
+    linked = administration.administration(repository)
+    names = sorted(os.listdir(linked)) if os.path.isdir(linked) else ()
+    return [os.path.join(place, "modules") for place in (repository.common_dir, *(os.path.join(linked, name) for name in names))]
+
+
+def _git_dirs(place: str) -> Iterator[str]:
+    """Yields the git directories below a directory; names of submodules may have slashes."""
+    for name in sorted(os.listdir(place)) if os.path.isdir(place) and not os.path.islink(place) else ():
+        path = os.path.join(place, name)
+        if _is_git_dir(path):
+            yield path
+        elif os.path.isdir(path):
+            yield from _git_dirs(path)
+
+
+def _is_git_dir(path: str) -> bool:
+    has_all = all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
+    return has_all and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
+
+
+def _may_be_elsewhere(repository: Repository, ref: str) -> bool:
+    """Tells whether a ref without a file of its own may be there."""
+    if repository.has_reftable:
+        return True
+    try:
+        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
+            return os.fsencode(f" {ref}\n") in file.read()
+    except FileNotFoundError:
+        return False
+
+
+def _is_through_link(top: str, path: bytes) -> bool:
+    parts = os.fsdecode(path).split("/")
+    return any(os.path.islink(os.path.join(top, *parts[:count])) for count in range(1, len(parts) + 1))

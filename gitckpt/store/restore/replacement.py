@@ -1,0 +1,129 @@
+"""Files that git replaces. Where a filter fails, it stops in the middle: the next attempt goes on from there, and completes it later."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Collection, Sequence
+
+from gitckpt.git.contents import unfiltered
+from gitckpt.git.contents.unfiltered import Held
+from gitckpt.git.objects import diff
+from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.model.errors import BusyError, WorktreeError
+from gitckpt.model.names import first_of
+from gitckpt.store.snapshot import comparison
+
+_NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
+
+
+def is_out_of_date(error: GitError) -> bool:
+    """Tells whether git found a file that is not as its index says."""
+    return _NOT_UP_TO_DATE.search(error.stderr) is not None
+
+
+def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str, expected: str) -> list[bytes]:
+    """Lets git replace the files; it looks at all of them before it touches the first.
+
+    Args:
+        index: lists the files as they are.
+        files: those to be replaced.
+        before: the tree of all files as they are.
+        expected: the tree of all files as they shall be.
+
+    Returns:
+        The files that are there only as git stores them, because a filter fails.
+
+    Raises:
+        GitError: git refused, and `is_out_of_date` says whether because a file has changed; or it could not write.
+        BusyError: a file has changed meanwhile.
+    """
+    replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+
+    def attempt(options: list[str]) -> None:
+        try:
+            index.git(*options, *replace_them)
+        except GitError as error:
+            if not is_out_of_date(error):
+                raise
+            index.git("update-index", "-q", "--refresh", ok=(0, 1))  # a file that was only touched is none that changed
+            index.git(*options, *replace_them)
+
+    coming = {one.path: one.new for one in files if one.status != "D"}
+    again = functools.partial(_take_note, index, [one.path for one in files], before, expected)
+    written, left = unfiltered.write(index.repository, lambda: coming, attempt, again)
+    if written:
+        unfiltered.settle(index, written, left)
+    return sorted(left)
+
+
+def pending(repository: Repository, wanted: str, touched: Collection[bytes], paths: Sequence[bytes]) -> Held:
+    """Returns the files that are as they shall be, but only as git stores them.
+
+    Args:
+        repository: seen from the worktree.
+        wanted: the tree of all files as they shall be.
+        touched: paths that are replaced anyway.
+        paths: files and directories that are to be looked at; none for all.
+    """
+    held = unfiltered.held(repository)
+    if not held:
+        return {}
+    nothing = empty_tree(repository.object_format)
+    there = {(one.path, one.new) for one in diff.differences(repository, nothing, wanted, paths)}
+    return {path: each for path, each in held.items() if path not in touched and (path, each[0]) in there}
+
+
+def complete(repository: Repository, pending: Held) -> list[bytes]:
+    """Completes files that are there only as git stores them, and returns those that stay so.
+
+    Args:
+        repository: seen from the worktree.
+        pending: which.
+
+    Raises:
+        WorktreeError: one could not be written.
+    """
+    try:
+        return unfiltered.completed(repository, pending) if pending else []
+    except GitError as error:
+        raise WorktreeError(f"not every file could be written: {error.message}", hint="run the command again") from None
+
+
+def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expected: str) -> None:
+    """Has an index list files as they are now.
+
+    Args:
+        index: lists them as they were before.
+        paths: what was to be replaced.
+        before: the tree of the files as they were.
+        expected: the tree of the files as they shall be.
+
+    Raises:
+        BusyError: a file is neither as it was nor as it shall be: somebody has changed it meanwhile.
+    """
+    repository = index.repository
+    top = os.fsencode(repository.worktree or "")
+    there = [path for path in paths if _is_file(top, path)]
+    index.update("--force-remove", set(paths).difference(there))
+    index.git("update-index", "--add", "--replace", "-z", "--stdin", data=b"".join(path + b"\0" for path in there))
+    now = index.write_tree()
+    new = [one for one in diff.differences(repository, before, now) if one.status != "D"]
+    missed = {one.path: one for one in diff.differences(repository, expected, now)}
+    changed = comparison.unexpected(repository, [missed[one.path] for one in new if one.path in missed], None, {})
+    if changed:
+        raise BusyError(
+            f"files changed while they were replaced: {first_of(changed)}", hint="go back to what was there before: git ckpt undo"
+        )
+
+
+def _is_file(top: bytes, path: bytes) -> bool:
+    whole = os.path.join(top, path)
+    parts = path.split(b"/")
+    above = (os.path.join(top, *parts[:count]) for count in range(1, len(parts)))
+    return (os.path.isfile(whole) or os.path.islink(whole)) and not any(os.path.islink(parent) for parent in above)

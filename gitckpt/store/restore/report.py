@@ -1,0 +1,63 @@
+"""What became of a restore, and what else a person should know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from gitckpt.git.worktree import operation
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.names import first_of, quoted
+from gitckpt.store.restore.plan import PathChange, Plan
+from gitckpt.store.restore.position import Position
+from gitckpt.store.snapshot.manifest import Contents
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of a restore.
+
+    Attributes:
+        checkpoint: id of the one whose files these are.
+        changes: what was done, or would be, path by path.
+        safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
+        remarks: what else the person should know, a sentence each.
+        head: where HEAD is, and stays.
+        source: where the checkpoint was recorded.
+        apart: what it means that the two are not the same, a sentence each; empty where they are, and where nothing was to be done.
+        unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
+    """
+
+    checkpoint: str
+    changes: Sequence[PathChange]
+    safety: str | None
+    remarks: Sequence[str]
+    head: Position
+    source: Position
+    apart: Sequence[str]
+    unfiltered: Sequence[bytes] = ()
+
+
+def remarks(
+    checkpoint: Checkpoint, plan: Plan, wanted: Contents, *, spoken_for: Collection[bytes], rebased: str | None, whole: bool
+) -> list[str]:
+    """Returns what a person should know, a sentence each.
+
+    Args:
+        checkpoint: what comes back.
+        plan: what is to be done, or was.
+        wanted: what the worktree shall hold.
+        spoken_for: submodules of which something else is said.
+        rebased: the branch of a rebase that was detached from it; None for none.
+        whole: whether an operation in progress comes back as well.
+    """
+    stay = [one for one in plan.submodules if one.path not in spoken_for]
+    said = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in stay]
+    files = checkpoint.worktree
+    converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
+    said += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []
+    if whole:
+        said += [operation.farewell(rebased)] if rebased is not None else []
+        commands = operation.commands_in(wanted.operation)
+        said += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
+    return said

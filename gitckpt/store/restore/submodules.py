@@ -1,0 +1,207 @@
+"""Submodules brought back by a restore, each by one of its own in its repository.
+
+Their files come back as those of any worktree. HEAD of a submodule, other than that of the worktree around it, goes back as well: the
+safety checkpoint of the worktree around it keeps the commit that it leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gitckpt.git.worktree import administration, modules
+from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
+from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records import layout
+from gitckpt.store.restore.plan import ADD, CHANGE, PathChange
+from gitckpt.store.snapshot import manifest
+from gitckpt.store.submodules import keeper
+
+_HEADS = "refs/heads/"
+
+
+class _Incomplete(WorktreeError):
+    """Submodules did not come back; all else did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one submodule, or would.
+
+    Attributes:
+        changes: path by path, relative to the top of the submodule.
+        remarks: what else the person should know.
+        is_due: whether there is anything to do.
+    """
+
+    changes: Sequence[PathChange]
+    remarks: Sequence[str]
+    is_due: bool
+
+
+Restore = Callable[[Checkpoints, Checkpoint, bool], Outcome]
+"""Restores a checkpoint in its own repository, or, where the last argument says so, only tells what it would do."""
+
+
+class Submodules:
+    """The submodules that a checkpoint names, and that are to come back.
+
+    Args:
+        store: of the worktree around them.
+        checkpoint: names them.
+        paths: files and directories to which the restore is restricted; none for all.
+        restore: restores in one of them.
+    """
+
+    def __init__(self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore) -> None:
+        self._store = store
+        self._checkpoint = checkpoint
+        self._restore = restore
+        named = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
+        self._wanted = {path: one for one in named if _is_wanted(path := modules.unquoted(one.path), paths)}
+        self.changes: list[PathChange] = []
+        self.remarks: list[str] = []
+        self.failures: list[str] = []
+
+    @property
+    def paths(self) -> frozenset[bytes]:
+        """Where they are."""
+        return frozenset(self._wanted)
+
+    def look(self) -> bool:
+        """Tells whether there is anything to do, and notes what would be done.
+
+        Raises:
+            WorktreeError: something is in the way; nothing was changed.
+        """
+        due = [self._each(path, one, dry_run=True) for path, one in self._wanted.items()]
+        return any(due)
+
+    def bring_back(self) -> None:
+        """Brings them back; those that cannot be are noted in `failures`, and do not keep the others from it."""
+        self.changes, self.remarks, self.failures = [], [], []
+        for path, one in self._wanted.items():
+            try:
+                self._each(path, one, dry_run=False)
+            except CkptError as error:
+                self.failures.append(f"{_text(path)}: {error.message}")
+
+    def require_all(self) -> None:
+        """Raises `_Incomplete` where some of them did not come back."""
+        if self.failures:
+            names = "; ".join(self.failures)
+            first = shlex.quote(self.failures[0].partition(": ")[0])
+            raise _Incomplete(
+                f"all else came back, but not every submodule: {names}",
+                hint=f"bring it here: git submodule update --init -- {first}; then run the command again, or go back: git ckpt undo",
+            )
+
+    def _each(self, path: bytes, one: Submodule, *, dry_run: bool) -> bool:
+        with self._opened(path, one, dry_run=dry_run) as inner:
+            if inner is None:
+                return self._is_to_be_made(path)
+            checkpoint = inner.read(one.checkpoint)
+            moves = self._move(inner, path, checkpoint, dry_run=dry_run)
+            done = self._restore(inner, checkpoint, dry_run)
+        self.changes += [PathChange(change.kind, path + b"/" + change.path) for change in done.changes]
+        self.remarks += [f"in the submodule {_text(path)}: {remark}" for remark in done.remarks]
+        return done.is_due or moves
+
+    def _is_to_be_made(self, path: bytes) -> bool:
+        return any(change.path == path for change in self.changes)
+
+    @contextlib.contextmanager
+    def _opened(self, path: bytes, one: Submodule, *, dry_run: bool) -> Iterator[Checkpoints | None]:
+        """Yields the checkpoints of a submodule, as seen from its worktree; None where it is not there, or not yet."""
+        repository = self._store.repository
+        ref = layout.CHECKPOINTS + one.checkpoint
+        there = modules.seen_from(repository, path)
+        if there is not None and not modules.has(there, ref):
+            kept = modules.holding(repository, path, ref)
+            if kept is None or dry_run:
+                there.close()
+                if kept is None:
+                    self.failures.append(f"{_text(path)}: no repository of it has the checkpoint {one.checkpoint}")
+                else:
+                    kept.close()
+                    self.changes.append(PathChange(CHANGE, path))
+                yield None
+                return
+            with contextlib.closing(kept):  # it was captured in another worktree
+                keeper.bring_all(self._store, kept, there)
+        if there is None:
+            top = modules.place(repository, path)
+            is_free = top is not None and (not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top)))
+            kept = modules.holding(repository, path, ref) if is_free else None
+            if kept is None or top is None or not self._is_submodule(path):
+                where = "no repository of it is here that has" if is_free else "something else is in its place, and not"
+                where = where if kept is None else "no submodule in the files, and not to be made for"
+                self.failures.append(f"{_text(path)}: {where} the checkpoint {one.checkpoint}")
+                yield None
+                return
+            with contextlib.closing(kept):
+                there = None if dry_run else modules.attach(kept, top)
+            if there is None:
+                if dry_run:
+                    self.changes.append(PathChange(ADD, path))
+                else:
+                    self.failures.append(f"{_text(path)}: its repository {kept.git_dir} is in use elsewhere")
+                yield None
+                return
+            with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
+                if inner.objects.head()[0] != one.git_sha:  # no checkpoint of the worktree around it keeps where it was
+                    message = f"before it came back at {_text(path)}"
+                    inner.record(layout.SAFETY_COMPLETE, {"path": _text(path)}, trigger=SAFETY, message=message)
+                self.changes.append(PathChange(ADD, path))
+                yield inner
+                return
+        with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
+            yield inner
+
+    def _is_submodule(self, path: bytes) -> bool:
+        """Tells whether the files of the checkpoint have a submodule at a path: its document may have been fetched."""
+        return modules.is_submodule(self._store.repository, manifest.files_of(self._store.repository, self._checkpoint), path)
+
+    def _move(self, inner: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool) -> bool:
+        """Moves HEAD to the commit that was captured, on the branch that it was on if that is there; tells whether it has to."""
+        head, commit = inner.objects.head()[0], checkpoint.git_sha
+        if head == commit or not commit:
+            return False
+        if inner.repository.cat_file.info(f"{commit}^{{commit}}") is None:
+            raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule", hint="fetch it there")
+        branch = _HEADS + checkpoint.branch if checkpoint.branch is not None and _is_free(inner, checkpoint) else None
+        how = f"on {checkpoint.branch}" if branch is not None else "detached"
+        self.remarks.append(f"HEAD of the submodule {_text(path)} goes from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}")
+        if not dry_run:
+            said = f"checkout: moving from {head or 'an unborn branch'} to {checkpoint.branch if branch else commit}"
+            git = inner.repository.git
+            if branch is not None:
+                git.run("symbolic-ref", "-m", said, "HEAD", branch)
+            else:
+                git.run("update-ref", "--no-deref", "-m", said, "HEAD", commit)
+        return True
+
+
+def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
+    """Tells whether the branch that a checkpoint was on still points to its commit, and no other worktree has it."""
+    ref = f"{_HEADS}{checkpoint.branch}"
+    if inner.repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
+        return False
+    found = inner.repository.cat_file.info(ref)
+    if found is None or found[0] != checkpoint.git_sha:
+        return False
+    return not any(
+        administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {ref}" for git_dir, _ in administration.registered(inner.repository)
+    )
+
+
+def _is_wanted(path: bytes, paths: Sequence[bytes]) -> bool:
+    return not paths or any(one in (b"", path) or path.startswith(one + b"/") for one in paths)
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "replace")

@@ -1,0 +1,249 @@
+"""Captures submodules: each gets a checkpoint in its own repository, and those go with the checkpoints around them that name them.
+
+They are recorded before the one that names them: a kill leaves one too many, which an expiry takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.worktree import modules
+from gitckpt.model import times
+from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Submodule, Worktree
+from gitckpt.model.errors import CkptError
+from gitckpt.model.readers import codec
+from gitckpt.store import log
+from gitckpt.store.records import layout
+from gitckpt.store.records.entry import Query
+from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.snapshot import assurance
+
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+    from gitckpt.store.records.entry import Entry, Problem
+    from gitckpt.store.snapshot.limits import Limits
+
+    class Checkpoints(Protocol):
+        """What this room uses of the checkpoints of a repository."""
+
+        repository: Repository
+        objects: Objects
+        clock: Callable[[], int]
+
+        def seen_from(self, repository: Repository, adapter: str) -> Any: ...  # noqa: D102
+        def capture(self, limits: Limits | None = None) -> Worktree: ...  # noqa: D102
+        def record(self, phase: str, state: dict[str, Any], *, worktree: Worktree, trigger: str) -> Checkpoint: ...  # noqa: D102
+        def read(self, checkpoint_id: str) -> Checkpoint: ...  # noqa: D102
+        def list(self, query: Query | None = None) -> Sequence[Entry]: ...  # noqa: D102
+        def problems(self) -> Sequence[Problem]: ...  # noqa: D102
+        def remove(self, checkpoint_ids: Collection[str]) -> int: ...  # noqa: D102
+        def announce(self, sentence: str) -> None: ...  # noqa: D102
+        def close(self) -> None: ...  # noqa: D102
+
+
+_LABEL = "submodule-complete"
+_GRACE = 3600 * times.MICRO
+"""A checkpoint of a submodule that nothing names may belong to one that is being recorded until it has this age."""
+
+_LOCK_PATIENCE = 10.0
+
+
+def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limits: Limits) -> Worktree:
+    """Captures the submodules of a worktree, those within them too.
+
+    Args:
+        store: of the worktree that they are in.
+        found: what the worktree holds; it says of each submodule that it was left out.
+        paths: of those that are checked out.
+        limits: what is left out, in them as in the worktree itself.
+
+    Returns:
+        What the worktree holds, with the submodules. One that could not be captured stays among what was left out, with the reason.
+    """
+    made: list[Submodule] = []
+    failed: dict[bytes, str] = {}
+    texts = {modules.unquoted(entry.path): entry.path for entry in found.omitted}
+    for path in sorted(path for path in paths if path in texts):
+        there = modules.seen_from(store.repository, path)
+        if there is None:
+            continue
+        try:
+            with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
+                checkpoint = _checkpoint_of(inner, texts[path], limits)
+        except CkptError as error:
+            failed[path] = error.message
+            continue
+        files = checkpoint.worktree
+        made.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=files is not None and files.dirty))
+    done = {one.path for one in made}
+    omitted = [
+        replace(entry, reason=f"a submodule that could not be captured: {failed[path]}", dirty=None)
+        if (path := modules.unquoted(entry.path)) in failed
+        else entry
+        for entry in found.omitted
+        if entry.path not in done
+    ]
+    return replace(found, omitted=tuple(omitted), submodules=tuple(made))
+
+
+def _checkpoint_of(inner: Checkpoints, path: str, limits: Limits) -> Checkpoint:
+    """Returns a checkpoint of a submodule as it is now: one that is there already, or a new one."""
+
+    def attempt() -> Checkpoint:
+        worktree = inner.capture(limits)
+        if worktree.degraded is not None:
+            raise CkptError(worktree.degraded)
+        head = inner.objects.head()
+        for entry in inner.list(Query(git_sha=head[0])):
+            if entry.trigger == SUBMODULE and (entry.branch, entry.tree) == (head[1], worktree.tree):
+                known = inner.read(entry.id)
+                if known.worktree == worktree:
+                    return known
+        return inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE)
+
+    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
+
+
+def named_by(entries: Iterable[Entry]) -> dict[str, bytes]:
+    """Returns the checkpoints of submodules that some checkpoints name, each with the path of its submodule."""
+    lines = (line.partition(" ") for entry in entries for line in entry.submodules.split("\0")[:-1])
+    return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
+
+
+def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
+    """Returns what is wrong with the checkpoint of a submodule, one clause; None where all that it names is there.
+
+    Args:
+        repository: the one around it, seen from any of its worktrees.
+        path: of the submodule.
+        checkpoint_id: of its checkpoint.
+    """
+    ref = layout.CHECKPOINTS + checkpoint_id
+    there = modules.holding(repository, path, ref)
+    if there is None:
+        return f"no repository of it has the checkpoint {checkpoint_id}"
+    try:
+        found = next(there.cat_file.contents([ref]))
+        checkpoint = codec.decode_header(layout.document(found and found[1:], ref, "of the document"), ref)
+        needed = [checkpoint.git_sha, checkpoint.tree, checkpoint.worktree.operation_commit if checkpoint.worktree else None]
+        gone = [oid for oid in needed if oid and there.cat_file.info(oid) is None]
+        if gone:
+            return f"{gone[0]} of the checkpoint {checkpoint_id} is missing"
+        inner = checkpoint.worktree.submodules if checkpoint.worktree else ()
+    except CkptError as error:
+        return error.message
+    finally:
+        there.close()
+    problems = (problem(there, modules.unquoted(one.path), one.checkpoint) for one in inner)
+    return next((f"within it, {each}" for each in problems if each), None)
+
+
+@contextlib.contextmanager
+def removal(store: Checkpoints, checkpoint_ids: Collection[str]) -> Iterator[None]:
+    """Around a removal of checkpoints: removes those of submodules afterwards that they named, unless others name them, too.
+
+    What cannot be removed is for the log: an expiry tries again.
+
+    Args:
+        store: of the repository around the submodules.
+        checkpoint_ids: what is to be removed.
+    """
+    if not modules.are_there(store.repository):
+        yield
+        return
+    named = named_by(store.list(Query(ids=list(checkpoint_ids))))
+    yield
+    if not named:
+        return
+    with _alone(store) as is_alone:
+        if is_alone and not store.problems():  # what cannot be read may name any of them
+            _remove(store, named.keys() - named_by(store.list()).keys(), named.values())
+
+
+def sweep(store: Checkpoints) -> None:
+    """Removes the checkpoints of submodules that nothing names any more, or never did, as a kill leaves them; and so on within them.
+
+    Args:
+        store: of the repository around them.
+    """
+    if not modules.are_there(store.repository):
+        return
+
+    def clear(inner: Checkpoints) -> None:
+        entries = (entry for entry in inner.list() if entry.trigger == SUBMODULE and entry.time < until)
+        stray = [entry.id for entry in entries if entry.id not in named]
+        if stray:
+            inner.remove(stray)
+        sweep(inner)
+
+    with _alone(store) as is_alone:
+        named, until = named_by(store.list()), store.clock() - _GRACE
+        if is_alone and not store.problems():  # what cannot be read may name any of them
+            _in_each(store, named.values(), clear)
+
+
+def bring(store: Checkpoints, source: Repository, to: Repository) -> None:
+    """Copies checkpoints from one repository of a submodule to another one of the same, with all that they keep alive: not its own ones.
+
+    Args:
+        store: of any repository: its clock is used.
+        source: has them.
+        to: gets those that it lacks.
+
+    Raises:
+        GitError: not all of them could be copied.
+    """
+    with contextlib.closing(store.seen_from(source, "plumbing")) as theirs:
+        ids = [one.id for one in theirs.list() if one.trigger == SUBMODULE and not modules.has(to, layout.CHECKPOINTS + one.id)]
+    if not ids:
+        return
+    there = set(_refs(source, *layout.HOLDERS))
+    kept = [ref for ref in _refs(source, layout.KEEP) if not modules.has(to, ref)]  # else it keeps the same commit
+    modules.fetch(to, source, [*kept, *(space + each for each in ids for space in layout.HOLDERS if space + each in there)])
+    modules.fetch(to, source, [layout.CHECKPOINTS + each for each in ids])
+    with contextlib.closing(store.seen_from(to, "plumbing")) as inner:
+        inner.link(inner.list(Query(ids=ids)))
+
+
+def bring_all(store: Checkpoints, source: Repository, to: Repository) -> None:
+    """As `bring`, and for the submodules within them."""
+    bring(store, source, to)
+    for _, one, other in modules.within(source, to):
+        with contextlib.closing(one):
+            if other is not None:
+                bring(store, one, other)
+
+
+def _refs(repository: Repository, *spaces: str) -> list[str]:
+    patterns = [space.rstrip("/") for space in spaces]
+    return repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "surrogateescape").splitlines()
+
+
+def _remove(store: Checkpoints, ids: Collection[str], paths: Collection[bytes]) -> None:
+    def remove(inner: Checkpoints) -> None:
+        there = [each for each in sorted(ids) if modules.has(inner.repository, layout.CHECKPOINTS + each)]
+        if there:
+            inner.remove(there)
+
+    _in_each(store, paths, remove)
+
+
+def _in_each(store: Checkpoints, paths: Collection[bytes], do: Callable[[Checkpoints], None]) -> None:
+    """Does something with the checkpoints in each submodule's repository; what goes wrong there is for the log."""
+    for repository in modules.stores(store.repository, paths):
+        try:
+            with contextlib.closing(store.seen_from(repository, "plumbing")) as inner:
+                do(inner)
+        except CkptError as error:
+            log.append(store.repository, f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}")
+
+
+def _alone(store: Checkpoints) -> Lock:
+    """Returns the lock under which checkpoints are recorded: whoever records one afterwards looks whether those it names are there."""
+    return Lock(os.path.join(store.repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)

@@ -1,0 +1,135 @@
+"""Submodules of a worktree that was made for a checkpoint: each gets a copy of its repository there, and its files out of its checkpoint.
+
+A copy, as git itself would make it for this worktree, and no linked worktree of the submodule: in one of those, `git submodule update`
+writes `core.worktree` into the configuration that all worktrees of the submodule share, and the one in the main worktree is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+from gitckpt.git.worktree import administration, modules, operation
+from gitckpt.model import ids
+from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.names import first_of
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records import layout
+from gitckpt.store.snapshot import comparison, manifest
+from gitckpt.store.worktrees import checkout
+
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+    from gitckpt.model.checkpoint import Checkpoint, Submodule
+    from gitckpt.store.snapshot.limits import Limits
+
+
+def begin(made: Repository, checkpoint: Checkpoint) -> None:
+    """Notes in a worktree that was just made that its submodules are still to come: whoever opens it after a kill goes on with them.
+
+    Args:
+        made: seen from the worktree.
+        checkpoint: what it was made for.
+    """
+    if checkpoint.worktree is not None and checkpoint.worktree.submodules:
+        with open(os.path.join(made.git_dir, layout.SUBMODULES_FILE), "w", encoding="ascii") as file:
+            file.write(f"{checkpoint.id}\n")
+
+
+def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
+    """Makes the submodules of a worktree, where that is still to be done.
+
+    Args:
+        store: of its repository.
+        path: its top.
+        checkpoint: what it was opened for.
+        limits: what a capture leaves out, for the comparison at the end.
+
+    Returns:
+        What the person should know: a sentence for each that did not come back.
+    """
+    made = administration.seen_from(store.repository, path)
+    if made is None:
+        return []
+    with contextlib.closing(made):
+        note = os.path.join(made.git_dir, layout.SUBMODULES_FILE)
+        if administration.content(note).strip() != checkpoint.id:
+            return []
+        remarks = make(store, store.repository, made, checkpoint, limits)
+        os.unlink(note)
+    return remarks
+
+
+def make(store: Checkpoints, around: Repository, made: Repository, checkpoint: Checkpoint, limits: Limits) -> list[str]:
+    """Makes the submodules that a checkpoint names in a worktree, those within them too.
+
+    Args:
+        store: of any repository: its clock and its ids are used.
+        around: where git keeps the repositories of the submodules.
+        made: seen from the worktree.
+        checkpoint: of that worktree.
+        limits: as for `finish`.
+
+    Returns:
+        As `finish`.
+    """
+    remarks: list[str] = []
+    for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
+        path = modules.unquoted(one.path)
+        try:
+            if not modules.is_submodule(made, manifest.files_of(made, checkpoint), path):
+                raise WorktreeError("the files have no submodule there")
+            remarks += _make(store, around, made, one, limits)
+        except CkptError as error:
+            name = os.fsdecode(path)
+            remarks.append(f"the submodule {name} did not come back: {error.message}; git submodule update --init -- {shlex.quote(name)}")
+    return remarks
+
+
+def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodule, limits: Limits) -> list[str]:
+    path, ref = modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint
+    top = modules.place(made, path)
+    kept = modules.holding(around, path, ref) if top is not None else None
+    if kept is None or top is None:
+        raise WorktreeError(f"no repository of it is here that has the checkpoint {one.checkpoint}")
+    with contextlib.closing(kept):
+        there = modules.seen_from(made, path) or _copied(around, kept, made, one)
+        if there is None:
+            raise WorktreeError("something is in its place")
+        with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
+            captured = inner.read(one.checkpoint)
+            if not os.path.lexists(os.path.join(there.git_dir, "index")):
+                _fill(inner, captured, limits)
+            return make(store, kept, there, captured, limits)
+
+
+def _copied(around: Repository, kept: Repository, made: Repository, one: Submodule) -> Repository | None:
+    """Returns a copy of a submodule's repository, as seen from its place in a worktree; None where something is in that."""
+    path = modules.unquoted(one.path)
+    own = [space + one.checkpoint for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
+    refs = [*(each for each in own if modules.has(kept, each)), f"{layout.KEEP}*"]
+    with contextlib.closing(modules.copied(around, kept, made, path, refs)) as copy:
+        return modules.attach(copy, modules.place(made, path) or "")
+
+
+def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
+    """Gives a submodule that has no files yet HEAD, files, index and operation of its checkpoint."""
+    there, commit = inner.repository, captured.git_sha
+    if os.listdir(there.worktree or "") != [".git"]:  # a kill, and who knows what is there now
+        raise WorktreeError(f"it is half made: git -C '{there.worktree}' ckpt restore {captured.id[: ids.SHORT]}")
+    branch = f"refs/heads/{captured.branch}"
+    if captured.branch is not None and there.git.run("check-ref-format", branch, ok=(0, 1)).code == 0:
+        found = there.cat_file.info(branch)
+        if (found[0] if found is not None else "") == commit:
+            there.git.run("symbolic-ref", "HEAD", branch)
+    if commit and inner.objects.head()[0] != commit:
+        there.git.run("update-ref", "--no-deref", "HEAD", commit)
+    whole = manifest.contents_of(captured, there, inner.objects)
+    whole.operation = operation.detached(there, whole.operation)
+    checkout.fill(there, whole, commit)
+    differing = comparison.compare(there, inner.objects, whole, commit, limits)
+    if differing:
+        short = captured.id[: ids.SHORT]
+        raise WorktreeError(f"what came back is not what its checkpoint {short} captured: {first_of(differing)}")

@@ -1,0 +1,184 @@
+"""Submodules come back with the worktree around them, files and HEAD, after a checkpoint of what is there; `undo` takes it back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store.restore import restorer
+from gitckpt.store.restore.report import Restored
+from gitckpt.store.restore.submodules import Incomplete
+from gitckpt.store.store import Store, inside
+from gitckpt.store.worktrees.resumption import resume
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore
+from tests.store.submodules import dirty, named, names, settled
+
+
+def restore(store: Store, made: Checkpoint, *paths: bytes, dry_run: bool = False) -> Restored:
+    return restorer.restore(inside(store), made, paths, dry_run=dry_run)
+
+
+def changes(done: Restored) -> list[tuple[str, bytes]]:
+    return [(change.kind, change.path) for change in done.changes]
+
+
+def disturb(main: Checkout, lib: Checkout, inner: Checkout) -> None:
+    """Makes everything different."""
+    main.write("README", "other\n")
+    lib.git("checkout", "--quiet", "--force", "--detach", "HEAD~1")
+    lib.write("l", "other\n")
+    (lib.path / "new").unlink()
+    lib.write("later", "x\n")
+    inner.git("reset", "--quiet", "--hard")
+
+
+def test_there_and_back(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+    dirty(lib, inner)
+    before = settled(main_checkout, lib, inner)
+    made = plain.save("a-complete", {})
+    disturb(main_checkout, lib, inner)
+    after = settled(main_checkout, lib, inner)
+    looked = restore(plain, made, dry_run=True)
+    assert settled(main_checkout, lib, inner) == after
+    done = restore(plain, made)
+    assert (
+        changes(done)
+        == changes(looked)
+        == [
+            ("change", b"README"),
+            ("change", b"lib/inner/i"),
+            ("change", b"lib/l"),
+            ("delete", b"lib/later"),
+            ("add", b"lib/more"),
+            ("add", b"lib/new"),
+        ]
+    )
+    assert settled(main_checkout, lib, inner) == before
+    restorer.undo(inside(plain))
+    assert settled(main_checkout, lib, inner) == after
+    restorer.undo(inside(plain))
+    assert settled(main_checkout, lib, inner) == before
+    assert restore(plain, made).safety is None
+
+
+def test_a_commit_that_only_head_had_is_kept_by_the_safety_checkpoint(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    lib.git("checkout", "--quiet", "--detach")
+    lone = lib.commit("nobody else has it", more="x\n")
+    done = restore(plain, made)
+    assert [remark for remark in done.remarks if remark.startswith("HEAD of the submodule lib goes from ")]
+    lib.git("reflog", "expire", "--expire=now", "--all")
+    lib.git("gc", "--quiet", "--prune=now")
+    restorer.undo(inside(plain))
+    assert (lib.git("rev-parse", "HEAD"), (lib.path / "more").read_text()) == (lone, "x\n")
+
+
+def test_only_what_is_asked_for(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    main_checkout.write("README", "other\n")
+    lib.write("l", "other\n")
+    assert changes(restore(plain, made, b"lib")) == [("change", b"lib/l")]
+    lib.write("l", "other\n")
+    assert changes(restore(plain, made, b"README")) == [("change", b"README")]
+    assert (lib.path / "l").read_text() == "other\n"
+
+
+def test_what_is_in_the_way_is_said_before_anything_changes(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    lib.write("new", "new\n")
+    made = plain.save("a-complete", {})
+    (lib.path / "new").unlink()
+    shutil.copytree(Path(lib.git("rev-parse", "--absolute-git-dir")), lib.path / "new" / ".git")
+    main_checkout.write("README", "other\n")
+    with pytest.raises(WorktreeError, match="in the way"):
+        restore(plain, made)
+    assert (main_checkout.path / "README").read_text() == "other\n"
+
+
+@pytest.mark.parametrize("how", ["deleted", "deinitialized"])
+def test_one_that_is_gone_comes_back_from_what_git_keeps(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, how: str
+) -> None:
+    dirty(lib, inner)
+    before = settled(main_checkout, lib, inner)
+    made = plain.save("a-complete", {})
+    if how == "deleted":
+        shutil.rmtree(lib.path)
+    else:
+        main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
+    assert (b"lib" in [path for _, path in changes(restore(plain, made, dry_run=True))], lib.path.exists()) == (True, how != "deleted")
+    restore(plain, made)
+    main_checkout.git("submodule", "--quiet", "init")
+    assert settled(main_checkout, lib, inner) == before
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+
+
+def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    lib.git("update-ref", "-d", f"refs/checkpoints/{named(made)[0]}")
+    main_checkout.write("README", "other\n")
+    lib.write("l", "other\n")
+    with pytest.raises(Incomplete, match=f"lib: no repository of it has the checkpoint {named(made)[0]}") as caught:
+        restore(plain, made)
+    assert (caught.value.exit_code, "git ckpt undo" in str(caught.value.hint)) == (14, True)
+    assert ((main_checkout.path / "README").read_text(), (lib.path / "l").read_text()) == ("hello\n", "other\n")
+    with pytest.raises(Incomplete):  # also where there is nothing else to do
+        restore(plain, made)
+
+
+def test_what_was_captured_in_another_worktree(
+    plain: Store, make_store: MakeStore, main_checkout: Checkout, lib: Checkout, inner: Checkout
+) -> None:
+    path = Path(resume(inside(plain), plain.save("a-complete", {})).path)
+    theirs = Checkout(path / "lib"), Checkout(path / "lib" / "inner")
+    dirty(*theirs)
+    with make_store(path) as store:
+        made = store.save("b-complete", {})
+    before = settled(lib, inner)
+    assert changes(restore(plain, made, dry_run=True)) == [("change", b"lib")]
+    restore(plain, made)
+    assert [seen[1:] for seen in settled(lib, inner)] == [seen[1:] for seen in settled(*theirs)]
+    restorer.undo(inside(plain))
+    assert settled(lib, inner) == before
+
+
+def test_one_in_whose_place_is_a_file(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    shutil.rmtree(lib.path)
+    lib.path.write_text("a file\n")
+    with pytest.raises(WorktreeError, match="lib"):
+        restore(plain, made)
+
+
+def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    lib.write("l", "other\n")
+    main_checkout.git("config", "ckpt.submodules", "none")
+    assert (restore(plain, made).safety, (lib.path / "l").read_text()) == (None, "other\n")
+
+
+@pytest.mark.parametrize(("path", "reason"), [("link/lib", "something else is in its place"), ("fresh/lib", "no submodule in the files")])
+def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path, path: str, reason: str) -> None:
+    made = plain.save("a-complete", {})
+    document = plain.raw(made.id).replace(b'path = "lib"', f'path = "{path}"'.encode())
+    main_checkout.git("update-ref", f"refs/checkpoints/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=document))
+    (tmp_path / "elsewhere").mkdir()
+    (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
+    main_checkout.write(".git/info/exclude", "link\n")
+    shutil.rmtree(lib.path)
+    with pytest.raises(Incomplete, match=reason):
+        restore(plain, plain.read(made.id))
+    assert (list((tmp_path / "elsewhere").iterdir()), (main_checkout.path / "fresh").exists()) == ([], False)
+
+
+def test_a_removal_reaches_what_is_not_checked_out(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    git_dir = lib.git("rev-parse", "--absolute-git-dir")
+    shutil.rmtree(lib.path)
+    plain.remove([made.id])
+    lib.path.mkdir()
+    assert names(Checkout(Path(git_dir))) == []

@@ -1,0 +1,125 @@
+"""A worktree that is made for a checkpoint has its submodules, out of what is here: where they came from is gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.worktree import modules
+from gitckpt.store.records import layout
+from gitckpt.store.store import Store, inside
+from gitckpt.store.worktrees import submodules
+from gitckpt.store.worktrees.resumption import resume
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore
+from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
+
+
+def places(path: str) -> tuple[Checkout, Checkout, Checkout]:
+    top = Path(path)
+    return Checkout(top), Checkout(top / "lib"), Checkout(top / "lib" / "inner")
+
+
+def files(checkouts: tuple[Checkout, ...]) -> list[tuple[str, str, str]]:
+    return [(commit, status, contents) for _, commit, status, contents in settled(*checkouts)]
+
+
+def test_they_are_there(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+    dirty(lib, inner)
+    lib.git("remote", "add", "other", 'a "strange"\\url')
+    before, here = files((main_checkout, lib, inner)), settled(main_checkout, lib, inner)
+    made = plain.save("a-complete", {})
+    opened = resume(inside(plain), made)
+    assert opened.remarks == ()
+    there = places(opened.path)
+    assert files(there) == before
+    assert settled(main_checkout, lib, inner) == here
+    assert there[1].git("remote", "get-url", "other") == 'a "strange"\\url'
+    assert there[1].git("config", "remote.origin.url") == lib.git("config", "remote.origin.url")
+    for one in there[1:]:
+        assert os.path.realpath(one.git("rev-parse", "--absolute-git-dir")).startswith(
+            os.path.realpath(main_checkout.path / ".git/worktrees")
+        )
+        one.git("fsck", "--strict")
+    assert resume(inside(plain), made).remarks == ()
+
+
+def test_git_works_in_them(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    before = settled(main_checkout, lib, inner)
+    top, theirs, _ = places(resume(inside(plain), made).path)
+    assert [line[:1] for line in top.git("submodule", "status", "--recursive").splitlines()] == [" ", " "]
+    commit = theirs.commit("a change", l="changed\n")
+    top.git("commit", "--quiet", "--all", "--message", "the submodule moves on")
+    theirs.git("checkout", "--quiet", "--detach", "HEAD~1")
+    top.git("submodule", "--quiet", "update", "--recursive")
+    assert (theirs.git("rev-parse", "HEAD"), top.git("status", "--porcelain")) == (commit, "")
+    top.git("submodule", "--quiet", "foreach", "--recursive", "git status")
+    assert settled(main_checkout, lib, inner) == before
+
+
+def test_what_is_captured_there(plain: Store, make_store: MakeStore, lib: Checkout) -> None:
+    opened = resume(inside(plain), plain.save("a-complete", {}))
+    _, theirs, _ = places(opened.path)
+    theirs.write("l", "changed there\n")
+    with make_store(opened.path) as store:
+        second = store.save("b-complete", {})
+    assert (named(second)[0] in names(theirs), named(second)[0] in names(lib)) == (True, False)
+    third = places(resume(inside(plain), second).path)
+    assert (third[1].path / "l").read_text() == "changed there\n"
+
+
+def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
+    opened = resume(inside(plain), made)
+    reason = f"no repository of it is here that has the checkpoint {named(made)[0]}"
+    assert opened.remarks == (f"the submodule lib did not come back: {reason}; git submodule update --init -- lib",)
+    assert list((Path(opened.path) / "lib").iterdir()) == []
+
+
+def test_one_that_is_not_checked_out_here(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    lib.write("l", "changed\n")
+    made = plain.save("a-complete", {})
+    shutil.rmtree(lib.path)
+    assert (places(resume(inside(plain), made).path)[1].path / "l").read_text() == "changed\n"
+
+
+@pytest.mark.parametrize("after", ["copied", "attached"])
+def test_after_a_kill_the_next_one_goes_on(
+    plain: Store, lib: Checkout, inner: Checkout, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    dirty(lib, inner)
+    made = plain.save("a-complete", {})
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*((modules, "attach") if after == "copied" else (submodules, "_fill")), kill)
+        with pytest.raises(KeyboardInterrupt):
+            resume(inside(plain), made)
+    opened = resume(inside(plain), made)
+    assert (opened.made, opened.remarks) == (False, ())
+    assert files(places(opened.path)[1:]) == files((lib, inner))
+    git_dir = places(opened.path)[0].git("rev-parse", "--absolute-git-dir")
+    assert not os.path.exists(os.path.join(git_dir, layout.SUBMODULES_FILE))
+
+
+def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    main_checkout.git("config", "ckpt.submodules", "none")
+    opened = resume(inside(plain), made)
+    assert (opened.remarks, list((Path(opened.path) / "lib").iterdir())) == ((), [])
+
+
+def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    document = plain.raw(made.id).replace(b'path = "lib"', b'path = "../lib"')
+    main_checkout.git("update-ref", f"{CHECKPOINTS}/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=document))
+    opened = resume(inside(plain), plain.read(made.id))
+    assert [remark.partition(":")[0] for remark in opened.remarks] == ["the submodule ../lib did not come back"]
+    assert not (Path(opened.path).parent / "lib").exists()
