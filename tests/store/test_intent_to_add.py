@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.restore.restorer import restore, undo
+from gitckpt.store.restore.restorer import redo, restore, undo
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.snapshot.manifest import write as write_snapshot
 from gitckpt.store.store import Store, inside
@@ -115,7 +115,7 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
     assert (view(checkout.path), flags(checkout.path)) == expected
     undo(inside(store))
     assert (view(checkout.path), flags(checkout.path)) == before
-    undo(inside(store))
+    redo(inside(store))
     assert (view(checkout.path), flags(checkout.path)) == expected
 
 

@@ -11,7 +11,7 @@ import pytest
 from gitckpt.git.contents.attributes import Configured
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import exactness
-from gitckpt.store.restore.restorer import restore, undo
+from gitckpt.store.restore.restorer import redo, restore, undo
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
@@ -63,7 +63,7 @@ def there_and_back(store: Store, here: Checkout, names: list[str], place: Path, 
     assert seen(here.path) == before
     undo(inside(store))
     assert seen(here.path) == there
-    undo(inside(store))
+    redo(inside(store))
     assert seen(here.path) == before
     assert seen(resume(inside(store), made, str(place)).path) == before
 
@@ -145,7 +145,7 @@ def test_only_what_the_filter_leaves_out_differs(store: Store, checkout: Checkou
     undo(inside(store))
     assert seen(checkout.path) == before
     path.write_bytes(b"source\n")
-    undo(inside(store))
+    redo(inside(store))
     assert path.read_bytes() == b"source\nout 1\n"
     undo(inside(store))
     assert path.read_bytes() == b"source\n"

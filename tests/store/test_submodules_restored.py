@@ -11,7 +11,7 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.restore import restorer
 from gitckpt.store.restore.report import Restored
-from gitckpt.store.restore.submodules import Incomplete
+from gitckpt.store.restore.submodules import _Incomplete
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
@@ -61,7 +61,7 @@ def test_there_and_back(plain: Store, main_checkout: Checkout, lib: Checkout, in
     assert settled(main_checkout, lib, inner) == before
     restorer.undo(inside(plain))
     assert settled(main_checkout, lib, inner) == after
-    restorer.undo(inside(plain))
+    restorer.redo(inside(plain))
     assert settled(main_checkout, lib, inner) == before
     assert restore(plain, made).safety is None
 
@@ -122,11 +122,11 @@ def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(plain: Store
     lib.git("update-ref", "-d", f"refs/checkpoints/{named(made)[0]}")
     main_checkout.write("README", "other\n")
     lib.write("l", "other\n")
-    with pytest.raises(Incomplete, match=f"lib: no repository of it has the checkpoint {named(made)[0]}") as caught:
+    with pytest.raises(_Incomplete, match=f"lib: no repository of it has the checkpoint {named(made)[0]}") as caught:
         restore(plain, made)
     assert (caught.value.exit_code, "git ckpt undo" in str(caught.value.hint)) == (14, True)
     assert ((main_checkout.path / "README").read_text(), (lib.path / "l").read_text()) == ("hello\n", "other\n")
-    with pytest.raises(Incomplete):  # also where there is nothing else to do
+    with pytest.raises(_Incomplete):  # also where there is nothing else to do
         restore(plain, made)
 
 
@@ -170,7 +170,7 @@ def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib
     (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
     main_checkout.write(".git/info/exclude", "link\n")
     shutil.rmtree(lib.path)
-    with pytest.raises(Incomplete, match=reason):
+    with pytest.raises(_Incomplete, match=reason):
         restore(plain, plain.read(made.id))
     assert (list((tmp_path / "elsewhere").iterdir()), (main_checkout.path / "fresh").exists()) == ([], False)
 
