@@ -242,11 +242,13 @@ class Store(Restoration):
             WorktreeError: files are missing, or there is no worktree here to compare with.
             UsageError: `paths` or `options` is no list.
         """
-        from gitckpt.store.snapshot import comparison
+        from gitckpt.store.snapshot import comparison, manifest
 
         repository = self._checkpoints.repository
         patterns = [os.fsdecode(path) for path in paths_of(paths)]
         first, second = self._given(before), None if after is None else self._given(after)
+        # First what may be missing: a capture of the same files would write it anew.
+        manifest.files_of(repository, first)
         here = self._current() if second is None else (second.tree, second.git_sha)
         old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
         place = ["-C", os.getcwd()] if repository.worktree else []

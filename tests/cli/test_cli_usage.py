@@ -104,7 +104,7 @@ def test_version(ckpt: Ckpt) -> None:
         (["show", "--json", "--raw"], "--json, --raw and --state exclude each other", None),
         (["diff", "a", "b", "c"], "diff takes one or two ids, not 3", "put paths behind two dashes: git ckpt diff ID -- PATH"),
         (["diff", "a", "--state"], "--state takes two ids: a worktree has no state", "see the state of one: git ckpt show ID --state"),
-        (["diff", "a", "b", "--state", "--stat"], "--state leaves the files out", "take --stat and the paths away, or --state"),
+        (["diff", "a", "b", "--state", "--stat"], "--state leaves the files out", "take --stat, --binary and the paths away, or --state"),
         (["init", "--hooks", "magic"], "no such way to install hooks: magic", "one of auto, config, files, external, none"),
     ],
 )

@@ -56,11 +56,10 @@ def prepared(here: Checkout) -> None:
         "deep/er/empty",
         "d/in a known one",
         "ignored/empty",
-        "with ignored",
+        "other",
         b"caf\xe9".decode("utf-8", "surrogateescape"),
     ):
         (here.path / name).mkdir(parents=True)
-    here.write("with ignored/a.o", "")
     (here.path / "gone/in/it").unlink()
     (here.path / "private").mkdir(0o700)
     here.write("private/secret", "secret\n").chmod(0o600)
@@ -78,7 +77,7 @@ def test_there_and_back(store: Store, checkout: Checkout) -> None:
     assert made.worktree.omitted == ()
     assert store.save("b-complete", {}).tree == made.tree
     found = contents(store, made)
-    assert found.directories == [b"caf\xe9", b"d/in a known one", b"deep/er/empty", b"empty", b"gone/in", b"with ignored"]
+    assert found.directories == [b"caf\xe9", b"d/in a known one", b"deep/er/empty", b"empty", b"gone/in", b"other"]
     assert found.modes == {b"private": 0o700, b"private/secret": 0o600, b"read only": 0o444, b"tool": 0o700}
     there = Path(resume(inside(store), made).path)
     assert directories(there) == expected
@@ -91,7 +90,7 @@ def test_restore_and_undo(store: Store, checkout: Checkout) -> None:
     expected, files = directories(checkout.path), view(checkout.path)
     made = store.save("a-complete", {})
     checkout.git("checkout", "--quiet", "--", ".")
-    for name in ("empty", "deep", "with ignored", "private"):
+    for name in ("empty", "deep", "other", "private"):
         shutil.rmtree(checkout.path / name)
     (checkout.path / "mine").mkdir()
     (checkout.path / "tool").chmod(0o755)
@@ -101,9 +100,9 @@ def test_restore_and_undo(store: Store, checkout: Checkout) -> None:
         ("add", b"deep/er/empty/"),
         ("add", b"empty/"),
         ("delete", b"gone/in/it"),
+        ("add", b"other/"),
         ("add", b"private/secret"),
         ("mode", b"tool"),
-        ("add", b"with ignored/"),
     ]
     assert directories(checkout.path) == before
     assert restore(inside(store), made).changes == plan.changes
@@ -112,9 +111,9 @@ def test_restore_and_undo(store: Store, checkout: Checkout) -> None:
     assert view(checkout.path)["status"] == files["status"]
     assert restore(inside(store), made).safety is None
     checkout.write("empty/by hand", "")
-    (checkout.path / "empty/by hand").rename(checkout.path / "with ignored/by.o")
+    (checkout.path / "empty/by hand").rename(checkout.path / "other/by.o")
     undo(inside(store))
-    assert directories(checkout.path) == {**before, "with ignored": "755"}  # which is not empty
+    assert directories(checkout.path) == {**before, "other": "755"}  # which is not empty
     assert mode(checkout.path / "tool") == "755"
     assert view(checkout.path)["status"] == seen["status"]
 
@@ -228,3 +227,11 @@ def forged(store: Store, here: Checkout, **more: object) -> Checkpoint:
     tree = here.git("rev-parse", "HEAD^{tree}")
     snapshot = write(inside(store).repository, inside(store).objects, Contents(tree, **more))  # type: ignore[arg-type]
     return replace(made, worktree=replace(made.worktree, dirty=True, tree=snapshot, omitted=()))
+
+
+def test_a_directory_in_which_all_is_ignored_does_not_count(store: Store, checkout: Checkout) -> None:
+    """As those of caches, which say of themselves that they are ignored: what is in them is not captured either."""
+    before = store.save("a-complete", {}).worktree
+    for name in (".cache/.gitignore", ".cache/v/some", ".cache/v/lastfailed/some"):
+        checkout.write(name, "*\n")
+    assert store.save("b-complete", {}).worktree == before

@@ -176,11 +176,8 @@ def there_and_back(here: Checkout, make_store: MakeStore, submodules: tuple[str,
     made = store.save("a-complete", {})
     assert (kinds.kept(here), kinds.own_refs(here)) == (before, refs)
     assert made.worktree is not None
-    assert (made.worktree.degraded, made.worktree.converted, [entry.path for entry in made.worktree.omitted]) == (
-        None,
-        (),
-        list(submodules),
-    )
+    assert (made.worktree.degraded, made.worktree.converted, made.worktree.omitted) == (None, (), ())
+    assert [each.path for each in made.worktree.submodules] == list(submodules)
     assert kinds.seen(here) == expected
     kinds.reset(here)
     kinds.wreck(here)
@@ -245,7 +242,7 @@ def test_variables(names: Sequence[str], tmp_path: Path, make_store: MakeStore, 
     made = call(lambda: store.save("a-complete", {}))
     assert kinds.seen(here) == expected
     assert made.worktree is not None
-    assert [entry.path for entry in made.worktree.omitted] == list(submodules)
+    assert [each.path for each in made.worktree.submodules] == list(submodules)
     kinds.reset(here)
     kinds.wreck(here)
     call(lambda: restore(inside(store), made))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
-SETTINGS = r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase)$|filter\."
+SETTINGS = r"core\.(autocrlf|eol|attributesfile)$|filter\."
 """The settings that `Configured.of` reads, as a regular expression on their names."""
 
 FILE = b".gitattributes"
@@ -47,9 +47,6 @@ class Configured:
     filters: tuple[tuple[str, bool, str], ...] = ()
     """The drivers that do something: name, whether they are required, and their commands as one text."""
 
-    is_literal: bool = True
-    """Whether names, modes and symlinks are taken as the file system has them."""
-
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
         """Returns what some settings say; others than those of `SETTINGS` are passed over.
@@ -71,10 +68,6 @@ class Configured:
             eol=last.get("core.eol", "").lower(),
             attributes=last.get("core.attributesfile"),
             filters=tuple(filters),
-            is_literal=all(
-                (last.get(f"core.{name}", default).lower() not in _NO) == (default == "true")
-                for name, default in (("filemode", "true"), ("symlinks", "true"), ("ignorecase", "false"))
-            ),
         )
 
 

@@ -1,4 +1,4 @@
-"""What git keeps of no worktree: directories without files, and modes that are narrower than the umask makes them.
+"""What git keeps of no worktree: empty directories, and modes that are narrower than the umask makes them.
 
 What is brought back may have been fetched: nothing is made or changed by way of a link, in `.git`, or in a repository inside, and modes
 only get narrower.
@@ -90,18 +90,28 @@ def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
     return {path: mode for path, mode in narrow.items() if mode is not None}
 
 
-def fileless(repository: Repository, candidates: Collection[bytes], files: str) -> list[bytes]:
-    """Returns those of some directories that a tree has nothing in, less those above others of them. Without candidates, no git is asked.
+def empty(repository: Repository, top: bytes, candidates: Collection[bytes], files: str) -> list[bytes]:
+    """Returns those of some directories that are empty, and no place of a submodule. Without any, no git is asked.
+
+    A directory in which all is ignored, as caches are, does not count: what is in it is not captured either.
 
     Args:
         repository: where.
-        candidates: relative to the top, which is the empty path and does not count.
-        files: the tree.
+        top: of the worktree.
+        candidates: relative to it; the top itself, which is the empty path, does not count.
+        files: the tree of all files.
     """
-    known = {path for path in candidates if path}
+    known = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if known:
         known -= set(repository.git.run("ls-tree", "-r", "-t", "--name-only", "-z", files).out.split(b"\0"))
-    return sorted(known - {path.rpartition(b"/")[0] for path in known})
+    return sorted(known)
+
+
+def _is_empty(path: bytes) -> bool:
+    try:
+        return not os.listdir(path)
+    except OSError:
+        return False
 
 
 def is_plain(path: bytes) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.contents import attributes, conversion, layout, refusal, unfiltered
 from gitckpt.git.contents.quarantine import Quarantine
-from gitckpt.git.contents.tree import stored
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
@@ -103,7 +102,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     index.deadline = limits.deadline()
     try:
         with index:
-            found = capture_in(index, objects, commit, limits, is_listed=False)
+            found = capture_in(index, objects, commit, limits)
     except DeadlinePassed:
         from gitckpt.git import leftovers
 
@@ -131,21 +130,18 @@ def _hold(repository: Repository, objects: Objects, found: Worktree, commit: str
             raise FilesPruned
 
 
-def capture_in(
-    index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = (), *, is_listed: bool = True
-) -> Captured:
-    """Captures the worktree in a private index.
+def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
+    """Captures the worktree in a private index, which afterwards lists every file of the snapshot as it is on disk.
 
     Args and errors: as `capture`, and:
         index: is open.
         also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
-        is_listed: whether the index shall list every file of the snapshot afterwards, as it is on disk.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
     """
     try:
-        return _Capture(index, objects, commit, limits, also, is_listed=is_listed).run()
+        return _Capture(index, objects, commit, limits, also).run()
     except DeadlinePassed:
         raise
     except GitError as error:
@@ -162,9 +158,7 @@ def capture_in(
 class _Capture:
     """One capture, from survey to tree."""
 
-    def __init__(
-        self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes], *, is_listed: bool
-    ) -> None:
+    def __init__(self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes]) -> None:
         self._index = index
         self._repository = index.repository
         self._top = os.fsencode(index.repository.worktree or "")
@@ -177,7 +171,6 @@ class _Capture:
         self._converted: list[str] = []
         self._unread: set[bytes] = set()
         self._named: set[bytes] = set(also)
-        self._is_listed = is_listed
 
     def run(self) -> Captured:
         seen, settings = self._survey()
@@ -185,7 +178,7 @@ class _Capture:
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
         rules = self._rules(seen)
-        files = self._files_tree(seen, base, is_plain=rules is None and settings is None)
+        files = self._files_tree(seen, base)
         inexact = self._inexact(rules)
         raw = manifest.write_raw(self._repository, self._objects, inexact.raw)
         directories, modes = self._layout(seen, files)
@@ -233,10 +226,10 @@ class _Capture:
             surveyor.stop()
 
     def _layout(self, seen: Survey, files: str) -> tuple[list[bytes], dict[bytes, int]]:
-        """Returns the directories that hold no file of the snapshot, and modes that are narrower than usual."""
+        """Returns the directories that are empty, and modes that are narrower than usual."""
         lead = set(seen.leading) - {os.path.dirname(path) for path in seen.deleted}
         others = set(seen.directories) - lead - {os.path.dirname(path) for path in self._read}
-        directories = layout.fileless(self._repository, others, files)
+        directories = layout.empty(self._repository, self._top, others, files)
         modes = layout.narrowed_directories(seen.modes) | layout.narrowed_files(self._top, self._read)
         if len(directories) > layout.MOST:
             self._omit(directories[layout.MOST], f"without files, as are {len(directories) - layout.MOST - 1} more: {layout.MOST} are kept")
@@ -261,23 +254,13 @@ class _Capture:
                 trees[stage] = scratch.write_tree()
         return trees
 
-    def _files_tree(self, seen: Survey, base: str, *, is_plain: bool) -> str:
-        """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs.
-
-        Args:
-            seen: what is to be seen.
-            base: the tree of the commit.
-            is_plain: whether git converts nothing, and the checkout is not sparse.
-        """
+    def _files_tree(self, seen: Survey, base: str) -> str:
+        """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
         wanted = [*seen.changed, *self._accepted(seen.untracked)]
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         gone = set(seen.deleted)
         self._read = [path for path in wanted if path not in gone]
-        if is_plain and not (self._is_listed or seen.is_staged or seen.flags or seen.submodules or self._index.is_rebuilt):
-            tree = self._stored(base, self._read, gone)
-            if tree is not None:
-                return tree
         rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these any more, or not drop their stages.
         apart = {path for path in gone - rules if self._is_behind_link(path) or self._is_directory(path)}
@@ -288,11 +271,6 @@ class _Capture:
         # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
         self._index.update("--force-remove", sorted(rules))
         return self._index.write_tree()
-
-    def _stored(self, base: str, files: Sequence[bytes], gone: Collection[bytes]) -> str | None:
-        if not self._limits.conversions(self._repository).is_literal:
-            return None
-        return stored(self._repository, self._objects, base, files, gone)
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
         """Returns the untracked paths that are captured, with ignored ones that the settings include."""

@@ -50,7 +50,7 @@ def compare(
     merged = merged_tree(repository, wanted, commit)
     untracked = [one.path for one in diff.differences(repository, merged, wanted.files) if one.status == "A"]
     with PrivateIndex(repository) as index:
-        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked, is_listed=False)
+        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
     found = manifest.read(repository, objects, captured.worktree.tree, head)
     said = unexpected(repository, diff.differences(repository, wanted.files, captured.files), gone, manifest.raw_of(repository, wanted))
     if merged != merged_tree(repository, found, head):
