@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gitckpt.git.contents import conversion
 from gitckpt.git.contents.quarantine import Quarantine
 from gitckpt.git.process import GitError
 from gitckpt.model.errors import WorktreeError

@@ -18,6 +18,8 @@ from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import blob, view
 
+pytestmark = pytest.mark.long
+
 STRIP = "sed '/^out/d'"
 """What a clean filter does that leaves the outputs out, as nbstripout does."""
 

@@ -16,6 +16,8 @@ from tests.store.submodules import named, names, settled
 from tests.store.verifying import look, told
 from tests.store.working import Work
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def work(plain: Store, make_store: MakeStore, lib: Checkout) -> Work:

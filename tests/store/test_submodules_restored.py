@@ -18,6 +18,8 @@ from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.store.submodules import dirty, named, names, settled
 
+pytestmark = pytest.mark.long
+
 
 def restore(store: Store, made: Checkpoint, *paths: bytes, dry_run: bool = False) -> Restored:
     return restorer.restore(inside(store), made, paths, dry_run=dry_run)

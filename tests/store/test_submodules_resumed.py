@@ -17,6 +17,8 @@ from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
 
+pytestmark = pytest.mark.long
+
 
 def places(path: str) -> tuple[Checkout, Checkout, Checkout]:
     top = Path(path)

@@ -15,6 +15,8 @@ from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore
 
+pytestmark = pytest.mark.long
+
 
 class Desk:
     """A worktree with one file that tells its states apart."""

@@ -17,6 +17,8 @@ from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import blob, view
 
+pytestmark = pytest.mark.long
+
 TURN = "tr a-zA-Z n-za-mN-ZA-M"
 NAMES = ("README", "b.dat", "c", "deep/d.dat", "z")
 

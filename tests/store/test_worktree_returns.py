@@ -32,7 +32,7 @@ from tests.store.worktree_model import Place, Seen, detached, is_at_its_start, i
 
 pytestmark = pytest.mark.long
 
-STEPS, LONG_STEPS = 250, 25_000
+STEPS, LONG_STEPS = 120, 25_000
 """How many steps each of the tests takes at least."""
 
 ACTING = ("core.ignoreStat=true", "core.preferSymlinkRefs=true", "core.sparseCheckout=false")
