@@ -15,6 +15,9 @@ MANUAL = "manual"
 SAFETY = "safety"
 """Recorded before the files of a worktree are replaced."""
 
+RESCUE = "safety:worktree"
+"""Recorded of what lay in a worktree whose directory is gone. It expires by no policy: nobody may have another copy."""
+
 PHASE = "phase"
 """Recorded by whoever drives a run, where one of its phases, or the run itself, begins or ends."""
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt.model import policy, runstate, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, SAFETY
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, RESCUE, SAFETY
 from gitckpt.model.policy import DAY, Candidate, Decision, Policy, RunCandidate
 
 quick = settings(max_examples=150, deadline=None, database=None)
@@ -70,6 +70,7 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
         pytest.param(candidate(7, SAFETY), NO_RANK, True, "made for safety, 7d old, limit 7d", id="safety: at the limit"),
         pytest.param(candidate(6.9, SAFETY), NO_RANK, False, "made for safety, 6d old, limit 7d", id="safety: too young"),
         pytest.param(candidate(400, SAFETY, run="r"), NO_RANK, False, "belongs to the run r", id="safety: of a run"),
+        pytest.param(candidate(400, RESCUE), NO_RANK, False, "not made by a hook", id="safety: of a worktree that is gone"),
         pytest.param(candidate(8, SAFETY, rewritten=True), NO_RANK, True, "made for safety, 8d old, limit 7d", id="safety: rewritten"),
         pytest.param(
             candidate(3, SAFETY),

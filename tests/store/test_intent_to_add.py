@@ -155,7 +155,7 @@ def test_what_was_intended_in_a_worktree_whose_directory_is_gone(plain: Store, m
     shutil.rmtree(there.path)
     resume(inside(plain), made)
     rescued = plain.read(plain.find("latest"))
-    assert rescued.trigger == "safety"
+    assert rescued.trigger == "safety:worktree"
     again = resume(inside(plain), rescued)
     assert [each for each in flags(again.path) if each[1] != "README"] == expected
 

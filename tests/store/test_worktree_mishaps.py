@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.model.checkpoint import SAFETY, Checkpoint
+from gitckpt.model.checkpoint import RESCUE, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership
@@ -32,7 +32,7 @@ def resumed(store: Store, made: Checkpoint) -> Checkout:
 
 
 def safeties(store: Store) -> list[Checkpoint]:
-    return [store.read(entry.id) for entry in store.list() if entry.trigger == SAFETY]
+    return [store.read(entry.id) for entry in store.list() if entry.trigger == RESCUE]
 
 
 def registered(checkout: Checkout) -> list[str]:
@@ -248,7 +248,7 @@ class TestTheBranchOfARun:
         there = Checkout(Path(opened.path))
         assert (opened.remarks, opened.made, there.git("branch", "--show-current")) == ((), True, "topic")
         assert len(registered(main_checkout)) == 1
-        (safety,) = (entry for entry in plain.list() if entry.trigger == SAFETY)
+        (safety,) = (entry for entry in plain.list() if entry.trigger == RESCUE)
         assert main_checkout.git("show", f"refs/ckpt/trees/{safety.id}:files/staged") == "work"
 
     def test_free_once_somebody_deleted_the_directory_that_had_it(

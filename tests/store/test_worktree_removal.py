@@ -223,7 +223,11 @@ class TestDirectoriesThatAreElsewhere:
         shutil.rmtree(work.worktree.path)
         assert remove_worktree(inside(plain), work.run) is None
         newest = plain.read(plain.list()[0].id)
-        assert (newest.trigger, newest.run, newest.message) == ("safety", None, f"what was staged in {work.worktree.path}, which is gone")
+        assert (newest.trigger, newest.run, newest.message) == (
+            "safety:worktree",
+            None,
+            f"what was staged in {work.worktree.path}, which is gone",
+        )
         assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:files/made") == "by r"
         nothing_left(main_checkout)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gitckpt.model import runstate
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, SAFETY, STEP
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, RESCUE, SAFETY, STEP
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.store.records import layout
@@ -53,7 +53,7 @@ def _of_runs(store: Checkpoints) -> Checkpoint | None:
 def _outside(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
-        told = [entry for entry in entries if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, STEP)]
+        told = [entry for entry in entries if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)]
         done = next((at for at, entry in enumerate(told) if entry.phase == layout.RUN_COMPLETE), None)
         phases = [entry for entry in told[:done] if split(entry.phase)[0] not in NOT_PHASES]
         found = _first_whole(store, phases)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gitckpt.model import phase, runstate
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, LOOP, REVIEW, SAFETY, STEP, Checkpoint, Pipeline
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, LOOP, RESCUE, REVIEW, SAFETY, STEP, Checkpoint, Pipeline
 from gitckpt.model.readers import codec
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
@@ -21,7 +21,7 @@ PENDING = "pending"
 """The status of a phase that has not begun."""
 
 
-_WITHIN = (*HOOK_TRIGGERS, SAFETY, LOOP, REVIEW, STEP)
+_WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, STEP)
 """Triggers of what happens within a phase, and is no news of it; all others say what has become of one, a program's own included."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent, operation
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.checkpoint import SAFETY, Worktree
+from gitckpt.model.checkpoint import RESCUE, Worktree
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
@@ -33,7 +33,7 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
     with store.seen_from(there, "plumbing") as leftover:
         found = _capture_index(there, leftover.objects, leftover.objects.head()[0])
         if found.dirty or not _is_reached(there, store.index.commits() or ()):
-            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=SAFETY, message=f"what was staged in {path}, which is gone")
+            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=f"what was staged in {path}, which is gone")
 
 
 def _is_reached(repository: Repository, linked: Iterable[str]) -> bool:
