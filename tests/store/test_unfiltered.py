@@ -81,6 +81,23 @@ def test_restore(store: Store, checkout: Checkout) -> None:
     assert view(checkout.path) == before
 
 
+def test_files_of_that_filter_that_were_edited_just_now(store: Store, checkout: Checkout) -> None:
+    """Git looks at the content of a file that is as young as the index, and the filter is off by then."""
+    turned(checkout)
+    checkout.write("same.dat", "staged\n")
+    checkout.git("add", "same.dat")
+    made = store.save("a-complete", {})
+    checkout.git("reset", "--quiet", "--hard")
+    for name in ("b.dat", "same.dat"):
+        checkout.write(name, "else\n")
+    before = view(checkout.path)
+    fails(checkout)
+    assert restore(inside(store), made).unfiltered == (b"b.dat", b"same.dat")
+    works(checkout)
+    undo(inside(store))
+    assert view(checkout.path) == before
+
+
 def test_undo_of_what_is_half_there(store: Store, checkout: Checkout) -> None:
     turned(checkout)
     made = saved(store, checkout)
