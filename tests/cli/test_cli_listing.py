@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from gitckpt.git.command import require_git
 from gitckpt.model import times
+from gitckpt.store.hooks.installation import CONFIG_HOOKS_SINCE
 from gitckpt.store.store import Store, inside
 from tests.cli.conftest import Ckpt, Outcome, document, store_text
 from tests.conftest import Checkout
@@ -95,6 +97,8 @@ def test_nothing_to_list_after_init(ckpt: Ckpt, main_checkout: Checkout, words: 
     for name in made:
         main_checkout.write(f".git/hooks/{name}", f"#!/bin/sh\n{lines[name]}").chmod(0o755)
     assert ckpt(*words, at=main_checkout).code == 0
+    if (words, made) == (["init"], ["pre-commit"]) and require_git() >= CONFIG_HOOKS_SINCE:
+        said = "; the next commit makes one, or: git ckpt save"  # hooks in the configuration need no file of pre-commit's
     assert ckpt("list", at=main_checkout) == Outcome(0, "", f"no checkpoints yet{said}\n")
 
 
