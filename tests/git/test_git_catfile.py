@@ -92,11 +92,20 @@ class TestContents:
 
 
 class TestItsEnd:
-    def test_a_reader_that_died_is_reported_once(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+    def test_a_reader_that_died_is_reported_once(self, main_checkout: Checkout, cat_file: CatFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It dies once it was taken: one that is dead before is put aside, and nobody is told."""
         alive = cat_file.info("HEAD")
-        os.kill(cat_file._standby._idle[0].pid, signal.SIGKILL)
-        with pytest.raises(CkptError) as caught:
-            cat_file.info("HEAD")
+        really = cat_file._standby.take
+
+        def take() -> Child:
+            child = really()
+            os.kill(child.pid, signal.SIGKILL)
+            return child
+
+        with monkeypatch.context() as once:
+            once.setattr(cat_file._standby, "take", take)
+            with pytest.raises(CkptError) as caught:
+                cat_file.info("HEAD")
         assert (caught.value.message, caught.value.hint) == ("git cat-file ended unexpectedly", "check the repository: git fsck")
         assert cat_file.info("HEAD") == alive
 
