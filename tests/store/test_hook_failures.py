@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.command import require_git
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import discover
-from gitckpt.model.errors import RepositoryError, UsageError
+from gitckpt.model.errors import CkptError, RepositoryError, UsageError
 from gitckpt.store.hooks import files as hook_files
 from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import FileChange
@@ -126,3 +128,27 @@ class TestFailures:
             "there is no Python interpreter that the hooks could start",
             "run it as: python3 -m gitckpt init",
         )
+
+
+def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written and not flushed is taken back as well: left alone, it would count as the user's own."""
+    really, before = os.fsync, main_checkout.git("config", "--local", "--list")
+    for at in range(1, 60):
+        calls = 0
+
+        def fails(fd: int, at: int = at) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            really(fd)
+
+        with monkeypatch.context() as once:
+            once.setattr(os, "fsync", fails)
+            try:
+                install(discover(str(main_checkout.path)), version=require_git())
+            except CkptError:
+                assert main_checkout.git("config", "--local", "--list") == before, at
+            else:
+                break
+    assert at > 5

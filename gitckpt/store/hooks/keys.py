@@ -75,8 +75,8 @@ class HookSettings:
     def add(self, name: str, value: str, undo: ExitStack) -> None:
         """Gives a name one more value, unless it has it."""
         if value not in self.all(name):
+            undo.callback(config.unset, self._repository, name, value)  # first: it may be written, and the disk fail to flush it
             config.write(self._repository, name, value, add=True)
-            undo.callback(config.unset, self._repository, name, value)
             self._values.setdefault(_canonical(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
