@@ -53,13 +53,19 @@ def works(here: Checkout) -> None:
     here.git("config", "filter.turn.smudge", TURN)
 
 
+def saved_and_failing(store: Store, here: Checkout) -> tuple[str, object, object]:
+    """Saves, changes the files, and lets the filter fail; returns the id, and what was to be seen then and is now."""
+    turned(here)
+    made = saved(store, here)
+    expected = view(here.path)
+    later(here)
+    before = view(here.path)
+    fails(here)
+    return made, expected, before
+
+
 def test_restore(store: Store, checkout: Checkout) -> None:
-    turned(checkout)
-    made = saved(store, checkout)
-    expected = view(checkout.path)
-    later(checkout)
-    before = view(checkout.path)
-    fails(checkout)
+    made, expected, before = saved_and_failing(store, checkout)
     done = restore(inside(store), store.read(made))
     assert done.unfiltered == (b"b.dat",)  # the other one is there
     assert {name: (checkout.path / name).read_text() for name in NAMES} == {
@@ -99,12 +105,7 @@ def test_files_of_that_filter_that_were_edited_just_now(store: Store, checkout: 
 
 
 def test_undo_of_what_is_half_there(store: Store, checkout: Checkout) -> None:
-    turned(checkout)
-    made = saved(store, checkout)
-    expected = view(checkout.path)
-    later(checkout)
-    before = view(checkout.path)
-    fails(checkout)
+    made, expected, before = saved_and_failing(store, checkout)
     restore(inside(store), store.read(made))
     done = undo(inside(store))
     assert done.unfiltered == (b"b.dat",)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint
@@ -27,7 +26,7 @@ from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
 from tests.store import test_user_settings
-from tests.store.test_worktree_machine import EDITS, NUMBERS, PATHS, PER_EXAMPLE, RULES_OF_CONVERSION, SIDES, SOME, Edit, prepare
+from tests.store.test_worktree_machine import EDITS, NUMBERS, PATHS, RULES_OF_CONVERSION, SIDES, SOME, Edit, prepare, run_machine
 from tests.store.worktree_model import Place, Seen, detached, is_at_its_start, is_within
 
 pytestmark = pytest.mark.long
@@ -250,22 +249,6 @@ class ReturnMachine(RuleBasedStateMachine):
 def test_what_was_there_comes_back(
     make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, adapter: str
 ) -> None:
-    long = bool(request.config.getoption("--long"))
     prepare(make_checkout("template"))
-    steps: list[int] = []
-
-    class Machine(ReturnMachine):
-        def __init__(self) -> None:
-            super().__init__(tmp_path, linked=place == "linked", adapter=adapter, steps=steps)
-
-    wanted = LONG_STEPS if long else STEPS
-    how = settings(
-        max_examples=wanted * 5 // PER_EXAMPLE // 4 + 1,
-        stateful_step_count=PER_EXAMPLE,
-        database=None,
-        phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],  # shrinking takes minutes
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(Machine if long else seed(f"{place} {adapter}")(Machine), settings=how)
-    assert sum(steps) >= wanted
+    long = bool(request.config.getoption("--long"))
+    run_machine(ReturnMachine, (STEPS, LONG_STEPS), place=place, adapter=adapter, scratch=tmp_path, long=long)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gitckpt.model import document, ids, toml
@@ -235,37 +235,37 @@ def _optional_oid(take: Reader, key: str) -> str | None:
     return text
 
 
+def _tables(take: Reader, key: str) -> Iterator[Reader]:
+    """Yields a reader for each table of an array in the table `worktree`."""
+    for i, entry in enumerate(take.optional(key, list) or []):
+        if type(entry) is not dict:
+            raise take.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
+        yield Reader(entry, take.source, f"worktree.{key}[{i}].")
+
+
 def _worktree(take: Reader) -> Worktree:
     tree = _optional_oid(take, "tree")
-    omitted = []
-    for i, entry in enumerate(take.optional("omitted", list) or []):
-        if type(entry) is not dict:
-            raise take.invalid(f"omitted[{i}]", f"must be a table, not {shown(entry)}")
-        inner = Reader(entry, take.source, f"worktree.omitted[{i}].")
-        omitted.append(
-            Omitted(
-                inner.required("path", str),
-                inner.required("reason", str),
-                _count(inner, "size", 0),
-                _optional_oid(inner, "oid"),
-                inner.optional("dirty", bool),
-                unknown=inner.rest,
-            )
+    omitted = [
+        Omitted(
+            inner.required("path", str),
+            inner.required("reason", str),
+            _count(inner, "size", 0),
+            _optional_oid(inner, "oid"),
+            inner.optional("dirty", bool),
+            unknown=inner.rest,
         )
-    submodules = []
-    for i, entry in enumerate(take.optional("submodules", list) or []):
-        if type(entry) is not dict:
-            raise take.invalid(f"submodules[{i}]", f"must be a table, not {shown(entry)}")
-        inner = Reader(entry, take.source, f"worktree.submodules[{i}].")
-        submodules.append(
-            Submodule(
-                inner.required("path", str),
-                _id(inner, "checkpoint", inner.required("checkpoint", str)),
-                _git_sha(inner, inner.required("git_sha", str)),
-                inner.required("dirty", bool),
-                unknown=inner.rest,
-            )
+        for inner in _tables(take, "omitted")
+    ]
+    submodules = [
+        Submodule(
+            inner.required("path", str),
+            _id(inner, "checkpoint", inner.required("checkpoint", str)),
+            _git_sha(inner, inner.required("git_sha", str)),
+            inner.required("dirty", bool),
+            unknown=inner.rest,
         )
+        for inner in _tables(take, "submodules")
+    ]
     return Worktree(
         dirty=take.required("dirty", bool),
         tree=tree,
