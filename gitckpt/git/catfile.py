@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.git.process import Standby
+from gitckpt.git.command import Standby
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False

@@ -1,4 +1,4 @@
-"""Calls git in one repository, and knows which version it is."""
+"""Calls git in one repository, keeps those of its processes that serve many calls, and knows which version it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 MINIMUM = (2, 39)
@@ -161,3 +161,42 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
 
 def _executable() -> tuple[str, str]:
     return git_executable(), os.environ.get("PATH", "")
+
+
+class Standby:
+    """A long-lived process between its uses. Whoever takes it has it alone, so threads, forks and nested uses never share one.
+
+    Args:
+        start: starts one.
+    """
+
+    def __init__(self, start: Callable[[], Child]) -> None:
+        self._start = start
+        self._idle: list[Child] = []
+
+    def take(self) -> Child:
+        """Returns the process that stands by, or a new one. It is to be given back, stopped or closed."""
+        while True:
+            try:
+                child = self._idle.pop()
+            except IndexError:
+                return self._start()
+            if child.owner == os.getpid() and child.is_running():
+                return child
+            child.close()
+
+    def give_back(self, child: Child) -> None:
+        """Keeps a process that was taken, and waits for its next question, for the next use."""
+        if self._idle:
+            child.stop()
+        else:
+            self._idle.append(child)
+
+    def warm_up(self) -> None:
+        """Starts the process now, so that it stands by when it is needed."""
+        self.give_back(self.take())
+
+    def close(self) -> None:
+        """Ends the process that stands by."""
+        while self._idle:
+            self._idle.pop().stop()

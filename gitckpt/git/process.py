@@ -14,7 +14,7 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
     FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
@@ -151,10 +151,14 @@ class Child:
         while view:
             view = view[os.write(self.stdin, view) :]
 
-    def read_line(self) -> bytes:
-        """Returns the next line of its output without the newline; b"" at the end."""
+    def read_line(self, patience: float | None = None) -> bytes:
+        """Returns the next line of its output without the newline; b"" at the end.
+
+        Args:
+            patience: after how many seconds without a word its input ends, for a program that then ends what it has begun, and itself.
+        """
         while b"\n" not in self._buffer:
-            chunk = self._receive(_CHUNK)
+            chunk = self._receive(_CHUNK, patience)
             if not chunk:
                 line, self._buffer = self._buffer, b""
                 return line
@@ -186,8 +190,7 @@ class Child:
             self.write(data)
         except BrokenPipeError:
             pass  # it has ended early, and `communicate` returns why
-        os.close(self.stdin)
-        self.stdin = -1
+        self._end_input()
 
     def communicate(self, data: bytes = b"", deadline: float | None = None) -> Completed:
         """Writes `data`, closes its input, and returns once it has ended, with all it said.
@@ -279,58 +282,25 @@ class Child:
 
     def _close_input(self, poll: select.poll) -> None:
         poll.unregister(self.stdin)
+        self._end_input()
+
+    def _end_input(self) -> None:
         os.close(self.stdin)
         self.stdin = -1
 
-    def _receive(self, size: int) -> bytes:
+    def _receive(self, size: int, patience: float | None = None) -> bytes:
         """Returns more of its output, b"" at the end. Takes its complaints in as well: with their pipe full, it would wait for us."""
         while True:
-            for fd, _ in self._poll.poll():
+            ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
+            if not ready:
+                self._end_input()
+            for fd, _ in ready:
                 if fd == self.stdout:
                     return os.read(fd, size)
                 said = os.read(fd, _CHUNK)
                 self._errors = (self._errors + said)[-_CHUNK:]
                 if not said:
                     self._poll.unregister(fd)
-
-
-class Standby:
-    """A long-lived process between its uses. Whoever takes it has it alone, so threads, forks and nested uses never share one.
-
-    Args:
-        start: starts one.
-    """
-
-    def __init__(self, start: Callable[[], Child]) -> None:
-        self._start = start
-        self._idle: list[Child] = []
-
-    def take(self) -> Child:
-        """Returns the process that stands by, or a new one. It is to be given back, stopped or closed."""
-        while True:
-            try:
-                child = self._idle.pop()
-            except IndexError:
-                return self._start()
-            if child.owner == os.getpid() and child.is_running():
-                return child
-            child.close()
-
-    def give_back(self, child: Child) -> None:
-        """Keeps a process that was taken, and waits for its next question, for the next use."""
-        if self._idle:
-            child.stop()
-        else:
-            self._idle.append(child)
-
-    def warm_up(self) -> None:
-        """Starts the process now, so that it stands by when it is needed."""
-        self.give_back(self.take())
-
-    def close(self) -> None:
-        """Ends the process that stands by."""
-        while self._idle:
-            self._idle.pop().stop()
 
 
 def run(argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None) -> Completed:

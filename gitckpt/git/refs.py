@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 from gitckpt.git import disk
-from gitckpt.git.command import DURABLE
-from gitckpt.git.process import GitError, Standby
+from gitckpt.git.command import DURABLE, Standby
+from gitckpt.git.process import GitError
 from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_MS = 2000
 """How long git waits for somebody else's `.lock` file."""
+
+PATIENCE = 30.0
+"""After how many seconds without an answer git is told that there is no more to come: its answer may be lost, and it would wait for us."""
 
 _OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 _CHECKPOINTS = "refs/checkpoints"
@@ -104,7 +107,8 @@ class Refs:
         """Applies all updates in one transaction, in this order; when this returns, they are on the disk.
 
         On the files backend a kill or a power cut in between leaves the first ones done: the order is the safety. Where git alone is
-        killed, what it has left undone is done by another one. What a ref points to has to be on the disk before the first one is done.
+        killed, or its answer is lost, what it has left undone is done by another one. What a ref points to has to be on the disk before
+        the first one is done.
 
         Args:
             updates: what is to change.
@@ -121,17 +125,17 @@ class Refs:
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
-            if error.code >= 0:
+            left = self._left_undone(meant)
+            if left == meant and error.code > 0:
                 raise
-            left = self._left_by_kill(meant)
             if left == meant or any(update.new != update.old for update in left):
                 self._apply_healed(left, meanwhile)
         changes = [update for update in meant if update.new != update.old]
         if any(change.lasting for change in changes) or self._has_packed(changes):
             self._flush(changes)
 
-    def _left_by_kill(self, updates: list[Update]) -> list[Update]:
-        """Returns what of a transaction is still to do; all of it where nothing was done."""
+    def _left_undone(self, updates: list[Update]) -> list[Update]:
+        """Returns what of a transaction is still to do, by the refs as they are; all of it where nothing was done."""
         values = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(self.list()).splitlines())}
         return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
 
@@ -285,7 +289,7 @@ def _above(place: str) -> Iterator[str]:
 def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
     """Has git do what the commands say, and tells whether it confirms each step."""
     writer.write(commands)
-    return all(writer.read_line() == f"{step}: ok".encode("ascii") for step in steps)
+    return all(writer.read_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
 
 
 def _update_ref_options() -> tuple[str, ...]:

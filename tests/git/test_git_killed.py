@@ -1,12 +1,14 @@
-"""A git that is killed alone, at a ref transaction: what it has left undone is done by another one, and nothing twice."""
+"""A git that is killed alone at a ref transaction, or not heard: what it has left undone is done by another one, and nothing twice."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gitckpt.git import refs as module
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import discover
@@ -56,4 +58,39 @@ def test_what_dies_each_time_is_an_error(main_checkout: Checkout, tmp_path: Path
         refs.update([Update(A, one, "")])
     assert caught.value.code == -9
     assert main_checkout.refs("refs/checkpoints") == {}
+    refs.close()
+
+
+DEAF = """\
+#!/bin/sh
+case " $* " in
+*" update-ref "*) test -e {lost} && rm {lost} && exec {git} "$@" >/dev/full ;;
+esac
+exec {git} "$@"
+"""
+"""A git whose answers are lost once: it goes on, as git does where it cannot write them, and waits for what comes next."""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("is_prepared", [False, True], ids=["at once", "in two steps"])
+def test_answers_of_git_that_are_lost_are_not_waited_for(
+    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_prepared: bool
+) -> None:
+    one, two = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+    main_checkout.git("update-ref", A, one)
+    lost, git = tmp_path / "lost", tmp_path / "git"
+    lost.touch()
+    git.write_text(DEAF.format(lost=lost, git=os.environ.get("GITCKPT_GIT") or "git"))
+    git.chmod(0o755)
+    monkeypatch.setenv("GITCKPT_GIT", str(git))
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    refs = Refs(discover(str(main_checkout.path)))
+    updates = [Update(A, two, one), Update(B, one, "")]
+    if is_prepared:
+        with pytest.raises(GitError, match="write failure"):  # and nothing was done
+            refs.update(updates, lambda: None)
+        assert main_checkout.refs("refs/checkpoints") == {A: one}
+    refs.update(updates)
+    assert not lost.exists()
+    assert main_checkout.refs("refs/checkpoints") == {A: two, B: one}
     refs.close()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.process import Child, GitError, Standby, detach, git_executable, run, run_attached
+from gitckpt.git.command import Standby
+from gitckpt.git.process import Child, GitError, detach, git_executable, run, run_attached
 from gitckpt.model.errors import CkptError
 
 ROOT = Path(__file__).parents[2]
