@@ -35,7 +35,7 @@ def wanted() -> dict[str, list[Requirement]]:
     extras = table["project"]["optional-dependencies"]
     lines = {
         "runtime": table["project"]["dependencies"],
-        "dev": [*table["project"]["dependencies"], *extras["test"], *extras["lint"]],
+        "dev": [*table["project"]["dependencies"], *extras["test"], *extras["lint"], *extras["fuzz"]],
         "release": [*table["dependency-groups"]["release"], *table["build-system"]["requires"]],
     }
     return {name: [Requirement(line) for line in each] for name, each in lines.items()}

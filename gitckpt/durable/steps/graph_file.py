@@ -81,8 +81,8 @@ def _graph(name: str, table: Table) -> Graph:
     if not tables:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name")
     names = [_name(each) for each in tables]
-    following = [*(name for name, each in zip(names, tables, strict=True) if each.values.get("optional") is not True), COMPLETE]
-    steps = tuple(_step(each, names, next(name for name in following if name not in names[: i + 1])) for i, each in enumerate(tables))
+    needed = [name for name, each in zip(names, tables, strict=True) if each.values.get("optional") is not True]
+    steps = tuple(_step(each, names, next((n for n in needed if n not in names[: i + 1]), COMPLETE)) for i, each in enumerate(tables))
     aliases = table.strings("aliases", f"aliases of {table.label}")
     _names_differ(table, tables, names, aliases)
     _ends(table, tables, steps)

@@ -112,6 +112,7 @@ def test_no_graphs(text: str) -> None:
         (steps('name = "x/y"'), ["3: the name of step 'x/y' has a /"]),
         (steps('name = "a-failed"'), ["3: the name of step 'a-failed' ends in a status"]),
         (steps('name = "complete"'), ["3: the name of step 'complete' is reserved"]),
+        (steps('name = "b"', 'name = "complete"'), ["5: the name of step 'complete' is reserved"]),
         (steps('name = "Not Started"'), ["3: the name of step 'Not Started' is reserved"]),
         (steps('name = "run"'), ["3: the name of step 'run' is reserved"]),
         (steps('name = "a"', 'name = "A"'), ["5: the step name 'A' cannot be told from 'a'"]),
