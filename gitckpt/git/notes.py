@@ -7,7 +7,7 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, blob_ids, decode_tree, encode_tree, object_id, place_in
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, encode_tree, object_id, place_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Notes:
             prefixes, trees = zip(*level, strict=True)
             level = []
             for prefix, found in zip(prefixes, self._objects.read(trees), strict=True):
-                for name, (mode, oid) in (decode_tree(found[1], self._format) if found else {}).items():
+                for name, (mode, oid) in (self._decoded(found[1]) if found else {}).items():
                     path = prefix + name.decode("ascii", "replace")
                     if _is_note(name, mode, whole - len(prefix)):
                         yield path, mode, oid
@@ -178,7 +178,7 @@ class Notes:
         edited = self._edit_in_place(data, *wanted[0], change) if data and len(wanted) == 1 else None
         if edited is not None:
             return self._put("tree", edited) if edited != data else tree
-        entries = decode_tree(data, self._format)
+        entries = self._decoded(data)
         before = dict(entries)
         here: list[tuple[bytes, str]] = []
         below: dict[bytes, list[tuple[str, str]]] = {}
@@ -249,7 +249,14 @@ class Notes:
         return kept
 
     def _entries(self, tree: str) -> Entries:
-        return decode_tree(self._content(tree), self._format)
+        return self._decoded(self._content(tree))
+
+    def _decoded(self, tree: bytes) -> Entries:
+        """Returns the entries of a tree; none where it is malformed: notes are derived, and are made anew as those of a missing one are."""
+        try:
+            return decode_tree(tree, self._format)
+        except MalformedTree:
+            return {}
 
     def _content(self, tree: str) -> bytes:
         found = self._pending.get(tree) or next(self._objects.read([tree]))

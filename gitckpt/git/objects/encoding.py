@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from gitckpt.model.errors import CkptError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -59,6 +61,22 @@ Entries = dict[bytes, tuple[bytes, str]]
 DIRECTORY = b"40000"
 FILE = b"100644"
 GITLINK = b"160000"
+_USUAL = frozenset((DIRECTORY, FILE, GITLINK, b"100755", b"120000"))
+
+
+def _is_mode(mode: bytes) -> bool:
+    return 1 <= len(mode) <= 6 and not mode.strip(b"01234567")
+
+
+class MalformedTree(CkptError):
+    """An object that is stored as a tree is none: git takes such ones where it is told not to look (`hash-object --literally`).
+
+    Args:
+        problem: what is wrong with it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"a tree is malformed: {problem}", hint="see which: git fsck")
 
 
 def encode_tree(entries: Entries) -> bytes:
@@ -73,15 +91,26 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
     Args:
         data: its content.
         object_format: "sha1" or "sha256", which says how long an oid is.
+
+    Raises:
+        MalformedTree: it is none. What is no name of a file, as "..", is left to whoever writes one.
     """
     size = 32 if object_format == "sha256" else 20
     entries: Entries = {}
     at = 0
-    while at < len(data):
-        space = data.index(b" ", at)
-        end = data.index(b"\0", space)
-        entries[data[space + 1 : end]] = (data[at:space], data[end + 1 : end + 1 + size].hex())
-        at = end + 1 + size
+    try:
+        while at < len(data):
+            space = data.index(b" ", at)
+            end = data.index(b"\0", space)
+            mode, name = data[at:space], data[space + 1 : end]
+            at = end + 1 + size
+            if not name or b"/" in name or (mode not in _USUAL and not _is_mode(mode)):
+                raise MalformedTree(f"it has an entry {name!r} of mode {mode!r}")
+            entries[name] = (mode, data[end + 1 : at].hex())
+    except ValueError:
+        raise MalformedTree("an entry lacks its name or its end") from None
+    if at != len(data):
+        raise MalformedTree("it ends within an entry")
     return entries
 
 

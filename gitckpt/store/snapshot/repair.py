@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.damage import integrity, salvage
 from gitckpt.git.damage.salvage import Salvage
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, decode_tree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.store.snapshot import manifest
 
@@ -94,7 +94,12 @@ def _below(objects: Objects, tree: str, object_format: str, unreadable: set[str]
             if read is None or read[0] != "tree":
                 unreadable.add(oid)
                 continue
-            for name, (mode, child) in decode_tree(read[1], object_format).items():
+            try:
+                entries = decode_tree(read[1], object_format)
+            except MalformedTree:
+                unreadable.add(oid)
+                continue
+            for name, (mode, child) in entries.items():
                 if mode == GITLINK:
                     continue
                 inner = {b"/".join([path, name]) if path else name for path in paths}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running
-from gitckpt.git.objects.encoding import DIRECTORY, decode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, decode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
@@ -14,6 +14,8 @@ from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gitckpt.model.checkpoint import Checkpoint
 
 
@@ -53,23 +55,24 @@ def own_objects(repository: Repository, tree: str, commit: str) -> set[str] | No
         commit: the linked commit; "" for none.
     """
     base = manifest.base_tree(repository, commit)
-    top = next(repository.cat_file.contents([tree]))
-    if top is None:
+    try:
+        return {tree, *_parts(repository, tree, base)} - {base}
+    except (GitError, MalformedTree):
         return None
-    wanted = {tree}
-    for name, (mode, oid) in decode_tree(top[2], repository.object_format).items():
-        wanted.add(oid)
-        if mode != DIRECTORY:
-            continue
-        parts = [oid]
-        if name == b"index":
-            stages = next(repository.cat_file.contents([oid]))
-            parts = [each for _, each in decode_tree(stages[2], repository.object_format).values()] if stages is not None else []
-        for part in parts:
-            try:
+
+
+def _parts(repository: Repository, tree: str, base: str) -> Iterator[str]:
+    for name, (mode, oid) in _entries(repository, tree).items():
+        yield oid
+        if mode == DIRECTORY:
+            for part in [each for _, each in _entries(repository, oid).values()] if name == b"index" else [oid]:
+                yield part
                 differing = diff.differences(repository, base, part, with_trees=True)
-            except GitError:
-                return None
-            wanted |= {part} - {base}
-            wanted |= {one.new for one in differing if one.status != "D" and not one.is_submodule}
-    return wanted - {base}
+                yield from (one.new for one in differing if one.status != "D" and not one.is_submodule)
+
+
+def _entries(repository: Repository, tree: str) -> Entries:
+    found = next(repository.cat_file.contents([tree]))
+    if found is None:
+        raise MalformedTree("it is missing")
+    return decode_tree(found[2], repository.object_format)
