@@ -28,6 +28,7 @@ class Restoration(Upkeep):
         *,
         dry_run: bool = False,
         announce: Callable[[Sequence[str]], None] = lambda _: None,
+        trust: bool = False,
     ) -> Restored:
         """Puts the files of a checkpoint into this worktree, after a checkpoint of what is here; HEAD stays.
 
@@ -40,6 +41,7 @@ class Restoration(Upkeep):
             announce: is told, before the first file is replaced, what it means that the checkpoint is of another commit or branch than
                 HEAD, or in the middle of an operation, a sentence each; `apart` of the result says it afterwards. Not called where there
                 is nothing to say.
+            trust: whether a rebase in progress that was captured elsewhere may bring the commands that it runs when it goes on.
 
         Raises:
             NotFoundError: one of the paths is neither here nor in the checkpoint.
@@ -49,7 +51,7 @@ class Restoration(Upkeep):
         from gitckpt.store.restore import restorer
 
         names = [os.fsencode(path) for path in paths_of(paths)]
-        return restorer.restore(self._checkpoints, self._given(checkpoint), names, dry_run=dry_run, announce=announce)
+        return restorer.restore(self._checkpoints, self._given(checkpoint), names, dry_run=dry_run, announce=announce, trusted=trust)
 
     def undo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
         """Takes the newest `restore` in this worktree back; called again, the one before it, up to the first.

@@ -16,7 +16,7 @@ from gitckpt.durable.steps import graph_file
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects.encoding import decode_tree, encode_tree, object_id, place_in
 from gitckpt.git.repository import PSEUDO_REFS
-from gitckpt.git.worktree import operation
+from gitckpt.git.worktree import grammar, operation
 from gitckpt.model import toml
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import codec
@@ -212,8 +212,10 @@ def read_operation(data: bytes) -> None:
             names[at] if (at := given.number(0, len(names) + 3)) < len(names) else f"rebase-merge/{given.some(at % 16).decode('latin-1')}"
         )
         files[name] = given.some(given.number(0, 255))
-    operation.commands_in(files)
-    operation.rebased_branch(files)
+    found, left_out = grammar.permitted(files, commands=False)
+    assert grammar.commands_in(found) == []
+    assert grammar.permitted(found, commands=False) == (found, ()), left_out
+    operation.rebased_branch(found)
 
 
 def read_config(data: bytes) -> None:

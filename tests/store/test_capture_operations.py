@@ -9,7 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from gitckpt.git.worktree import operation
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.restore import restorer
+from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
@@ -267,6 +269,123 @@ def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore
     assert said.startswith(f"{there.git('rev-parse', 'refs/bisect/bad')} is the first ")
     there.git("bisect", "reset")
     assert there.git("branch", "--show-current") == ""
+
+
+class TestCapturedElsewhere:
+    """What somebody else captured may have been made to harm: the private directory does not know it."""
+
+    @each_kind
+    def test_git_goes_on_with_what_git_wrote(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
+        kind.start(checkout)
+        expected, store = view(checkout.path), make_store(checkout)
+        made = store.save("a-complete", {})
+        ends = go_on(checkout, kind)
+        forget_captures(checkout)
+        opened = resumption.resume(inside(store), made)
+        there = Checkout(Path(opened.path))
+        has_command = "interactive" in kind.start.__qualname__ or any("left out" in said for said in opened.remarks)
+        if not has_command:
+            assert view(there.path) == expected
+        assert go_on(there, kind)[::2] == ends[::2]
+        assert not (there.path / "was-run").exists()
+
+    def test_a_command_comes_only_where_it_is_asked_for(self, checkout: Checkout, make_store: MakeStore) -> None:
+        rebase("--interactive", todo="echo 'exec touch was-run' >>")(checkout)
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        todo = Path(checkout.git("rev-parse", "--absolute-git-dir")) / "rebase-merge/git-rebase-todo"
+        before = todo.read_text()
+        checkout.git("rebase", "--abort")
+        checkout.git("checkout", "--quiet", "--detach", made.git_sha)
+        forget_captures(checkout)
+        told = (
+            "of the operation in progress, which was not captured in this repository, is left out: the command 'touch was-run'",
+            f"to have its commands as well: git ckpt restore --trust {made.id[:8]}",
+        )
+        assert resumption.resume(inside(store), made).remarks == (MOVES, *told)
+        assert tuple(restorer.restore(inside(store), made).remarks) == (MOVES, *told)
+        assert "exec" not in todo.read_text()
+        asked = store.restore(made, trust=True)
+        assert asked.remarks == [MOVES, "the rebase in progress will run a command when it goes on: touch was-run"]
+        assert todo.read_text() == before
+        store.undo()
+        assert "exec" not in todo.read_text()
+        store.redo()
+        assert todo.read_text() == before  # by now that was captured here, too
+
+    def test_a_program_that_it_names_is_not_run(self, checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+        rebase("--merge")(checkout)
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        assert made.tree is not None
+        evil = {"rebase-merge/strategy": "x/evil\n", "rebase-merge/strategy_opts": " --x", "rebase-merge/gpg_sign_opt": "-S--x"}
+        changed = planted(checkout, made.tree, {f"operation/{name}": text for name, text in evil.items()})
+        program = checkout.path / "git-merge-x" / "evil"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+        program.chmod(0o755)
+        forged = checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace(made.tree, changed)
+        checkout.git("update-ref", f"refs/ckpt/trees/{made.id}", changed)
+        blob = checkout.git("hash-object", "-w", "--stdin", data=f"{forged}\n")
+        checkout.git("update-ref", f"refs/checkpoints/{made.id}", blob)
+        read = store.read(made.id)
+        opened = resumption.resume(inside(store), read)
+        there = Checkout(Path(opened.path))
+        left_out = "; ".join(f"{name}, which holds {text.strip()!r}" for name, text in sorted(evil.items()))
+        assert f"of the operation in progress, which was not captured in this repository, is left out: {left_out}" in opened.remarks
+        (there.path / "git-merge-x").mkdir(exist_ok=True)
+        go_on(there, Kind("rebase", rebase("--merge"), ["rebase", "--continue"]))
+        assert not (tmp_path / "was-run").exists()
+        assert restorer.restore(inside(store), read).remarks[0] == MOVES
+        assert not (Path(checkout.git("rev-parse", "--absolute-git-dir")) / "rebase-merge/strategy").exists()
+
+    def test_a_rebase_moves_no_branch_even_where_that_is_at_its_start(self, checkout: Checkout, make_store: MakeStore) -> None:
+        REBASES["merge"](checkout)
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        forget_captures(checkout)
+        assert restorer.restore(inside(store), made).remarks == [MOVES]
+        branches = checkout.refs("refs/heads")
+        checkout.git("rebase", "--abort")
+        assert checkout.refs("refs/heads") == branches
+
+    def test_labels_that_are_in_each_others_way(self, checkout: Checkout, make_store: MakeStore) -> None:
+        rebase("--merge")(checkout)
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        assert made.tree is not None
+        head = checkout.git("rev-parse", "HEAD") + "\n"
+        below = planted(checkout, made.tree, {"operation/refs/rewritten/a/b": head})
+        repository = inside(store).repository
+        files = manifest.read(repository, inside(store).objects, below, made.git_sha).operation
+        operation.bring_back(repository, {**files, "refs/rewritten/a": head.encode()})
+        assert set(checkout.refs("refs/rewritten")) == {"refs/rewritten/a"}
+
+    def test_directories_without_end(self, checkout: Checkout, make_store: MakeStore) -> None:
+        store = make_store(checkout)
+        blob = checkout.git("hash-object", "-w", "--stdin", data="x")
+        tree = checkout.git("mktree", data=f"100644 blob {blob}\tx\n")
+        for _ in range(3000):
+            tree = checkout.git("mktree", data=f"040000 tree {tree}\ta\n")
+        files = checkout.git("rev-parse", "HEAD^{tree}")
+        whole = checkout.git("mktree", data=f"040000 tree {files}\tfiles\n040000 tree {tree}\toperation\n")
+        with pytest.raises(WorktreeError, match="has directories below 'a/a/"):
+            manifest.read(inside(store).repository, inside(store).objects, whole, "")
+
+
+def forget_captures(here: Checkout) -> None:
+    """Lets the private directory not know any more what was captured here."""
+    (here.main / ".git/ckpt/operations").unlink()
+
+
+def planted(here: Checkout, tree: str, files: dict[str, str]) -> str:
+    """Returns a tree with files added."""
+    index = {"GIT_INDEX_FILE": str(here.main / ".git/planted")}
+    here.git("read-tree", tree, env=index)
+    for path, text in files.items():
+        blob = here.git("hash-object", "-w", "--stdin", data=text)
+        here.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", env=index)
+    return here.git("write-tree", env=index)
 
 
 @pytest.mark.sampled(3)

@@ -324,7 +324,11 @@ class TestAnEnemysSnapshot:
         with contextlib.suppress(CkptError):  # that it is refused is no duty where nothing can come of it
             use(plain, made)
         changed = self.changed(main_checkout, before)
-        assert {path for path in changed if "/.ckpt/" not in path} <= {"README", ".git/index", ".git/ckpt-undo"}
+        own = (f".ckpt/worktrees/{made.id}/", f".git/worktrees/{made.id}/")
+        there = {path.removeprefix(place) for path in changed for place in own if path.startswith(place)}
+        assert there <= {"README", ".git", "HEAD", "index", "commondir", "gitdir", "locked", "ckpt-run", "logs/HEAD"}
+        assert {path for path in changed if not path.startswith(own)} <= {"README", ".git/index", ".git/ckpt-undo", ".ckpt/.gitignore"}
+        assert not [path for path, new in changed.items() if new == content.encode() and not path.endswith("/HEAD")]
         for hook in main_checkout.path.rglob("post-checkout"):
             pytest.fail(f"{hook} was made")
 

@@ -95,6 +95,7 @@ AFTER = {
     "restore": options.Syntax(
         words="id_and_paths",
         flags={
+            "--trust": "trust",
             "--dry-run": "dry_run",
             "--json": "as_json",
         },

@@ -30,7 +30,9 @@ _TRACE = "ORIG_HEAD"
 _AM = ("rebase-apply", "applying")
 """What is there during an `am`. That alone goes back to `ORIG_HEAD`; otherwise it is a trace of what moved HEAD last, be it a `stash`."""
 
-_TODO = "git-rebase-todo"
+TODO = "rebase-merge/git-rebase-todo"
+"""What a rebase has still to do, a line each."""
+
 _REBASES = ("rebase-merge", "rebase-apply")
 _BRANCH = b"refs/heads/"
 _DETACHED = b"detached HEAD\n"
@@ -149,10 +151,9 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
     for directory in _REBASES:
         if found.get(f"{directory}/head-name", b"").startswith(b"refs/"):
             found[f"{directory}/head-name"] = _DETACHED
-    todo = f"rebase-merge/{_TODO}"
-    if todo in found:
-        lines = found[todo].splitlines(keepends=True)
-        found[todo] = b"".join(line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"]))
+    if TODO in found:
+        lines = found[TODO].splitlines(keepends=True)
+        found[TODO] = b"".join(line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"]))
     words = found.get("BISECT_START", b"").split()
     began = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
     if began is not None:
@@ -199,16 +200,6 @@ def clear(repository: Repository) -> None:
     repository.git.run("update-ref", "--stdin", data=commands.encode("ascii"))
 
 
-def commands_in(files: Mapping[str, bytes]) -> list[str]:
-    """Returns the shell commands that a rebase would run when it goes on."""
-    found = []
-    for name, content in files.items():
-        if os.path.basename(name) == _TODO:
-            lines = content.decode("utf-8", "replace").splitlines()
-            found += [line.split(None, 1)[1] for line in lines if line.split(None, 1)[:1] in (["exec"], ["x"]) and len(line.split()) > 1]
-    return found
-
-
 def _own_refs(repository: Repository) -> dict[str, str]:
     lines = repository.git.run("for-each-ref", "--format=%(refname) %(objectname)", *REFS).out.decode("utf-8", "surrogateescape")
     return dict(line.split(" ") for line in lines.splitlines())
@@ -216,9 +207,12 @@ def _own_refs(repository: Repository) -> dict[str, str]:
 
 def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
     """Returns the refs among what `collect` returned, with what they point to; others than it can return are left out."""
-    found = {}
-    for name, content in files.items():
-        is_ref = name in PSEUDO_REFS or (name.startswith(tuple(f"{space}/" for space in REFS)) and _is_plain(name))
+    found: dict[str, str] = {}
+    for name, content in sorted(files.items()):
+        above = {name[:at] for at, character in enumerate(name) if character == "/"}
+        is_ref = name in PSEUDO_REFS or (
+            name.startswith(tuple(f"{space}/" for space in REFS)) and _is_plain(name) and not above & found.keys()
+        )
         words = content.split()
         if is_ref and len(words) == 1 and len(words[0]) in (40, 64) and not words[0].strip(b"0123456789abcdef"):
             found[name] = words[0].decode("ascii")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gitckpt.git.worktree import operation
+from gitckpt.git.worktree import operation, provenance
+from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.names import first_of, quoted
 from gitckpt.store.restore.plan import PathChange, Plan
 from gitckpt.store.restore.position import Position
-from gitckpt.store.snapshot.manifest import Contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +39,23 @@ class Restored:
 
 
 def remarks(
-    checkpoint: Checkpoint, plan: Plan, wanted: Contents, *, spoken_for: Collection[bytes], rebased: str | None, whole: bool
+    checkpoint: Checkpoint, plan: Plan, allowed: provenance.Permitted | None, *, spoken_for: Collection[bytes], rebased: str | None
 ) -> list[str]:
     """Returns what a person should know, a sentence each.
 
     Args:
         checkpoint: what comes back.
         plan: what is to be done, or was.
-        wanted: what the worktree shall hold.
+        allowed: what comes back of an operation in progress; None where none does.
         spoken_for: submodules of which something else is said.
         rebased: the branch of a rebase that was detached from it; None for none.
-        whole: whether an operation in progress comes back as well.
     """
     stay = [one for one in plan.submodules if one.path not in spoken_for]
     said = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in stay]
     files = checkpoint.worktree
     converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
     said += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []
-    if whole:
+    if allowed is not None:
         said += [operation.farewell(rebased)] if rebased is not None else []
-        commands = operation.commands_in(wanted.operation)
-        said += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
+        said += provenance.remarks(allowed, checkpoint.id[: ids.SHORT])
     return said

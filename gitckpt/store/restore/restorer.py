@@ -14,7 +14,7 @@ from typing import Any
 from gitckpt.git.contents import raw_files
 from gitckpt.git.objects import diff, partial
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree import operation
+from gitckpt.git.worktree import operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
@@ -49,6 +49,7 @@ def restore(
     *,
     dry_run: bool = False,
     announce: Announce = lambda _: None,
+    trusted: bool = False,
 ) -> Restored:
     """Puts the files, the index and the operation in progress of a checkpoint into the worktree.
 
@@ -58,13 +59,14 @@ def restore(
         paths: files and directories to which this is restricted, relative to the top; none for all, with the operation in progress.
         dry_run: whether to say only what would be done.
         announce: is told before the first file is replaced what `Restored.apart` says afterwards, unless that is nothing.
+        trusted: whether commands of a rebase that was captured elsewhere may come back.
 
     Raises:
         WorktreeError: there is no worktree; the checkpoint's files are missing or were not captured; something is in the way that no
             checkpoint holds; or, after it was done, files and checkpoint differ.
         BusyError: another process changes the index or the files.
     """
-    return _Restore(store, checkpoint, paths).run(dry_run=dry_run, announce=announce)
+    return _Restore(store, checkpoint, paths, trusted=trusted).run(dry_run=dry_run, announce=announce)
 
 
 def undo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
@@ -113,6 +115,7 @@ class _Restore:
         *,
         step: str = undoing.RESTORE,
         undone: Mapping[str, Any] | None = None,
+        trusted: bool = False,
     ) -> None:
         self._undone = undone or {}
         self._store = store
@@ -130,7 +133,9 @@ class _Restore:
         self._rebased: str | None = None
         self._submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
         self.is_due = False
-        if not operation.is_at_its_start(self._repository, self._wanted.operation):
+        self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
+        self._wanted.operation = self._allowed.files
+        if not (self._allowed.is_own and operation.is_at_its_start(self._repository, self._wanted.operation)):
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
 
@@ -183,9 +188,8 @@ class _Restore:
         changes = sorted([*plan.changes, *self._submodules.changes], key=lambda change: change.path)
         failures = [f"the submodule {failure}" for failure in self._submodules.failures]
         rebased = self._rebased
-        said = remarks(
-            self._checkpoint, plan, self._wanted, spoken_for=self._submodules.paths, rebased=rebased, whole=self._brings_operation
-        )
+        allowed = self._allowed if self._brings_operation else None
+        said = remarks(self._checkpoint, plan, allowed, spoken_for=self._submodules.paths, rebased=rebased)
         said += [*self._submodules.remarks, *failures]
         return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
 

@@ -74,7 +74,12 @@ class RunFiles:
         data = encode_tree(whole)
         pending.append(("tree", data))
         objects.write(pending, flushed=False)
-        return replace(found, tree=object_id("tree", data, repository.object_format), omitted=(*found.omitted, *omitted))
+        made = object_id("tree", data, repository.object_format)
+        if found.operation:
+            from gitckpt.git.worktree import provenance
+
+            provenance.note(repository, made)
+        return replace(found, tree=made, omitted=(*found.omitted, *omitted))
 
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
         """Writes the files of a snapshot to where they were, those that are not there.

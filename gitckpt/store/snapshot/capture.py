@@ -199,6 +199,10 @@ class _Capture:
             content.operation = operation.collect(self._repository)
             needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
         tree = manifest.write(self._repository, self._objects, content)
+        if under_way:
+            from gitckpt.git.worktree import provenance
+
+            provenance.note(self._repository, tree)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)
         return Captured(found, files, seen.submodules.keys(), left=inexact.left)
 

@@ -36,6 +36,9 @@ _REGULAR = (b"100644 ", b"100755 ")
 FILELESS = {"executable": intent.EXECUTABLE, "link": intent.LINK}
 """Flags of entries that were added in intent only and have no file: their modes, where they are not those of a plain file."""
 
+_DEEPEST = 20
+"""How many directories lie within each other in what git keeps of an operation: those of a label in a rebase, as the name of a ref."""
+
 _FSCK = "see what is wrong: git fsck"
 
 
@@ -313,6 +316,8 @@ class _Reader:
 
     def files_below(self, tree: str, prefix: str = "") -> dict[str, bytes]:
         found: dict[str, bytes] = {}
+        if prefix.count("/") > _DEEPEST:
+            raise WorktreeError(f"the operation of the snapshot has directories below {prefix[:40]!r}", hint="it was not made by gitckpt")
         for name, (mode, oid) in self.entries(tree).items():
             path = prefix + os.fsdecode(name)
             if mode == DIRECTORY:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import intent, operation
+from gitckpt.git.worktree import intent, operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import RESCUE, Worktree
 from gitckpt.store.checkpoints import Checkpoints
@@ -82,4 +82,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         return Worktree(dirty=False)
     found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
     needed = operation.holder_of(repository, objects, found.operation, commit)
-    return Worktree(dirty=True, tree=manifest.write(repository, objects, found), operation=under_way, operation_commit=needed)
+    tree = manifest.write(repository, objects, found)
+    if under_way:
+        provenance.note(repository, tree)
+    return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)

@@ -11,7 +11,7 @@ from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration, operation
+from gitckpt.git.worktree import administration, operation, provenance
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
@@ -175,7 +175,8 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             made = _require_seen(repository, staged)
             _start_head(made, wish)
             whole = manifest.contents_of(wish.checkpoint, repository, objects)
-            whole.operation = operation.detached(repository, whole.operation)
+            allowed = provenance.permitted(repository, whole.operation, wish.checkpoint.tree, trusted=False)
+            whole.operation = operation.detached(repository, allowed.files)
             with PrivateIndex(made) as index:
                 index_state.turn_into(index, whole, wish.checkpoint.git_sha)
                 index.install()
@@ -215,11 +216,12 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
     checkpoint = wish.checkpoint
     try:
         _start_head(made, wish)
-        whole = branch = None
+        whole = branch = allowed = None
         if _has_files(checkpoint):
             whole = manifest.contents_of(checkpoint, made, objects)
-            branch = operation.rebased_branch(whole.operation)
-            whole.operation = operation.detached(made, whole.operation)
+            allowed = provenance.permitted(made, whole.operation, checkpoint.tree, trusted=False)
+            branch = operation.rebased_branch(allowed.files)
+            whole.operation = operation.detached(made, allowed.files)
             held = checkout.fill(made, whole, checkpoint.git_sha)
             theirs = _objects_of(made)
             try:
@@ -236,7 +238,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
             submodules.begin(made, checkpoint)
     finally:
         made.close()
-    return tuple(_remarks(checkpoint, whole, branch)), held
+    return tuple(_remarks(checkpoint, allowed, branch)), held
 
 
 def _has_files(checkpoint: Checkpoint) -> bool:
@@ -245,14 +247,13 @@ def _has_files(checkpoint: Checkpoint) -> bool:
     return files is not None and bool(files.tree or not files.degraded)
 
 
-def _remarks(checkpoint: Checkpoint, whole: manifest.Contents | None, branch: str | None) -> list[str]:
+def _remarks(checkpoint: Checkpoint, allowed: provenance.Permitted | None, branch: str | None) -> list[str]:
     remarks = []
     files = checkpoint.worktree
     if files is not None and files.degraded:
         remarks.append(f"it has the files of the commit only: {files.degraded}")
     remarks += [operation.farewell(branch)] if branch is not None else []
-    commands = operation.commands_in(whole.operation) if whole else ()
-    remarks += [f"the rebase in progress will run a command when it goes on: {command}" for command in commands]
+    remarks += provenance.remarks(allowed, checkpoint.id[: ids.SHORT]) if allowed is not None else []
     left_out = [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
     if left_out:  # a submodule without changes is where its commit says
         count = f"{len(left_out)} paths were" if len(left_out) > 1 else "1 path was"

@@ -11,7 +11,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from gitckpt.git.worktree import administration, modules, operation
+from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.names import first_of
@@ -127,7 +127,7 @@ def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
     if commit and inner.objects.head()[0] != commit:
         there.git.run("update-ref", "--no-deref", "HEAD", commit)
     whole = manifest.contents_of(captured, there, inner.objects)
-    whole.operation = operation.detached(there, whole.operation)
+    whole.operation = operation.detached(there, provenance.permitted(there, whole.operation, captured.tree, trusted=False).files)
     checkout.fill(there, whole, commit)
     differing = comparison.compare(there, inner.objects, whole, commit, limits)
     if differing:

@@ -29,6 +29,7 @@ def restore(
     id_and_paths: Annotated[
         list[str], typer.Argument(metavar="ID [-- PATH…]", help="Checkpoint, run, rev, or latest; then what to restrict it to.")
     ],
+    trust: Annotated[bool, typer.Option("--trust", help="Bring commands of a rebase that was captured elsewhere, too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -40,7 +41,7 @@ def restore(
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(id_and_paths[0]))
         paths = [_from_top(store, path) for path in id_and_paths[1:]]
-        _print(store.restore(checkpoint, paths, dry_run=dry_run, announce=_warn), "undo", dry_run=dry_run, as_json=as_json)
+        _print(store.restore(checkpoint, paths, dry_run=dry_run, announce=_warn, trust=trust), "undo", dry_run=dry_run, as_json=as_json)
 
 
 def undo(
