@@ -14,7 +14,7 @@ from gitckpt.durable.phases.review import quasar_file, replies
 from gitckpt.durable.pipeline import parser
 from gitckpt.durable.steps import graph_file
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects.encoding import decode_tree, encode_tree, object_id, place_in
+from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, place_in
 from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.git.worktree import grammar, operation
 from gitckpt.model import toml
@@ -156,7 +156,7 @@ def read_lease(data: bytes) -> None:
 def read_tree(data: bytes) -> None:
     """The content of a tree object, which git may have taken without a look."""
     for object_format in ("sha1", "sha256"):
-        with contextlib.suppress(CkptError):
+        with contextlib.suppress(MalformedTree):
             entries = decode_tree(data, object_format)
             encode_tree(entries)
         for mode in (b"100644", b"40000"):

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.git.worktree import operation
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.restore import restorer
+from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
@@ -361,16 +363,19 @@ class TestCapturedElsewhere:
         operation.bring_back(repository, {**files, "refs/rewritten/a": head.encode()})
         assert set(checkout.refs("refs/rewritten")) == {"refs/rewritten/a"}
 
-    def test_directories_without_end(self, checkout: Checkout, make_store: MakeStore) -> None:
+    def test_directories_without_end(self, checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store(checkout)
-        blob = checkout.git("hash-object", "-w", "--stdin", data="x")
-        tree = checkout.git("mktree", data=f"100644 blob {blob}\tx\n")
-        for _ in range(3000):
-            tree = checkout.git("mktree", data=f"040000 tree {tree}\ta\n")
+        objects = inside(store).objects
+        (tree,) = objects.write([("tree", encode_tree({b"x": (FILE, objects.write([("blob", b"x")])[0])}))])
+        for level in range(3000):
+            (tree,) = objects.write([("tree", encode_tree({b"output" if level == 2998 else b"a": (DIRECTORY, tree)}))], flushed=False)
         files = checkout.git("rev-parse", "HEAD^{tree}")
         whole = checkout.git("mktree", data=f"040000 tree {files}\tfiles\n040000 tree {tree}\toperation\n")
-        with pytest.raises(WorktreeError, match="has directories below 'a/a/"):
+        with pytest.raises(WorktreeError, match="has directories below 'a/output/a/"):
             manifest.read(inside(store).repository, inside(store).objects, whole, "")
+        (run,) = objects.write([("tree", encode_tree({b"run": (DIRECTORY, checkout.git("rev-parse", f"{tree}:a"))}))])
+        with pytest.raises(WorktreeError, match="holds directories of the run without end"):
+            RunFiles(str(tmp_path / "run")).bring_back(inside(store).repository, objects, run)
 
 
 def forget_captures(here: Checkout) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gitckpt.git.objects import partial
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, decode_tree
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.git.repository import Repository
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class _Walk:
                 continue
             try:
                 references = list(_references(found, self._format, is_cut=oid in self._cut))
-            except (ValueError, MalformedTree):  # it has the right oid, and was never whole
+            except ValueError:  # it has the right oid, and was never whole
                 self.missing.add(oid)
                 continue
             for child, is_blob in references:

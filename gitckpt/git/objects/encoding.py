@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from gitckpt.model.errors import CkptError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,7 +66,7 @@ def _is_mode(mode: bytes) -> bool:
     return 1 <= len(mode) <= 6 and not mode.strip(b"01234567")
 
 
-class MalformedTree(CkptError):
+class MalformedTree(ValueError):
     """An object that is stored as a tree is none: git takes such ones where it is told not to look (`hash-object --literally`).
 
     Args:
@@ -76,7 +74,7 @@ class MalformedTree(CkptError):
     """
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"a tree is malformed: {problem}", hint="see which: git fsck")
+        super().__init__(f"a tree is malformed: {problem}")
 
 
 def encode_tree(entries: Entries) -> bytes:
@@ -107,6 +105,8 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
             if not name or b"/" in name or (mode not in _USUAL and not _is_mode(mode)):
                 raise MalformedTree(f"it has an entry {name!r} of mode {mode!r}")
             entries[name] = (mode, data[end + 1 : at].hex())
+    except MalformedTree:
+        raise
     except ValueError:
         raise MalformedTree("an entry lacks its name or its end") from None
     if at != len(data):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, decode_tree, encode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, encode_tree, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Worktree
@@ -30,6 +30,8 @@ INPUT, OUTPUT = "input", "output"
 """The directories of a run: its inputs that are files; and one for each phase that puts something out."""
 
 _EXECUTABLE = b"100755"
+_DEEPEST = 400
+"""How many directories of a run may lie within each other."""
 
 
 class RunFiles:
@@ -68,7 +70,7 @@ class RunFiles:
             held = next(objects.read([found.tree]))
             if held is None:
                 raise WorktreeError(f"the snapshot {found.tree} vanished while it was made", hint="run the command again")
-            whole = decode_tree(held[1], repository.object_format)
+            whole = manifest.decoded(held[1], repository, found.tree)
         if tree is not None:
             whole[ENTRY] = (DIRECTORY, tree)
         data = encode_tree(whole)
@@ -93,7 +95,7 @@ class RunFiles:
             WorktreeError: an object is missing, or a file cannot be written.
         """
         found = next(objects.read([tree]))
-        entry = decode_tree(found[1], repository.object_format).get(ENTRY) if found else None
+        entry = manifest.decoded(found[1], repository, tree).get(ENTRY) if found else None
         if entry is not None and entry[0] == DIRECTORY:
             make_directory(self.path)
             self._write(repository, objects, entry[1], self.path, is_top=True)
@@ -171,7 +173,9 @@ class RunFiles:
         found = next(objects.read([tree]))
         if found is None or found[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint="see what is wrong: git fsck")
-        for name, (mode, oid) in decode_tree(found[1], repository.object_format).items():
+        if directory.count(os.sep) - self.path.count(os.sep) > _DEEPEST:
+            raise WorktreeError(f"the snapshot holds directories of the run without end, in {self.path}", hint="it was not made by gitckpt")
+        for name, (mode, oid) in manifest.decoded(found[1], repository, tree).items():
             path = os.path.join(directory, os.fsdecode(name))
             if name in (b"", b".", b"..") or b"/" in name or os.path.islink(path) or (is_top and os.fsdecode(name) not in (INPUT, OUTPUT)):
                 raise WorktreeError(f"the snapshot holds a file of the run named {os.fsdecode(name)!r}", hint="it was not made by gitckpt")

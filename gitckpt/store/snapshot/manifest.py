@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, decode_tree, empty_tree, encode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent
@@ -295,6 +295,23 @@ def _listed(repository: Repository, tree: str) -> list[bytes]:
         raise WorktreeError(f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=_FSCK) from None
 
 
+def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
+    """Returns the entries of a tree of a snapshot.
+
+    Args:
+        data: its content.
+        repository: where.
+        tree: its oid.
+
+    Raises:
+        WorktreeError: it is malformed.
+    """
+    try:
+        return decode_tree(data, repository.object_format)
+    except MalformedTree as error:
+        raise WorktreeError(f"the tree {tree} of the snapshot: {error}", hint=_FSCK) from None
+
+
 class _Reader:
     """Reads objects that must be there."""
 
@@ -306,7 +323,7 @@ class _Reader:
         found = next(self._objects.read([tree]))
         if found is None or found[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=_FSCK)
-        return decode_tree(found[1], self._repository.object_format)
+        return decoded(found[1], self._repository, tree)
 
     def blob(self, oid: str) -> bytes:
         found = next(self._objects.read([oid]))
