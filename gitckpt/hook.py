@@ -250,7 +250,10 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(here, adapter="plumbing") as store:
         try:
-            limits = settings.read(here).limits
+            found = settings.read(here)
+            limits = found.limits
+            if found.unapproved:
+                _report(repository, event, settings.notice(found.unapproved))
         except UsageError as error:
             _report(repository, event, f"the usual limits apply to the files: {error.message}")
             limits = Limits()

@@ -319,6 +319,15 @@ class Checkout:
         return git_dir, git_dir / os.fsdecode(common.read_bytes()).removesuffix("\n") if common.exists() else git_dir
 
 
+def allow(checkout: Checkout) -> None:
+    """Approves all that the `gitckpt.toml` of a worktree loosens, as `git ckpt allow` does."""
+    from gitckpt.git.repository import discover
+    from gitckpt.store.config import approval, settings
+
+    repository = discover(str(checkout.path))
+    approval.note(repository, {each.digest for each in settings.read(repository).loosened}, approve=True)
+
+
 def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:
     """Returns mode and content, or where it leads, of every file below a directory, but for what is git's."""
     for place, directories, names in os.walk(top):

@@ -7,6 +7,9 @@ from gitckpt.git.repository import discover, open_repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gitckpt.store.config.looseness import Loosening
     from gitckpt.store.store import Store
 
 
@@ -32,8 +35,33 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.store import Store
 
-    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead, tell=_tell))
+    told: set[str] = set()
+
+    def tell(sentence: str) -> None:
+        if sentence not in told:  # the stores of other worktrees and threads may have the same to say
+            told.add(sentence)
+            terminal.warn(terminal.harmless(sentence))
+
+    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead, tell=tell, ask=_ask))
 
 
-def _tell(sentence: str) -> None:
-    terminal.warn(terminal.harmless(sentence))
+def _ask(loosened: Sequence[Loosening]) -> bool | None:
+    """Asks the person at the terminal, once, whether `gitckpt.toml` may loosen what is built in."""
+    if not terminal.may_ask():
+        return None
+    lines = "".join(f"  {line}\n" for line in loosening_lines(loosened))
+    said = terminal.ask(f"gitckpt.toml is looser than what is built in:\n{lines}Shall that apply, here on this machine? [y/N] ")
+    return None if said is None else said.lower() in ("y", "yes")
+
+
+def loosening_lines(loosened: Sequence[Loosening]) -> list[str]:
+    """Returns what a file loosens, a line for each value, whole: who approves it has to see all of it."""
+    return [terminal.harmless(f"{each.key}: {each.effect}: {_difference(each)}") for each in loosened]
+
+
+def _difference(each: Loosening) -> str:
+    if not isinstance(each.value, list):
+        return f"{each.value}, not {each.instead}"
+    more = [pattern for pattern in each.value if pattern not in each.instead]
+    less = [pattern for pattern in each.instead if pattern not in each.value]
+    return "; ".join(f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names)

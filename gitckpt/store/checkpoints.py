@@ -33,6 +33,7 @@ from gitckpt.store.snapshot.memory import Memory
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
+    from gitckpt.store.config.rules import Ask, Rules
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import Entry, Problem, Query
@@ -55,7 +56,8 @@ class Checkpoints:
         clock: returns the current instant, in microseconds since the epoch.
         new_id: returns a fresh UUID version 4.
         ahead: a private index in which git looks at the worktree already, for the first capture.
-        tell: is told, a sentence at a time, what was done unasked; the log has it, too.
+        tell: is told, a sentence at a time, what was done unasked (the log has it, too), and what of the settings does not apply.
+        ask: is asked once whether `gitckpt.toml` may loosen what is built in; by default nobody.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Checkpoints:
         new_id: Callable[[], str] = ids.new_id,
         ahead: PrivateIndex | None = None,
         tell: Callable[[str], object] = lambda _: None,
+        ask: Ask = lambda _: None,
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
@@ -76,6 +79,7 @@ class Checkpoints:
         self._memory = Memory(repository)
         self._opening = threading.Lock()
         self._tell = tell
+        self._ask = ask
         self.clock = clock
         self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs)
@@ -97,7 +101,7 @@ class Checkpoints:
             repository: seen from where.
             adapter: as for the store itself.
         """
-        return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id, tell=self._tell)
+        return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id, tell=self._tell, ask=self._ask)
 
     @property
     def index(self) -> Index:
@@ -115,6 +119,13 @@ class Checkpoints:
         from gitckpt.store.leases.leases import Leases  # not for those who write into no run
 
         return Leases(self.objects, self.refs, self.repository.object_format, self.clock)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The settings, of which a person is told where `gitckpt.toml` loosens them."""
+        from gitckpt.store.config.rules import Rules  # not for those who neither capture nor expire
+
+        return Rules(self.repository, self._tell, self._ask)
 
     def __enter__(self) -> Self:
         return self
@@ -157,13 +168,12 @@ class Checkpoints:
 
     def _captured(self, commit: str, limits: Limits | None, with_submodules: bool) -> tuple[Worktree, Limits]:
         """Returns what is to be found in the worktree, and the limits that apply."""
-        from gitckpt.store.config import settings
         from gitckpt.store.snapshot import capture as snapshot
 
-        before = self._memory.look(commit, settings.path(self.repository))
+        before = self._memory.look(commit, self.rules.files)
         asked = limits
         # Who asks for the files shall have them, however long it takes; who must not wait brings limits of their own.
-        limits = asked or replace(settings.read(self.repository).limits, timeout=math.inf)
+        limits = asked or replace(self.rules.read().limits, timeout=math.inf)
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
         self._memory.learn(commit, limits if asked is None else None, captured, before)
         if not (captured.submodules and limits.submodules and with_submodules):
@@ -250,18 +260,8 @@ class Checkpoints:
         from gitckpt.store.snapshot import assurance
 
         draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
-        record = partial(
-            self.record,
-            state=state,
-            start=start,
-            key=key,
-            guard=guard,
-            change=change,
-            progress_of=progress_of,
-            keeps=keeps,
-            then=then,
-            **details,
-        )
+        record = partial(self.record, state=state, start=start, key=key, guard=guard, keeps=keeps, then=then, **details)
+        record = partial(record, change=change, progress_of=progress_of)
 
         def attempt() -> Checkpoint:
             commit = self.objects.head()[0]

@@ -30,7 +30,10 @@ def install(repository: Repository, mode: str) -> Installation:
     settings.read(repository)  # what is wrong in them is said before anything changes
     done = installation.install(repository, version=version, mode=mode)
     path = _file(repository)
-    if path is None or not settings.write_template(path):
+    if path is None:
+        return done
+    settings.approve_template(repository)
+    if not settings.write_template(path):
         return done
     return replace(done, changed=[*done.changed, f"wrote {path}: settings for everybody, to be committed"])
 

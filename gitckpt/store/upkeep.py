@@ -11,11 +11,12 @@ from gitckpt.model.errors import BusyError
 from gitckpt.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from gitckpt.model.policy import Policy
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
+    from gitckpt.store.config.looseness import Loosening
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.retention.expiry import Expired
     from gitckpt.store.usage.usage import Usage
@@ -42,15 +43,45 @@ class Upkeep:
             UsageError: the settings cannot be understood, or the policy is none.
         """
         from gitckpt.model.policy import Policy
-        from gitckpt.store.config import settings
         from gitckpt.store.retention import expiry, maintenance
 
         require("policy", policy, (Policy, NoneType), "a Policy")
         inside = self._checkpoints
-        found = expiry.expire(inside, policy or settings.read(inside.repository).policy, dry_run=dry_run, progress=progress)
+        found = expiry.expire(inside, policy or inside.rules.read().policy, dry_run=dry_run, progress=progress)
         if not dry_run:
             maintenance.pack(inside.repository)
         return found
+
+    def loosened(self) -> Sequence[Loosening]:
+        """Returns where `gitckpt.toml`, as it is in this worktree, is looser than what is built in: more expires, or more is captured.
+
+        What of that is not approved does not apply. Values of `git config ckpt.*`, and those that a program hands over, are its user's own.
+
+        Raises:
+            UsageError: the settings cannot be understood.
+        """
+        from gitckpt.store.config import settings
+
+        return settings.read(self._checkpoints.repository).loosened
+
+    def allow(self, loosened: Collection[Loosening]) -> None:
+        """Approves, on this machine and for all worktrees of the repository, that `gitckpt.toml` loosens what is built in.
+
+        Args:
+            loosened: what `loosened` returned. Another value, in whatever commit, needs approval of its own.
+
+        Raises:
+            CkptError: it cannot be noted.
+        """
+        from gitckpt.store.config import approval
+
+        approval.note(self._checkpoints.repository, {each.digest for each in loosened}, approve=True)
+
+    def disallow(self) -> bool:
+        """Forgets all that was approved or declined here, on this machine; tells whether there was anything. Errors: as `allow`."""
+        from gitckpt.store.config import approval
+
+        return approval.forget(self._checkpoints.repository)
 
     def verify(self, *, repair: bool = False, contents: bool = False, progress: Callable[[int, int], None] | None = None) -> Report:
         """Looks at every checkpoint and all it needs.

@@ -35,6 +35,7 @@ COMMANDS = [
     "cancel",
     "remove",
     "expire",
+    "allow",
     "verify",
     "doctor",
     "du",

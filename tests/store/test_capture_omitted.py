@@ -13,7 +13,7 @@ from gitckpt.model.checkpoint import CLEAN, Omitted, Worktree
 from gitckpt.store.snapshot.limits import SECRETS, Limits
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
-from tests.conftest import Checkout
+from tests.conftest import Checkout, allow
 from tests.store.conftest import Denied, MakeStore
 
 NESTED = "a repository of its own: its files stay in it"
@@ -95,6 +95,7 @@ class TestSecrets:
     def test_as_the_settings_say(self, plain: Store, main_checkout: Checkout, source: str) -> None:
         if source == "gitckpt.toml":
             main_checkout.write("gitckpt.toml", '[snapshot]\nsecrets = ["*.private", "vault"]\n')
+            allow(main_checkout)
         else:
             main_checkout.write("gitckpt.toml", "[snapshot]\nsecrets = []\n")
             main_checkout.git("config", "--add", "ckpt.secrets", "*.private")
@@ -113,6 +114,7 @@ class TestSecrets:
         main_checkout.commit("rules", **{".gitignore": "build/\n*.log\n.env\n"})
         if source == "gitckpt.toml":
             main_checkout.write("gitckpt.toml", '[snapshot]\ninclude = ["/build/report", ".env", "*.pem"]\n')
+            allow(main_checkout)
         else:
             for pattern in ("/build/report", ".env", "*.pem"):
                 main_checkout.git("config", "--add", "ckpt.include", pattern)

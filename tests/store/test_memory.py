@@ -17,7 +17,7 @@ from gitckpt.model.checkpoint import CLEAN
 from gitckpt.model.errors import CkptError
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout
+from tests.conftest import Checkout, allow
 from tests.store.conftest import MakeStore
 
 TRIES = 300
@@ -98,6 +98,11 @@ def link_for_directory(checkout: Checkout) -> None:
     (checkout.path / "sub").symlink_to("ignored/sub")
 
 
+def everybody(checkout: Checkout) -> None:
+    checkout.write("gitckpt.toml", '[snapshot]\ninclude = ["*/some"]\n')
+    allow(checkout)
+
+
 def rules_of_user(checkout: Checkout) -> None:
     checkout.git("config", "core.excludesFile", str(checkout.write("ignored/rules", "!/ignored/\n")))
 
@@ -142,7 +147,7 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
     "settings of git that are included": lambda checkout: (
         checkout.git("config", "--file", str(Path(os.environ["HOME"]) / "included"), "ckpt.include", "*/some")
     ),
-    "settings for everybody": lambda checkout: checkout.write("gitckpt.toml", '[snapshot]\ninclude = ["*/some"]\n'),
+    "settings for everybody": everybody,
     "a filter": filtered,
     "assumed to be unchanged": lambda checkout: checkout.git("update-index", "--assume-unchanged", "README"),
     "to be skipped": lambda checkout: checkout.git("update-index", "--skip-worktree", "README"),

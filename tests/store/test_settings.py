@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import Limits
-from tests.conftest import Checkout
+from tests.conftest import Checkout, allow
 
 ROOT = Path(__file__).parent.parent.parent
 DEFAULT = Settings(
@@ -25,7 +26,9 @@ DEFAULT = Settings(
 
 
 def read(checkout: Checkout) -> Settings:
-    return settings.read(discover(str(checkout.path)))
+    """Returns the settings as they are once all of the file is allowed."""
+    allow(checkout)
+    return replace(settings.read(discover(str(checkout.path))), loosened=())
 
 
 class TestReading:

@@ -23,9 +23,11 @@ class Verbosity:
 
     Attributes:
         quiet: whether remarks are left out.
+        is_asking: whether somebody is asked something, and no progress is shown over the question.
     """
 
     quiet = False
+    is_asking = False
 
 
 def harmless(text: str) -> str:
@@ -113,7 +115,7 @@ def progress(line: str) -> None:
     """Shows a line that the next one replaces; only on a terminal, and not with `--quiet`."""
     import shutil
 
-    if sys.stderr.isatty() and not Verbosity.quiet:
+    if sys.stderr.isatty() and not Verbosity.quiet and not Verbosity.is_asking:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\033[K{line[:width]}" if line else "\r\033[K")
         sys.stderr.flush()
@@ -180,9 +182,14 @@ def may_ask() -> bool:
 
 def ask(question: str) -> str | None:
     """Asks a person, and returns the answer without spaces around it; None at the end of input."""
+    progress("")
+    Verbosity.is_asking = True
     sys.stderr.write(question)
     sys.stderr.flush()
-    line = sys.stdin.readline()
+    try:
+        line = sys.stdin.readline()
+    finally:
+        Verbosity.is_asking = False
     return line.strip() if line else None
 
 

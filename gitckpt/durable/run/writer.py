@@ -17,7 +17,6 @@ from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageErro
 from gitckpt.model.phase import split
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.records.draft import Successor
@@ -72,7 +71,7 @@ class Writer:
         self._tried: set[str] = set()
         self._known = False
         self._reported: dict[str, Any] = {}
-        self.limits = settings.read(store.repository).limits
+        self.limits = store.rules.read().limits
         self._made_at = made_at
         self._attempts: Counter[str] | None = None
 

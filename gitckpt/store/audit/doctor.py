@@ -24,6 +24,8 @@ from gitckpt.store.records import layout, locks
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
 
+_ALLOW = "see what that means, and allow it: git ckpt allow"
+
 STALE_AFTER = 600
 """A lock file older than this, in seconds, was most likely left by a crash, also where the system does not tell."""
 
@@ -102,11 +104,14 @@ def _invalid(problem: Problem) -> Finding:
 
 def _settings(store: Checkpoints) -> list[Finding]:
     try:
-        settings.read(store.repository)
+        found = settings.read(store.repository)
     except ConfigError as error:
         return [Finding("settings-invalid", f"{settings.FILE}:{each.line}", each.text, each.hint or error.hint) for each in error.mistakes]
     except UsageError as error:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
+    if found.unapproved:
+        keys = ", ".join(each.key for each in found.unapproved)
+        return [Finding("settings-unapproved", settings.FILE, f"loosens {keys}; until that is allowed here, built-in values apply", _ALLOW)]
     return []
 
 

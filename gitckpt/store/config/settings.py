@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
@@ -15,11 +14,14 @@ from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import Policy
-from gitckpt.store.config.file import read_file, text_of
+from gitckpt.store.config import keys, order
+from gitckpt.store.config.file import ConfigFile, read_file, text_of
+from gitckpt.store.config.keys import KEYS
 from gitckpt.store.config.table import Mistakes, Table
-from gitckpt.store.snapshot.limits import MB, SECRETS, Limits
+from gitckpt.store.snapshot.limits import SECRETS, Limits
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from gitckpt.store.config.looseness import Loosening
 
 FILE = "gitckpt.toml"
 
@@ -72,35 +74,15 @@ _EXAMPLE = """
 
 TEMPLATE = _SETTINGS + _EXAMPLE
 
-_TABLES = {
-    "retention": {
-        "older_than": "ckpt.olderthan",
-        "keep_last": "ckpt.keeplast",
-        "rewritten_older_than": "ckpt.rewrittenolderthan",
-        "runs_older_than": "ckpt.runsolderthan",
-        "safety_older_than": "ckpt.safetyolderthan",
-        "safety_keep_last": "ckpt.safetykeeplast",
-    },
-    "snapshot": {
-        "include": "ckpt.include",
-        "max_file_size": "ckpt.maxfilesize",
-        "secrets": "ckpt.secrets",
-        "submodules": "ckpt.submodules",
-        "timeout": "ckpt.snapshottimeout",
-    },
-}
-"""The keys of each table, with the setting of git that overrides it."""
-
 PIPELINES = "pipelines"
 AGENTS = "agents"
 STEPS = "steps"
 _ELSEWHERE = (PIPELINES, AGENTS, STEPS)
 """The tables that are read and checked where they are used: a mistake in them breaks no other command."""
 
-_LISTS = ("ckpt.include", "ckpt.secrets")
-_COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
-_ALL, _NONE = "all", "none"
-_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_RETENTION, _SNAPSHOT = "retention.", "snapshot."
+_RUNS = "retention.runs_older_than"
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +93,24 @@ class Settings:
         policy: when checkpoints expire.
         limits: what a snapshot leaves out, and how long it may take.
         worktree_dir: directory for the worktrees of runs, as configured; None for the default place.
+        loosened: where the file is looser than what is built in. What of that is not approved does not apply.
     """
 
     policy: Policy
     limits: Limits
     worktree_dir: str | None
+    loosened: tuple[Loosening, ...] = ()
+
+    @property
+    def unapproved(self) -> tuple[Loosening, ...]:
+        """Where the file is looser, and nobody on this machine has approved it."""
+        return tuple(each for each in self.loosened if not each.is_approved)
 
 
 def read(repository: Repository) -> Settings:
     """Returns the settings of a repository as seen from one of its worktrees.
+
+    Where the file loosens what is built in, and nobody on this machine has approved that, the built-in value applies, key by key.
 
     Raises:
         ConfigError: the file has mistakes; each is named with its line and the cure.
@@ -129,40 +120,106 @@ def read(repository: Repository) -> Settings:
     read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
     overriding = Mistakes("")
-    over = Table({name: _own(name, values) for name, values in own.items()}, (), "git config", overriding)
-    file.whole.only((*_TABLES, *_ELSEWHERE))
-    tables = {name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in _TABLES}
-    for name, table in tables.items():
-        table.only(tuple(_TABLES[name]))
-
-    def said(read: Callable[[Table, str, T], T], table: str, key: str, default: T) -> T:
-        name = _TABLES[table][key]
-        return read(over, name, default) if name in own else read(tables[table], key, default)
-
-    policy, limits = Policy(), Limits()
-    found = Settings(
-        policy=Policy(
-            older_than=said(Table.age, "retention", "older_than", policy.older_than),
-            rewritten_older_than=said(Table.age, "retention", "rewritten_older_than", policy.rewritten_older_than),
-            keep_last=said(_count, "retention", "keep_last", policy.keep_last),
-            runs_older_than=said(Table.age, "retention", "runs_older_than", policy.runs_older_than),
-            safety_older_than=said(Table.age, "retention", "safety_older_than", policy.safety_older_than),
-            safety_keep_last=said(_count, "retention", "safety_keep_last", policy.safety_keep_last),
-        ),
-        limits=Limits(
-            max_file_size=said(_size, "snapshot", "max_file_size", limits.max_file_size),
-            secrets=said(_patterns, "snapshot", "secrets", limits.secrets),
-            include=said(_patterns, "snapshot", "include", limits.include),
-            submodules=said(_submodules, "snapshot", "submodules", _ALL) == _ALL,
-            timeout=said(Table.age, "snapshot", "timeout", round(limits.timeout * times.MICRO)) / times.MICRO,
-            configured=attributes.Configured.of(read_all),
-        ),
-        worktree_dir=own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in own else None,
-    )
+    over = Table({name: keys.own(name, values) for name, values in own.items()}, (), "git config", overriding)
+    tables = _tables(file)
+    owned = {name: key.read(over, key.setting, key.usual) for name, key in KEYS.items() if key.setting in own}
+    said = {name: _said(tables, name) for name in KEYS if name not in owned and _is_in(tables, name)}
     file.require_correct()
     for mistake in overriding.found:
         raise UsageError(mistake.text, hint=mistake.hint)
-    return found
+    loosened = _loosened(repository, file, said)
+    safe = {each.key: order.tighter(each.key, said[each.key], KEYS[each.key].usual) for each in loosened if not each.is_approved}
+    values = {name: key.usual for name, key in KEYS.items()} | said | safe | owned
+    runs = _loosened_by_pipelines(repository, file, values[_RUNS])
+    return _settings(values, own, read_all, (*loosened, *runs))
+
+
+def notice(unapproved: Sequence[Loosening]) -> str:
+    """Returns in one line what does not apply as the file says, and what to do about it."""
+    names = list(dict.fromkeys(each.key for each in unapproved))
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return f"{FILE} loosens {shown}; until that is allowed here, built-in values apply: git ckpt allow"
+
+
+def age_of_runs(repository: Repository, pipeline: str, said: int) -> int:
+    """Returns at which age complete runs of a pipeline expire that says so itself; not earlier than any run, unless that is approved.
+
+    Args:
+        repository: where.
+        pipeline: its name, in the file.
+        said: the age that the file says, in microseconds.
+    """
+    usual = read(repository).policy.runs_older_than
+    from gitckpt.store.config import looseness
+
+    found = looseness.find_in_pipelines(repository, {pipeline: {"retention": times.length_text(said)}}, usual)
+    return usual if any(not each.is_approved for each in found) else said
+
+
+def approve_template(repository: Repository) -> None:
+    """Approves the values that `write_template` writes, so that they hold on, also where a later version has other ones built in.
+
+    Raises:
+        CkptError: that cannot be noted.
+    """
+    from gitckpt.store.config import approval, looseness
+
+    tables = _tables(ConfigFile(_SETTINGS, FILE))
+    said = {name: _said(tables, name) for name in KEYS}
+    approval.note(repository, {looseness.digest(name, said) for name in said}, approve=True)
+
+
+def _tables(file: ConfigFile) -> dict[str, Table]:
+    """Returns the tables of the settings, and notes what does not belong there."""
+    names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
+    file.whole.only((*names, *_ELSEWHERE))
+    tables = {name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in names}
+    for name, table in tables.items():
+        table.only([each.partition(".")[2] for each in KEYS if each.startswith(f"{name}.")])
+    return tables
+
+
+def _is_in(tables: Mapping[str, Table], name: str) -> bool:
+    table, _, key = name.partition(".")
+    return key in tables[table].values
+
+
+def _said(tables: Mapping[str, Table], name: str) -> Any:
+    """Returns what the file says of a key."""
+    table, _, key = name.partition(".")
+    return KEYS[name].read(tables[table], key, KEYS[name].usual)
+
+
+def _loosened(repository: Repository, file: ConfigFile, said: Mapping[str, Any]) -> tuple[Loosening, ...]:
+    """Returns where a file loosens what is built in, given what it says of each key that git's configuration does not overrule."""
+    if all(order.tighter(name, value, KEYS[name].usual) == value for name, value in said.items()):
+        return ()
+    from gitckpt.store.config import looseness  # seldom
+
+    return looseness.find(repository, file.document, said)
+
+
+def _loosened_by_pipelines(repository: Repository, file: ConfigFile, usual: int) -> tuple[Loosening, ...]:
+    """Returns which pipelines let their runs go earlier than any run goes."""
+    pipelines = file.document.get(PIPELINES)
+    ages = [each for each in pipelines.values() if isinstance(each, dict) and "retention" in each] if isinstance(pipelines, dict) else []
+    if not isinstance(pipelines, dict) or not ages:
+        return ()
+    from gitckpt.store.config import looseness  # seldom
+
+    return looseness.find_in_pipelines(repository, pipelines, usual)
+
+
+def _settings(
+    values: Mapping[str, Any], own: Mapping[str, list[str]], read_all: Mapping[str, list[str]], loosened: tuple[Loosening, ...]
+) -> Settings:
+    policy, limits = (
+        {name.partition(".")[2]: values[name] for name in KEYS if name.startswith(table)} for table in (_RETENTION, _SNAPSHOT)
+    )
+    limits["submodules"] = limits["submodules"] == keys.ALL
+    limits["timeout"] /= times.MICRO
+    worktree_dir = own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in own else None
+    return Settings(Policy(**policy), Limits(**limits, configured=attributes.Configured.of(read_all)), worktree_dir, loosened)
 
 
 def path(repository: Repository) -> str:
@@ -207,40 +264,3 @@ def write_template(path: str) -> bool:
 def is_template(path: str) -> bool:
     """Tells whether the file is as `write_template` made it."""
     return text_of(path) == TEMPLATE
-
-
-def _own(name: str, values: list[str]) -> object:
-    """Returns what the values of a setting of git stand for."""
-    if name in _LISTS:
-        return list(filter(None, values))
-    last = values[-1]
-    return int(last) if name in _COUNTS and last.isascii() and last.isdigit() else last
-
-
-def _count(table: Table, key: str, default: int) -> int:
-    return table.count(key, default, most=sys.maxsize)
-
-
-def _size(table: Table, key: str, default: int | None) -> int | None:
-    value = table.values.get(key)
-    if value is None:
-        return default
-    text = str(value).strip() if type(value) in (int, str) else ""
-    digits = text.rstrip("BKMGIbkmgi ")
-    factor = _SIZES.get(text[len(digits) :].strip().upper())
-    if not (digits.isascii() and digits.isdigit()) or factor is None:
-        return table.wrong(key, 'a size such as "50 MB"', value, default)
-    return int(digits) * factor
-
-
-def _submodules(table: Table, key: str, default: str) -> str:
-    return table.choice(key, (_ALL, _NONE), default)
-
-
-def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    value = table.values.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        return table.wrong(key, 'a list of patterns such as ["*.pem"]', value, default)
-    return tuple(value)

@@ -21,7 +21,6 @@ from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.restore import exactness, position, replacement
 from gitckpt.store.restore import shape as shape_of
@@ -128,7 +127,7 @@ class _Restore:
         self._head, self._branch = store.objects.head()
         _require_files(store, checkpoint)
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
-        self._limits = replace(settings.read(self._repository).limits, timeout=float("inf"))
+        self._limits = replace(store.rules.read().limits, timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
         self._rebased: str | None = None
         self._submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)

@@ -14,6 +14,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
+from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
@@ -49,7 +50,10 @@ def maintain(repository: Repository) -> None:
     try:
         require_git()
         with Checkpoints(repository, adapter="plumbing") as store:
-            expiry.expire(store, settings.read(repository).policy)
+            found = settings.read(repository)
+            if found.unapproved:
+                log.append(repository, f"maintenance: {settings.notice(found.unapproved)}")
+            expiry.expire(store, found.policy)
         pack(repository)
     except Exception as error:
         _note(repository, f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}")

@@ -72,20 +72,20 @@ class Memory:
         fingerprint = last.fingerprint
         return Guess(known, lambda: self._repository.operation() is None and fingerprint.holds())
 
-    def look(self, commit: str, settings: str) -> Fingerprint | None:
+    def look(self, commit: str, settings: Callable[[], list[str]]) -> Fingerprint | None:
         """Returns how the worktree looks before a capture, where the last one found nothing in it.
 
         Only then is it worth the time: where phases commit or leave changes, the next one finds something again.
 
         Args:
             commit: what HEAD points to.
-            settings: path of the file that says what is left out, which may be ignored.
+            settings: returns the paths of files that say what is left out, which may be ignored.
         """
         last = self._last
         if last is None or last.commit != commit:
             return None
         try:
-            return Fingerprint.take(self._repository, last.directories, [settings])
+            return Fingerprint.take(self._repository, last.directories, settings())
         except GitError:
             return None  # the capture knows what to do about an index that is damaged
 

@@ -31,7 +31,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
     """
     repository = store.repository
-    said = settings.read(repository)
+    said = store.rules.read()
     in_run = bool(checkpoint.run) and checkpoint.id in [entry.id for entry in store.list(Query(run=checkpoint.run, limit=1))]
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
     path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else os.path.abspath(directory)

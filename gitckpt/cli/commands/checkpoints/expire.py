@@ -37,10 +37,8 @@ def expire(
 
     Each checkpoint and each run is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
     """
-    from gitckpt.store.config import settings
-
     with open_store() as store:
-        policy = settings.read(inside(store).repository).policy
+        policy = inside(store).rules.read().policy
         if all_:
             policy = dataclasses.replace(policy, everything=True)
         if older_than is not None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +54,8 @@ def du(
     """
     with open_store() as store:
         usage = store.usage()
+        with contextlib.suppress(UsageError):  # which `doctor` tells of
+            inside(store).rules.read()
     if as_json:
         terminal.out_json(_as_json(usage))
         return

@@ -1,0 +1,50 @@
+"""`git ckpt allow`."""
+
+from __future__ import annotations
+
+from gitckpt.cli.opening import loosening_lines, open_store
+from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def allow(
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what is looser.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Forget all that was allowed here; built-in values apply again.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Let gitckpt.toml, as it is here, expire more or capture more than what is built in. Prints what that is.
+
+    A file that comes with a branch may only be stricter by itself. What is allowed counts on this machine, for these values in any branch.
+    """
+    if forget and (dry_run or as_json):
+        raise UsageError("--forget shows nothing", hint="leave out the other option")
+    with open_store() as store:
+        if forget:
+            is_changed = store.disallow()
+            terminal.remark("built-in values apply again where gitckpt.toml is looser" if is_changed else "nothing was allowed here")
+            return
+        found = store.loosened()
+        new = [each for each in found if not each.is_approved]
+        if new and not dry_run:
+            store.allow(new)
+    if as_json:
+        keys = ("key", "value", "instead", "effect")
+        allowed = [{**{key: getattr(each, key) for key in keys}, "allowed": each.is_approved or not dry_run} for each in found]
+        terminal.out_json({"loosened": allowed})
+        return
+    for line in loosening_lines(found):
+        terminal.out(line)
+    if not found:
+        terminal.remark("gitckpt.toml is not looser than what is built in: nothing is to be allowed")
+    elif not new:
+        terminal.remark("all of it was allowed before")
+    elif dry_run:
+        terminal.remark("built-in values apply until you allow that: git ckpt allow")
+    else:
+        terminal.remark("allowed on this machine; to take it back: git ckpt allow --forget")

@@ -1,0 +1,365 @@
+"""What a file of the tree may say by itself, and what somebody here has to have allowed: key by key."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as usual
+from hypothesis import strategies as some
+
+from gitckpt.git.repository import Repository, discover
+from gitckpt.model.policy import DAY, Policy
+from gitckpt.store.config import approval, looseness, order, settings
+from gitckpt.store.config.keys import KEYS, Key
+from gitckpt.store.config.rules import Rules
+from gitckpt.store.config.settings import Settings
+from gitckpt.store.snapshot.limits import SECRETS, Limits
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout, allow
+
+LOOSE = '[retention]\nolder_than = "1d"\nkeep_last = 500\n[snapshot]\ninclude = ["*.log"]\nsecrets = ["*.mine"]\n'
+
+
+def here(checkout: Checkout) -> Repository:
+    return discover(str(checkout.path))
+
+
+def read(checkout: Checkout, text: str | None = None) -> Settings:
+    if text is not None:
+        checkout.write("gitckpt.toml", text)
+    found = settings.read(here(checkout))
+    return replace(found, limits=replace(found.limits, configured=None))
+
+
+def loosened(found: Settings) -> list[str]:
+    return [each.key for each in found.unapproved]
+
+
+def test_every_key_has_an_order() -> None:
+    """A new key is in `KEYS` first; until somebody has decided which of two values is the tighter one, each needs approval."""
+    assert set(KEYS) | {order.RUNS} == set(order.ORDERS)
+
+
+def test_a_key_without_an_order_needs_approval() -> None:
+    assert order.tighter("snapshot.new", 3, 7) == 7
+    assert order.tighter("snapshot.new", 7, 7) == 7
+    assert order.effect("snapshot.new")
+
+
+@pytest.mark.parametrize(
+    ("key", "tight", "loose", "instead"),
+    [
+        ("retention.older_than", "'31d'", "'29d'", 30 * DAY),
+        ("retention.keep_last", "101", "99", 100),
+        ("retention.rewritten_older_than", "'8d'", "'6d'", 7 * DAY),
+        ("retention.runs_older_than", "'8d'", "'6d'", 7 * DAY),
+        ("retention.safety_older_than", "'8d'", "'0s'", 7 * DAY),
+        ("retention.safety_keep_last", "21", "19", 20),
+        ("snapshot.include", "[]", "['!a']", ()),
+        ("snapshot.max_file_size", "'1 kB'", "'51 MB'", 50_000_000),
+        (
+            "snapshot.secrets",
+            str([*map(str.upper, SECRETS), "*.mine"]),
+            str([*SECRETS[1:], "*.mine"]),
+            (*SECRETS[1:], "*.mine", SECRETS[0]),
+        ),
+        ("snapshot.submodules", "'none'", None, None),
+        ("snapshot.timeout", "'1s'", "'61s'", 60.0),
+    ],
+)
+def test_which_value_is_the_tighter_one(main_checkout: Checkout, key: str, tight: str, loose: str | None, instead: object) -> None:
+    table, _, name = key.partition(".")
+
+    def said(value: str) -> tuple[list[str], object]:
+        found = read(main_checkout, f"[{table}]\n{name} = {value}\n")
+        return loosened(found), getattr(found.policy if table == "retention" else found.limits, name)
+
+    usual_value = getattr(Policy() if table == "retention" else Limits(), name)
+    assert said(tight)[0] == []
+    assert said(tight)[1] != usual_value or key == "snapshot.include"
+    if loose is not None:
+        assert said(loose) == ([key], instead)
+        allow(main_checkout)
+        assert said(loose)[0] == []
+        assert said(loose)[1] != instead
+
+
+def test_what_is_tighter_holds_beside_what_does_not(checkout: Checkout) -> None:
+    found = read(checkout, LOOSE)
+    assert loosened(found) == ["retention.older_than", "snapshot.include", "snapshot.secrets"]
+    assert found.policy == Policy(keep_last=500)
+    assert found.limits == Limits(secrets=("*.mine", *SECRETS))
+    allow(checkout)
+    found = read(checkout)
+    assert loosened(found) == []
+    assert [each.key for each in found.loosened] == ["retention.older_than", "snapshot.include", "snapshot.secrets"]
+    assert found.policy == Policy(older_than=DAY, keep_last=500)
+    assert found.limits == Limits(include=("*.log",), secrets=("*.mine",))
+
+
+AGES = some.integers(0, 10**6).flatmap(lambda count: some.sampled_from([f"'{count}{unit}'" for unit in "smhdw"]))
+COUNTS = some.integers(0, 10**6).map(str)
+SIZES = some.tuples(some.integers(0, 10**4), some.sampled_from(["", " kB", " MB", " GB"])).map(lambda said: f"'{said[0]}{said[1]}'")
+PATTERNS = some.lists(some.sampled_from([*SECRETS, "*", "*.log", "!a", ".ENV*", "x"]), max_size=30).map(str)
+VALUES = {
+    **dict.fromkeys([key for key in KEYS if key.endswith(("_than", "timeout"))], AGES),
+    **dict.fromkeys([key for key in KEYS if key.endswith("_last")], COUNTS),
+    "snapshot.max_file_size": SIZES,
+    "snapshot.include": PATTERNS,
+    "snapshot.secrets": PATTERNS,
+    "snapshot.submodules": some.sampled_from(["'all'", "'none'"]),
+}
+
+
+@given(values=some.fixed_dictionaries({}, optional=VALUES), ages=some.lists(AGES, max_size=2))
+@usual(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
+    main_checkout: Checkout, values: dict[str, str], ages: list[str]
+) -> None:
+    assert set(VALUES) == set(KEYS)
+    tables: dict[str, str] = {"retention": "", "snapshot": ""}
+    for key, value in values.items():
+        tables[key.partition(".")[0]] += f"{key.partition('.')[2]} = {value}\n"
+    text = "".join(f"[{name}]\n{lines}" for name, lines in tables.items())
+    text += "".join(f"[pipelines.p{number}]\nretention = {age}\n" for number, age in enumerate(ages))
+    found, built_in = read(main_checkout, text), Limits()
+    for name in ("older_than", "keep_last", "rewritten_older_than", "runs_older_than", "safety_older_than", "safety_keep_last"):
+        assert getattr(found.policy, name) >= getattr(Policy(), name)
+    assert not found.policy.everything
+    limits = found.limits
+    assert limits.include == ()
+    assert limits.max_file_size is not None
+    assert limits.max_file_size <= 50_000_000
+    assert {each.lower() for each in limits.secrets} >= {each.lower() for each in built_in.secrets}
+    assert limits.timeout <= built_in.timeout
+    assert limits.submodules <= built_in.submodules
+    for number in range(len(ages)):
+        assert settings.age_of_runs(here(main_checkout), f"p{number}", 0) >= found.policy.runs_older_than
+    if not found.loosened:  # then all of it applies as it stands
+        allow(main_checkout)
+        assert read(main_checkout) == found
+
+
+class TestWhatIsAllowed:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"# a comment\n{LOOSE}\n[[pipelines.new.phases]]\nname = 'a'\nrun = 'b'\n",
+            '[snapshot]\nsecrets = ["*.MINE"]\ninclude = [ "*.log" ] # why\n[retention]\nkeep_last = 0x1f4\nolder_than = "24h"\n',
+            '[retention]\nolder_than = "1d"\nkeep_last = 500\n',
+            '[snapshot]\ninclude = ["*.log"]\nmax_file_size = "1 kB"\n',
+            f'[snapshot]\nsecrets = ["*.mine", {", ".join(map(repr, SECRETS))}]\n',
+        ],
+    )
+    def test_are_values_and_not_the_text_around_them(self, checkout: Checkout, text: str) -> None:
+        read(checkout, LOOSE)
+        allow(checkout)
+        assert loosened(read(checkout, text)) == []
+
+    @pytest.mark.parametrize(
+        ("text", "again"),
+        [
+            ('[retention]\nolder_than = "23h"\nkeep_last = 500\n', ["retention.older_than"]),
+            ('[retention]\nolder_than = "1d"\n', ["retention.older_than"]),
+            ('[retention]\nolder_than = "1d"\nkeep_last = 0\n', ["retention.older_than", "retention.keep_last"]),
+            ('[snapshot]\ninclude = ["*.log", "*"]\n', ["snapshot.include"]),
+            ("[snapshot]\nsecrets = []\n", ["snapshot.secrets"]),
+        ],
+    )
+    def test_no_other_value_is(self, checkout: Checkout, text: str, again: list[str]) -> None:
+        """The rules of expiry stand together: an age that is harmless beside a large `keep_last` may be none without it."""
+        read(checkout, LOOSE)
+        allow(checkout)
+        assert loosened(read(checkout, text)) == again
+
+    def test_counts_in_every_worktree_and_branch(self, main_checkout: Checkout, tmp_path: Path) -> None:
+        main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"))
+        other = Checkout(tmp_path / "other", main_checkout.path)
+        read(main_checkout, LOOSE)
+        assert loosened(read(other, LOOSE)) != []
+        allow(main_checkout)
+        assert loosened(read(other)) == []
+
+    def test_is_forgotten_with_the_private_directory_and_by_a_clone(self, main_checkout: Checkout, tmp_path: Path) -> None:
+        main_checkout.commit("loose", **{"gitckpt.toml": LOOSE})
+        allow(main_checkout)
+        main_checkout.git("clone", "--quiet", ".", str(tmp_path / "clone"))
+        assert loosened(read(Checkout(tmp_path / "clone"))) != []
+        assert approval.forget(here(main_checkout))
+        assert not approval.forget(here(main_checkout))
+        assert loosened(read(main_checkout)) != []
+
+    def test_is_noted_for_its_user_alone(self, main_checkout: Checkout) -> None:
+        before = os.umask(0)
+        try:
+            read(main_checkout, LOOSE)
+            allow(main_checkout)
+        finally:
+            os.umask(before)
+        path = Path(approval.path(here(main_checkout)))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert [each.name for each in path.parent.iterdir() if each.name.startswith("allowed")] in (
+            ["allowed", "allowed.lock"],
+            ["allowed.lock", "allowed"],
+        )
+        assert all(len(line) == 64 for line in path.read_text().splitlines())
+
+    @pytest.mark.parametrize("garbage", ["", "\0\xff\n", "0" * 64, "a directory"])
+    def test_a_note_that_cannot_be_read_allows_nothing(self, main_checkout: Checkout, garbage: str) -> None:
+        path = Path(here(main_checkout).make_private_dir()) / approval.FILE
+        path.mkdir() if garbage == "a directory" else path.write_text(garbage)
+        assert loosened(read(main_checkout, LOOSE)) == ["retention.older_than", "snapshot.include", "snapshot.secrets"]
+
+    def test_of_several_at_once_none_is_lost(self, main_checkout: Checkout) -> None:
+        digests = [approval.digest_of("snapshot.include", [str(number)]) for number in range(20)]
+        others = [threading.Thread(target=lambda one=one: approval.note(here(main_checkout), [one], approve=True)) for one in digests]
+        for each in others:
+            each.start()
+        for each in others:
+            each.join()
+        assert approval.approved(here(main_checkout)) == set(digests)
+
+    def test_of_both_answers_the_last_one_counts(self, main_checkout: Checkout) -> None:
+        one = approval.digest_of("a", 1)
+        for answer in (False, True, False):
+            approval.note(here(main_checkout), [one], approve=answer)
+            assert (approval.approved(here(main_checkout)), approval.declined(here(main_checkout))) == (
+                (frozenset([one]), frozenset()) if answer else (frozenset(), frozenset([one]))
+            )
+
+    def test_what_init_wrote_holds_on_when_other_values_are_built_in(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with Store.open(main_checkout.path) as store:
+            store.install("none")
+        assert read(main_checkout).loosened == ()
+        stricter = {"snapshot.secrets": (*SECRETS, "*.new"), "retention.keep_last": 1000, "retention.older_than": 60 * DAY}
+        keys = {key: Key(each.setting, each.read, stricter.get(key, each.usual), each.written) for key, each in KEYS.items()}
+        for module in (settings, looseness):
+            monkeypatch.setattr(module, "KEYS", keys)
+        found = read(main_checkout)
+        assert ([each.key for each in found.loosened], loosened(found)) == (
+            ["retention.older_than", "retention.keep_last", "snapshot.secrets"],
+            [],
+        )
+        assert (found.policy, found.limits) == (Policy(), Limits())
+
+    def test_init_allows_nothing_that_was_there(self, main_checkout: Checkout) -> None:
+        main_checkout.write("gitckpt.toml", LOOSE)
+        with Store.open(main_checkout.path) as store:
+            store.install("none")
+        assert loosened(read(main_checkout)) == ["retention.older_than", "snapshot.include", "snapshot.secrets"]
+
+
+def test_what_git_config_says_is_the_users_own(checkout: Checkout) -> None:
+    for name, value in (("olderThan", "0s"), ("keepLast", "0"), ("include", "*"), ("secrets", ""), ("maxFileSize", "9 GB")):
+        checkout.git("config", f"ckpt.{name}", value)
+    found = read(checkout, '[retention]\nolder_than = "1s"\nkeep_last = 1\n[snapshot]\ninclude = ["a"]\nsecrets = ["b"]\n')
+    assert found.loosened == ()
+    assert found.policy == Policy(older_than=0, keep_last=0)
+    assert found.limits == Limits(include=("*",), secrets=(), max_file_size=9_000_000_000)
+
+
+def test_what_a_program_hands_over_is_its_own(main_checkout: Checkout) -> None:
+    main_checkout.write("gitckpt.toml", LOOSE)
+    main_checkout.write("a.key", "x")
+    with Store.open(main_checkout.path) as store:
+        assert [each.path for each in store.capture(Limits(secrets=())).omitted] == []
+        assert [each.path for each in store.capture().omitted] == ["a.key"]
+        store.allow(store.loosened())
+        assert [each.path for each in store.capture().omitted] == []
+
+
+def test_a_process_that_lives_on_learns_that_it_was_allowed(main_checkout: Checkout) -> None:
+    main_checkout.write(".gitignore", "*.log\n")
+    main_checkout.write("a.log", "x")
+    main_checkout.commit("rules", **{"gitckpt.toml": '[snapshot]\ninclude = ["*.log"]\n'})
+    with Store.open(main_checkout.path) as store:
+        for _ in range(4):
+            assert not store.capture().dirty
+        allow(main_checkout)
+        assert store.capture().dirty
+
+
+class TestPipelines:
+    TEXT = """
+[pipelines]
+a = { retention = "1d" }
+b = { retention = "9d" }
+"x\\ny" = { retention = "0s" }
+c = { retention = 3 }
+"""
+
+    def test_let_their_runs_go_no_earlier_than_any_run(self, main_checkout: Checkout) -> None:
+        assert loosened(read(main_checkout, self.TEXT)) == ["pipelines.a.retention"]
+
+        def age_of(name: str, said: int) -> int:
+            return settings.age_of_runs(here(main_checkout), name, said)
+
+        assert (age_of("a", DAY), age_of("b", 9 * DAY)) == (7 * DAY, 9 * DAY)
+        allow(main_checkout)
+        assert (age_of("a", DAY), age_of("a", DAY - 1), age_of("b", DAY)) == (DAY, 7 * DAY, 7 * DAY)
+
+    def test_are_measured_by_what_the_user_says(self, main_checkout: Checkout) -> None:
+        main_checkout.git("config", "ckpt.runsOlderThan", "1h")
+        assert read(main_checkout, self.TEXT).loosened == ()
+
+
+class TestRules:
+    """Those who speak to a person: he is asked once, and told once."""
+
+    def rules(self, checkout: Checkout, answer: bool | None) -> tuple[Rules, list[str], list[tuple[str, ...]]]:
+        told: list[str] = []
+        asked: list[tuple[str, ...]] = []
+
+        def ask(found: object) -> bool | None:
+            asked.append(tuple(each.key for each in found))  # type: ignore[attr-defined]
+            return answer
+
+        return Rules(here(checkout), told.append, ask), told, asked
+
+    KEYS = ("retention.older_than", "snapshot.include", "snapshot.secrets")
+    LINE = f"gitckpt.toml loosens {', '.join(KEYS)}; until that is allowed here, built-in values apply: git ckpt allow"
+
+    def test_nobody_answers(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", LOOSE)
+        rules, told, asked = self.rules(checkout, None)
+        for _ in range(2):
+            assert rules.read().policy == Policy(keep_last=500)
+        assert (told, asked) == ([self.LINE], [self.KEYS])
+
+    def test_yes(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", LOOSE)
+        rules, told, asked = self.rules(checkout, answer=True)
+        assert rules.read().policy == Policy(older_than=DAY, keep_last=500)
+        assert self.rules(checkout, None)[0].read().unapproved == ()
+        assert (told, asked) == ([], [self.KEYS])
+
+    def test_no_is_an_answer_too(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", LOOSE)
+        for wanted in [[self.KEYS], []]:
+            rules, told, asked = self.rules(checkout, answer=False)
+            assert rules.read().policy == Policy(keep_last=500)
+            assert (told, asked) == ([self.LINE], wanted)
+
+    def test_what_loosens_nothing_is_not_spoken_of(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", settings.TEMPLATE)
+        rules, told, asked = self.rules(checkout, answer=True)
+        rules.read()
+        assert (told, asked) == ([], [])
+
+    def test_each_worktree_has_its_own(self, main_checkout: Checkout, make_store: Callable[..., Store], tmp_path: Path) -> None:
+        main_checkout.write("gitckpt.toml", LOOSE)
+        store = inside(make_store(main_checkout))
+        assert store.rules.read().unapproved != ()
+        other = Checkout(tmp_path / "other", main_checkout.path)
+        main_checkout.git("worktree", "add", "--quiet", str(other.path))
+        with store.seen_from(here(other), "plumbing") as seen:
+            assert seen.rules.read().unapproved == ()
