@@ -15,7 +15,7 @@ from gitckpt.durable.agent.gemini import Gemini
 from gitckpt.durable.agent.text import CONVERSATIONS, TEXT
 from gitckpt.model.errors import UsageError
 from gitckpt.store.config.file import read_file
-from gitckpt.store.config.settings import AGENTS
+from gitckpt.store.config.settings import AGENTS, FILE
 from gitckpt.store.config.table import Table
 
 STDIN, ARGUMENT = "stdin", "argument"
@@ -94,6 +94,24 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
         problem = "has a NUL in it" if name else "is empty"
         raise UsageError(f"the command of the agent {problem}", hint=f"give a command, or one of: {known}")
     return configured.get(name) or BUILT_IN.get(name) or _recognized(name)
+
+
+def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
+    """Returns in one line how a file redefines an agent that people know by that name, or a program; None where it does not.
+
+    Args:
+        name: what was asked for.
+        configured: the clients of `gitckpt.toml`.
+    """
+    client = configured.get(name.strip())
+    if client is None:
+        return None
+    if client.name not in BUILT_IN:
+        import shutil  # seldom: an agent of the file has a name that nothing else has
+
+        if shutil.which(client.name.split()[0]) is None:
+            return None
+    return f"{FILE} redefines the agent {client.name}: {client.command}"
 
 
 def read_clients(path: str) -> dict[str, Client]:

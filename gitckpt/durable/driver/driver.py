@@ -89,6 +89,7 @@ class Driver:
         self._skipped = skipped or {}
         self._agents = agents or {}
         self._untold: tuple[str, str, float | None] | None = None
+        self._announced: set[str] = set()
 
     def drive(self) -> Result:
         """Does every phase that is not complete, in order.
@@ -150,7 +151,8 @@ class Driver:
             self._tell()
             observer = self._observer
             observer.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
-            context = Context(self._run, self._definition, phase, attempt, watchdog, observer.output, observer.tick, self._agents)
+            told = (observer.output, observer.tick, self._agents, self._announce)
+            context = Context(self._run, self._definition, phase, attempt, watchdog, *told)
             return STEPS[phase.use].action(context) if phase.use is not None else CommandPhase(context).perform()
 
         self._require_not_blocked(phase)
@@ -168,6 +170,12 @@ class Driver:
             if not followed or last is None or last.ended != next_attempt.COMPLETE:
                 self._tell()
         return True
+
+    def _announce(self, sentence: str) -> None:
+        """Tells what a person is to know before it happens, once."""
+        if sentence not in self._announced:
+            self._announced.add(sentence)
+            self._observer.warn(sentence)
 
     def _tell(self) -> None:
         """Tells how the last phase ended: not before it is recorded."""

@@ -294,6 +294,9 @@ class Pipelines:
             self._observer.started(run.id)
             for remark in run.remarks:
                 self._observer.warn(remark)
+            redefined = file.redefinition(definition)
+            if redefined is not None:
+                self._observer.warn(redefined)
             agents = read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
             result = Driver(run, definition, self._observer, skips, agents).drive()
             if result.is_complete:
@@ -337,7 +340,10 @@ class Pipelines:
         from gitckpt.store.retention import cleanup
 
         try:
-            cleanup.cleanup_runs(self._store, pipeline=definition.name, older_than=definition.retention)
+            age = definition.retention
+            if definition.source != file.PRESET:
+                age = settings.age_of_runs(self._store.repository, definition.name, age)
+            cleanup.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
         except CkptError as error:
             self._observer.warn(f"old runs were not removed: {error.message}")
 

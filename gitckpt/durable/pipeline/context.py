@@ -38,6 +38,7 @@ class Context:
         output: gets what is to be shown, as it comes.
         tick: gets the seconds since something long began, about once a second.
         agents: the agents that are configured, by name.
+        announce: gets what a person is to know before it happens, in one line.
     """
 
     run: ActiveRun
@@ -48,6 +49,7 @@ class Context:
     output: Callable[[bytes], None]
     tick: Callable[[float], None] | None = None
     agents: Mapping[str, Client] = field(default_factory=dict)
+    announce: Callable[[str], None] = lambda _: None
 
     def inputs(self) -> dict[str, str]:
         """Returns the inputs of the run; for those that are files, where a copy is."""
@@ -73,6 +75,24 @@ class Context:
         except KeyError as error:
             place = f"{{{error.args[0]}}}"
             raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state") from None
+
+    def client(self, role: str) -> Client:
+        """Returns the agent that an option names.
+
+        Args:
+            role: the option.
+
+        Raises:
+            PhaseFailed: as `option`.
+            UsageError: it names none.
+        """
+        from gitckpt.durable.agent.client import client_of, redefinition  # most phases are commands
+
+        wanted = self.option(role)
+        redefined = redefinition(wanted, self.agents)
+        if redefined is not None:
+            self.announce(redefined)
+        return client_of(wanted, self.agents)
 
     def environment(self) -> dict[str, str]:
         """Returns what a command of the phase finds in its environment."""

@@ -10,7 +10,7 @@ from gitckpt.durable.pipeline.parser import parse
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.names import closest
 from gitckpt.store.config.file import read_file, text_of
-from gitckpt.store.config.settings import PIPELINES
+from gitckpt.store.config.settings import FILE, PIPELINES
 
 PRESETS = ("plan-to-pr", "rlm-act", "loop", "review")
 PRESET = "preset"
@@ -42,6 +42,13 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
     known = ", ".join(other + kind for other, kind in there.items())
     hint = f"did you mean {close}? There are: {known}" if close else f"there are: {known}; others go into {os.path.basename(path)}"
     raise NotFoundError(f"no pipeline goes by {name!r}", hint=hint)
+
+
+def redefinition(definition: PipelineDefinition) -> str | None:
+    """Returns in one line that a pipeline takes the place of the preset of that name; None where it does not."""
+    if definition.name not in PRESETS or definition.source == PRESET:
+        return None
+    return f"{FILE} redefines the pipeline {definition.name}: what it runs stands in that file"
 
 
 def names(path: str) -> list[str]:

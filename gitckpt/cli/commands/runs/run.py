@@ -66,10 +66,13 @@ def run(
 
 def _print_plan(plan: Preview, mode: str | None) -> None:
     """Prints what a run would do, phase by phase."""
+    from gitckpt.durable.pipeline.file import redefinition
     from gitckpt.model import times
 
     definition, given, skips = plan.definition, plan.given, plan.skipped
-
+    redefined = redefinition(definition)
+    if redefined is not None:
+        terminal.warn(terminal.harmless(redefined))
     source = terminal.harmless(definition.source)
     terminal.out(f"pipeline {terminal.harmless(definition.name)}, {mode or definition.autonomy}, from {source}")
     for name, value in given.inputs.items():

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gitckpt.durable.agent import client
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Outcome, Patience
@@ -75,7 +74,7 @@ class Loop:
         self._documents = Documents(context)
         try:
             self._options = options.read(context.option)
-            self._client = client.client_of(context.option("agent"), context.agents)
+            self._client = context.client("agent")
         except UsageError as error:
             raise PhaseFailed(error.message, hint=error.hint) from None
         self._has_asked = False

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent.call import Agent
 from gitckpt.durable.agent.client import Client
 from gitckpt.durable.command import execution
@@ -41,7 +40,7 @@ def carry_out(context: Context) -> Ended:
     options = read(context.option)
     timeout = _agent_timeout(context.option)
     _settle_force(context, options)
-    asked = [_Asked(context, clients.client_of(context.option(role), context.agents), role, timeout) for role in ("coder", "reviewer")]
+    asked = [_Asked(context, context.client(role), role, timeout) for role in ("coder", "reviewer")]
     run = context.run
     review = Review(
         run,
