@@ -162,6 +162,24 @@ def test_agents_with_names_of_their_own_are_not_announced(checkout: Checkout, ck
     assert "redefines" not in done.err
 
 
+@pytest.mark.parametrize("agent", ["claude", "mine"])
+def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
+    checkout: Checkout, ckpt: Ckpt, tmp_path: Path, agent: str
+) -> None:
+    marker = tmp_path / "marker"
+    said = f'[agents.{agent}]\ncommand = "exit 1"\n'
+    checkout.commit("agents", **{"gitckpt.toml": said, "plan.md": "x"})
+    words = ["loop", "plan.md", "--agent", agent, "--tests", "false", "--until-tests-pass", "--max-iterations", "1"]
+    assert ckpt(*words, at=checkout).code == 20
+    assert ckpt("resume").code == 20  # it is the one that it was
+    checkout.write("gitckpt.toml", f"[agents.{agent}]\ncommand = \"touch '{marker}'\"\n")
+    done = ckpt("resume")
+    assert (done.code, f"started with something else: the agent {agent} is touch '{marker}'" in done.err) == (2, True), done.err
+    assert not marker.exists()
+    ckpt("resume", "--accept-changes")
+    assert marker.exists()
+
+
 NAMING = ("run", "loop", "review")
 """What names a pipeline or an agent."""
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from gitckpt.durable.agent.client import read_clients
+from gitckpt.durable.agent.client import Client, read_clients
+from gitckpt.durable.driver import agents
 from gitckpt.durable.driver.driver import Driver, Observer, Result
 from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
 from gitckpt.durable.driver.skip import skipped
@@ -226,6 +227,9 @@ class Pipelines:
             return self._was_complete(run, definition)
         if not how.get("trust", False):
             launch.require_vouched(self._store, newest, definition)
+        if not (how.get("trust", False) or how.get("accept_changes", False)):
+            known = agents.known_to(newest, definition, how.get("inputs", {}))
+            agents.require_noted(self._store.repository, run, definition, known, self._clients(definition))
         opened = ActiveRun.resume(
             self._store,
             run,
@@ -272,6 +276,10 @@ class Pipelines:
         repository = self._store.repository
         return os.path.join(repository.worktree or main_worktree(repository) or "", settings.FILE)
 
+    def _clients(self, definition: PipelineDefinition) -> dict[str, Client]:
+        """Returns the agents of the file, where a phase may call one."""
+        return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
+
     def _definition(self, name: str) -> PipelineDefinition:
         return file.read(self._file(), name, OPTIONS)
 
@@ -297,8 +305,9 @@ class Pipelines:
             redefined = file.redefinition(definition)
             if redefined is not None:
                 self._observer.warn(redefined)
-            agents = read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
-            result = Driver(run, definition, self._observer, skips, agents).drive()
+            clients = self._clients(definition)
+            agents.note(run.store.repository, definition, agents.known_to(run.newest, definition, {}), clients)
+            result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
         except PhaseFailed as error:

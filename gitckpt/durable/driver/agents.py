@@ -1,0 +1,74 @@
+"""Which agents of `gitckpt.toml` a run calls: those that it was started with; no branch puts another command in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple
+
+from gitckpt.durable.agent.client import Client
+from gitckpt.durable.pipeline.context import filled, plain
+from gitckpt.durable.pipeline.definition import PipelineDefinition
+from gitckpt.durable.run.errors import Changed
+from gitckpt.git.repository import Repository
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.config import approval
+
+_ROLES = ("agent", "coder", "reviewer")
+
+
+def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]) -> dict[str, str]:
+    """Returns what options of phases may name: what the state of a run says, and its inputs, by name.
+
+    Args:
+        newest: the newest checkpoint of the run.
+        definition: its pipeline.
+        inputs: those that are other ones from now on.
+    """
+    given = newest.pipeline.inputs if newest.pipeline is not None else {}
+    return {**plain(newest.state), **definition.inputs, **given, **inputs}
+
+
+def note(repository: Repository, definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> None:
+    """Notes, on this machine, the agents of the file that somebody has started a run with, or accepts.
+
+    Args:
+        repository: where.
+        definition: the pipeline of the run.
+        known: its inputs, and what its state says, by name.
+        clients: the agents of the file, by name.
+
+    Raises:
+        CkptError: it cannot be noted.
+    """
+    digests = {_digest(client) for client in _called(definition, known, clients)} - approval.approved(repository)
+    if digests:
+        approval.note(repository, digests, approve=True)
+
+
+def require_noted(
+    repository: Repository, run: str, definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]
+) -> None:
+    """Looks whether each agent of the file that a run calls is one that a run was started with here; the arguments are those of `note`.
+
+    Raises:
+        Changed: one is not; it is named with its command.
+    """
+    approved = approval.approved(repository)
+    new = dict.fromkeys(client for client in _called(definition, known, clients) if _digest(client) not in approved)
+    if new:
+        raise Changed(run, [f"the agent {client.name} is {client.command}" for client in new])
+
+
+def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> Iterator[Client]:
+    for phase in definition.phases:
+        for role in _ROLES if phase.use and clients else ():
+            try:
+                name = filled(phase.options.get(role, ""), known)
+            except KeyError:
+                continue  # which state names it, is known when the phase begins
+            if name in clients:
+                yield clients[name]
+
+
+def _digest(client: Client) -> str:
+    return approval.digest_of("agents", list(astuple(client)))
