@@ -14,9 +14,9 @@ import pytest
 from gitckpt.git import host
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
-from gitckpt.model.errors import BusyError, InvalidCheckpoint
+from gitckpt.model.errors import BusyError, InvalidCheckpoint, UsageError
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.lease import Lease, LeaseHeld, LeaseLost, held, parse, render
+from gitckpt.store.leases.lease import LONGEST, Lease, LeaseHeld, LeaseLost, held, parse, render
 from gitckpt.store.leases.leases import Hold, Leases
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
@@ -153,6 +153,43 @@ def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: 
     assert caught.value.message == held(RUN, far, clock.instant).message
     clock.instant += leases.LENGTH
     desk.require_free(RUN)
+
+
+class TestEndless:
+    """A lease that says what no driver says: it may have been fetched."""
+
+    def test_it_counts_for_twenty_renewals(self, desk: Leases, clock: Clock) -> None:
+        lease = replace(elsewhere(desk, desk.acquire(RUN, "far away")), expires="9999-12-31T23:59:59.000000Z")
+        desk.swap(lease, desk.current(RUN) or "")
+        assert round(20 * leases.RENEWAL * times.MICRO) == LONGEST
+        end = times.from_text(lease.renewed) + LONGEST
+        assert (lease.is_held(end - 1), lease.is_held(end)) == (True, False)
+        with pytest.raises(LeaseHeld) as caught:
+            desk.acquire(RUN, "here")
+        assert caught.value.hint == f"if nobody does: git ckpt resume {RUN} --take-over"
+        clock.instant = end
+        assert desk.acquire(RUN, "here").lease.token == 2
+
+    @pytest.mark.parametrize("ahead", [60 * times.MICRO, 0])
+    def test_one_that_was_renewed_in_the_future_is_taken_over(self, desk: Leases, clock: Clock, ahead: int) -> None:
+        renewed = clock.instant + LONGEST + ahead
+        lease = replace(elsewhere(desk, desk.acquire(RUN, "far away")), renewed=times.to_text(renewed), expires=times.to_text(renewed + 9))
+        desk.swap(lease, desk.current(RUN) or "")
+        assert lease.is_endless(clock.instant) == bool(ahead)
+        if ahead:
+            assert desk.acquire(RUN, "here", take_over=True).lease.token == 2
+        else:
+            with pytest.raises(LeaseHeld, match="is driven by far away"):
+                desk.acquire(RUN, "here", take_over=True)
+
+    def test_what_was_given_back_binds_nobody(self, desk: Leases, clock: Clock) -> None:
+        lease = replace(desk.acquire(RUN, "one").lease, expires="9999-12-31T23:59:59.000000Z")
+        assert [replace(lease, released=said).is_endless(clock.instant) for said in (None, lease.renewed)] == [True, False]
+
+    def test_none_of_ours_is(self, desk: Leases, clock: Clock) -> None:
+        with pytest.raises(UsageError, match="is longer than one can be"):
+            desk.acquire(RUN, "one", LONGEST + 1)
+        assert not desk.acquire(RUN, "one", LONGEST).lease.is_endless(clock.instant)
 
 
 @pytest.fixture
@@ -344,6 +381,8 @@ def test_a_renewal_between_two_looks_does_not_stop_a_record(plain: Store, desk: 
 
     class Once:
         """Hands out the old value at first, as if the renewal had come in between."""
+
+        drives = True
 
         def __init__(self) -> None:
             self.left = [stale]

@@ -28,6 +28,9 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], set[str]]
             cure = error.hint or f"once nobody drives the run: git update-ref -d {shlex.quote(ref)}"
             flaws.append(lasting("lease-invalid", ref, error.message.removeprefix(f"{ref}: "), cure))
             continue
+        if lease.is_endless(store.clock()):
+            sentence = f"it is good until {lease.expires}, and says that it was renewed at {lease.renewed}: no driver says so"
+            flaws.append(lasting("lease-endless", ref, sentence, f"if nobody drives the run: git ckpt resume {run} --take-over"))
         if lease.is_held(store.clock()):
             driven.add(run)
         elif run not in runs:

@@ -13,6 +13,9 @@ from gitckpt.model.errors import BusyError, InvalidCheckpoint
 from gitckpt.model.readers.table import Reader
 from gitckpt.store.records import layout
 
+LONGEST = 600 * times.MICRO
+"""How long a lease counts at most after it was renewed, in microseconds, whatever it says: 20 times what lies between two renewals."""
+
 _VERSION = 1
 _INSTANTS = ("acquired", "renewed", "expires")
 _TEXTS = ("run", "holder", "host", "boot", "namespace", "started", *_INSTANTS)
@@ -64,7 +67,16 @@ class Lease:
         here = host.here()
         if (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace) and here.boot:
             return host.start_of(self.pid) == self.started
-        return now < times.from_text(self.expires)
+        return now < min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
+
+    def is_endless(self, now: int) -> bool:
+        """Tells whether it says of itself what no driver says: that it is good for longer than `LONGEST`, or was renewed so far ahead.
+
+        Args:
+            now: as for `is_held`.
+        """
+        renewed = times.from_text(self.renewed)
+        return self.released is None and (times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST)
 
     def is_stalled(self, now: int) -> bool:
         """Tells whether its holder is alive on this machine and does nothing: was stopped, or is late with renewing it.
@@ -138,6 +150,11 @@ class _Reader(Reader):
 
 def held(run: str, lease: Lease, now: int) -> LeaseHeld:
     """Returns the error that a lease is somebody else's already."""
+    if lease.is_endless(now):
+        return LeaseHeld(
+            f"run {run} is driven until {lease.expires}, which no driver says: by {lease.sentence()}",
+            hint=f"if nobody does: git ckpt resume {run} --take-over",
+        )
     if lease.is_stalled(now):
         return LeaseHeld(
             f"run {run} is stalled: it is driven by {lease.sentence()}",

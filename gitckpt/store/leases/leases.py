@@ -16,8 +16,8 @@ from gitckpt.git import host
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
-from gitckpt.model.errors import BusyError, InvalidCheckpoint
-from gitckpt.store.leases.lease import Lease, held, lost, parse, render
+from gitckpt.model.errors import BusyError, InvalidCheckpoint, UsageError
+from gitckpt.store.leases.lease import LONGEST, Lease, held, lost, parse, render
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
@@ -88,15 +88,19 @@ class Leases:
             run: its id.
             holder: what it is taken for, for people.
             length: how long it is good without being renewed, in microseconds.
-            take_over: whether it is taken from somebody who is alive, too, if they are stalled; they can write nothing more then.
+            take_over: whether it is taken from somebody who is alive, too, if they are stalled, or if the lease says what no driver says
+                (`Lease.is_endless`); they can write nothing more then.
 
         Raises:
+            UsageError: it would be good for longer than a lease can be.
             LeaseHeld: somebody who is alive has it, or was faster.
             LockHeld, GitError: the ref could not be written.
         """
+        if length > LONGEST:
+            raise UsageError(f"a lease of {length} µs is longer than one can be", hint=f"the longest is {LONGEST}; it is renewed by itself")
         found = self.read(run)
         now = self.clock()
-        if found is not None and found[1].is_held(now) and not (take_over and found[1].is_stalled(now)):
+        if found is not None and found[1].is_held(now) and not (take_over and (found[1].is_stalled(now) or found[1].is_endless(now))):
             raise held(run, found[1], now)
         here, pid = host.here(), os.getpid()
         lease = Lease(
@@ -172,7 +176,10 @@ class Hold:
     Attributes:
         lease: as it was last written.
         before: the lease that it replaced; None for the first one of its run.
+        drives: that it is the driver's own.
     """
+
+    drives = True
 
     def __init__(self, leases: Leases, oid: str, lease: Lease, length: int, before: Lease | None) -> None:
         self._leases = leases
@@ -235,7 +242,12 @@ class BoundToToken:
         leases: of the repository.
         run: the run.
         token: the token of that driver.
+
+    Attributes:
+        drives: that it is not the driver's own.
     """
+
+    drives = False
 
     def __init__(self, leases: Leases, run: str, token: int) -> None:
         self._leases = leases

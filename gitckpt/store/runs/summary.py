@@ -58,7 +58,9 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
         lease = held.get(run)
         now = store.clock()
         driven = lease.is_held(now) if lease is not None else None
-        status = runstate.status(driven_label, label, driven=driven, stalled=lease is not None and lease.is_stalled(now))
+        status = runstate.status(
+            driven_label, label, driven=driven, stalled=lease is not None and (lease.is_stalled(now) or lease.is_endless(now))
+        )
         shown = driven_label if driven_label and status != runstate.OPEN else label
         found.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
     return found
