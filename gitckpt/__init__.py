@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gitckpt.durable.phases.review.errors import MaxCyclesReached as MaxCyclesReached
     from gitckpt.durable.phases.review.errors import ReviewFailed as ReviewFailed
     from gitckpt.durable.phases.review.errors import Struggling as Struggling
-    from gitckpt.durable.pipeline.launch import Untrusted as Untrusted
     from gitckpt.durable.progress import Gauge as Gauge
     from gitckpt.durable.progress import gauges as gauges
     from gitckpt.durable.run.errors import Cancelled as Cancelled
@@ -86,6 +85,7 @@ if TYPE_CHECKING:
     from gitckpt.store.retention.expiry import Expired as Expired
     from gitckpt.store.runs.summary import RunInfo as RunInfo
     from gitckpt.store.runs.timeline import History as History
+    from gitckpt.store.runs.trust import Untrusted as Untrusted
     from gitckpt.store.snapshot.capture import DamagedObject as DamagedObject
     from gitckpt.store.snapshot.capture import Moved as Moved
     from gitckpt.store.snapshot.limits import Limits as Limits
@@ -105,7 +105,7 @@ _HOMES = {
     "MaxCyclesReached": "gitckpt.durable.phases.review.errors",
     "ReviewFailed": "gitckpt.durable.phases.review.errors",
     "Struggling": "gitckpt.durable.phases.review.errors",
-    "Untrusted": "gitckpt.durable.pipeline.launch",
+    "Untrusted": "gitckpt.store.runs.trust",
     "Gauge": "gitckpt.durable.progress",
     "gauges": "gitckpt.durable.progress",
     "Cancelled": "gitckpt.durable.run.errors",

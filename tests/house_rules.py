@@ -24,7 +24,9 @@ LAYERS = tuple(
     model
     model.readers
     git
-    store.records store.log
+    store.log
+    store.chains
+    store.records
     store.snapshot store.leases store.hooks
     store.config
     store.submodules

@@ -188,7 +188,12 @@ class Arrivals:
         self._then = 0
 
     def flush(
-        self, roots: Collection[str], written: Iterable[str], branch: str | None = None, meanwhile: Callable[[], object] | None = None
+        self,
+        roots: Collection[str],
+        written: Iterable[str],
+        branch: str | None = None,
+        meanwhile: Callable[[], object] | None = None,
+        beside: tuple[Sequence[str], Sequence[str]] = ((), ()),
     ) -> None:
         """Waits until what a checkpoint needs is on the disk.
 
@@ -198,17 +203,18 @@ class Arrivals:
             branch: the one that it is recorded on. To flush anything may get the name of its ref to the disk, and not what it says: git
                 takes one that is empty for broken. The packed refs are flushed, too: a `git gc` flushes none of those that it packs.
             meanwhile: as for the function `flush`.
+            beside: files that are no objects, and directories that seldom change, as `paths` and `above` of the function `flush`.
 
         Raises:
             CkptError: the disk reports an error.
             Exception: what `meanwhile` raises.
         """
         if self.has_flushed(roots):
-            flush_written(self._repository, written, meanwhile)
+            flush_written(self._repository, written, meanwhile, beside)
         else:
             if meanwhile is not None:
                 meanwhile()
-            self.catch_up(roots, [_PACKED, *([f"refs/heads/{branch}"] if branch else ())])
+            self.catch_up(roots, [_PACKED, *([f"refs/heads/{branch}"] if branch else ())], beside)
 
     def has_flushed(self, roots: Collection[str]) -> bool:
         """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do."""
@@ -216,12 +222,15 @@ class Arrivals:
             return [*roots] == self._read()[1]
         return not any(_came_at(file_of(self._repository, root)) >= self._then for root in roots)  # a gc takes some, and they come again
 
-    def catch_up(self, roots: Collection[str] = (), refs: Sequence[str] = ()) -> None:
+    def catch_up(
+        self, roots: Collection[str] = (), refs: Sequence[str] = (), beside: tuple[Sequence[str], Sequence[str]] = ((), ())
+    ) -> None:
         """Waits until all objects that are there are on the disk.
 
         Args:
             roots: as for `flush`.
             refs: refs that others wrote, and that are to be on the disk, too.
+            beside: as for `flush`.
 
         Raises:
             CkptError: the disk reports an error.
@@ -236,8 +245,8 @@ class Arrivals:
                 above = _changed([os.path.join(self._repository.common_dir, _PACKED)] if _PACKED in refs else ())
                 new, theirs = self._new(since), self._refs(refs, since)
                 # The notes that git has copied come after what they need; a branch leads to its commit already.
-                for lot in [[*new, *theirs]] if roots else [new, theirs]:
-                    flush(lot)
+                for lot in [[*new, *theirs, *beside[0]]] if roots else [new, theirs]:
+                    flush(lot, beside[1])
                 _above.update(above)
                 file.write(" ".join([str(now), self._identity(), *([*roots][:1] or commit)]).encode("ascii"))
             except BaseException:
@@ -299,13 +308,19 @@ class Arrivals:
                 continue
 
 
-def flush_written(repository: Repository, oids: Iterable[str], meanwhile: Callable[[], object] | None = None) -> None:
+def flush_written(
+    repository: Repository,
+    oids: Iterable[str],
+    meanwhile: Callable[[], object] | None = None,
+    beside: tuple[Sequence[str], Sequence[str]] = ((), ()),
+) -> None:
     """Waits until loose objects are on the disk; those in a pack are.
 
     Args:
         repository: where.
         oids: of the objects.
         meanwhile: as for `flush`.
+        beside: as for `Arrivals.flush`.
 
     Raises:
         CkptError: the disk reports an error.
@@ -314,7 +329,7 @@ def flush_written(repository: Repository, oids: Iterable[str], meanwhile: Callab
     paths = [file_of(repository, oid) for oid in oids]
     if paths or meanwhile is not None:
         above = [os.path.join(repository.common_dir, "objects")] if paths else []
-        flush([*paths, *map(os.path.dirname, paths)], above, meanwhile)
+        flush([*paths, *map(os.path.dirname, paths), *beside[0]], [*above, *beside[1]], meanwhile)
 
 
 def file_of(repository: Repository, oid: str) -> str:

@@ -24,7 +24,7 @@ from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
-from gitckpt.store import log
+from gitckpt.store import chains, log
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Differs, Proposal, Recorder
@@ -83,7 +83,7 @@ class Checkpoints:
         self.clock = clock
         self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs)
-        self.heads = Heads(self.refs, self.objects, lambda: self.index)
+        self.heads = Heads(self.refs, self.objects, lambda: self.index, partial(chains.knows, repository))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:

@@ -26,7 +26,7 @@ def test_an_unknown_argument_is_refused(plain: Store) -> None:
     with pytest.raises(UsageError) as refused:
         Run.resume(plain, run.id, accept_change=True)  # type: ignore[call-arg]
     assert refused.value.message == "there is no argument 'accept_change'"
-    assert refused.value.hint == "how a run may be gone on with: accept_changes, adapter, again, directory, holder, lease, take_over"
+    assert refused.value.hint == "how a run may be gone on with: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
     assert plain.runs()[0].lease is None
 
 

@@ -10,6 +10,7 @@ from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.driver.registry import STEPS, memory_of
 from gitckpt.durable.phases.command import CommandPhase
+from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run import next_attempt
@@ -149,6 +150,7 @@ class Driver:
 
         def action(attempt: Attempt) -> Ended:
             self._tell()
+            launch.require_copies(self._run, self._definition)
             observer = self._observer
             observer.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
             told = (observer.output, observer.tick, self._agents, self._announce)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from gitckpt.durable.agent.client import Client, read_clients
-from gitckpt.durable.driver import agents
+from gitckpt.durable.driver import adoption, agents
 from gitckpt.durable.driver.driver import Driver, Observer, Result
 from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
 from gitckpt.durable.driver.skip import skipped
@@ -67,7 +67,7 @@ class Resumption(Wishes, total=False):
     """Whether it goes on though the pipeline, or what it was started with, has changed."""
 
     trust: bool
-    """Whether a run that was not started here may go on with the inputs that it brings."""
+    """Whether a run that was not written here is taken for one of ours, as it stands."""
 
     inputs: Mapping[str, str]
     """Inputs that are other ones from now on."""
@@ -172,6 +172,7 @@ class Pipelines:
         Raises:
             NotFoundError, ConfigError, UsageError: as `preview`; or there is no such rev.
             Changed: the run with that key was started with something else.
+            Untrusted: the run with that key was not written here.
             LeaseHeld: somebody who is alive drives the run with that key.
             PhaseFailed: a phase failed or is blocked, or the run has to stop; `hint` says how to go on.
             LeaseLost: somebody else drives the run by now.
@@ -192,6 +193,7 @@ class Pipelines:
             )
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
+            adoption.require(self._store, [newest], trusted=False, show=lambda *_: None)  # its key may have been fetched, too
             launch.require_same_start(newest, plan.definition, plan.given)
             if newest.phase == layout.RUN_COMPLETE:
                 settle(self._store, error.run)
@@ -211,7 +213,7 @@ class Pipelines:
         Raises:
             NotFoundError: there is no such run, pipeline or phase.
             UsageError: the run is complete, or no pipeline drives it; or an input is not there, or a file.
-            Untrusted: it was not started here, and brings inputs of its own.
+            Untrusted: it, or the checkpoint to go back to, was not written here; `candidates` says what decides.
             Changed: the pipeline, or what it was started with, has changed.
             Exception: as `run`.
         """
@@ -223,10 +225,10 @@ class Pipelines:
         phase = how.get("phase")
         again = definition.phase(phase) if phase is not None else None
         back = how.get("rewind")
+        wanted = [newest, *([back] if back is not None else [])]
+        adoption.require(self._store, wanted, trusted=how.get("trust", False), show=lambda *_: None)
         if again is None and back is None and settle(self._store, run):
             return self._was_complete(run, definition)
-        if not how.get("trust", False):
-            launch.require_vouched(self._store, newest, definition)
         if not (how.get("trust", False) or how.get("accept_changes", False)):
             known = agents.known_to(newest, definition, how.get("inputs", {}))
             agents.require_noted(self._store.repository, run, definition, known, self._clients(definition))
@@ -285,8 +287,11 @@ class Pipelines:
 
     def _bring_up_to_date(self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None) -> None:
         """Lets a run be driven from now on by what is there now, and as the caller wishes."""
-        pipeline, contents = launch.require_same(self._store, run.newest, definition, accept=how.get("accept_changes", False))
+        accepts = how.get("accept_changes", False)
+        pipeline, contents = launch.require_same(self._store, run.newest, definition, accept=accepts)
         launch.take_in(run, contents)
+        if accepts:
+            pipeline = launch.with_copies(run, pipeline, definition)
         if how.get("inputs"):
             pipeline = launch.changed_inputs(pipeline, definition, how["inputs"])
         if mode is not None:

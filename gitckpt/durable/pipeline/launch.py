@@ -18,7 +18,7 @@ from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.runs import run_files, trust
+from gitckpt.store.runs import run_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,24 @@ def given_to(run: ActiveRun, definition: PipelineDefinition) -> Given:
 
     Raises:
         UsageError: a copy cannot be read.
+        Changed: a copy is not what the run was started with.
     """
-    names = [name for name in definition.files if name in run.pipeline.contents]
-    contents = {name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names}
+    contents = _copies(run, run.pipeline, definition)
+    require_copies(run, definition)
     return Given({**definition.inputs, **run.pipeline.inputs}, contents)
+
+
+def require_copies(run: ActiveRun, definition: PipelineDefinition) -> None:
+    """Compares the run's copies of inputs that are files with what it was started with: they come from a snapshot, which may be anybody's.
+
+    Raises:
+        UsageError: a copy cannot be read.
+        Changed: a copy is another one; it is named.
+    """
+    digests = Given({}, _copies(run, run.pipeline, definition)).digests
+    wrong = [name for name, digest in digests.items() if digest != run.pipeline.contents[name]]
+    if wrong:
+        raise Changed(run.id, [f"the run's copy of the input {name}" for name in wrong])
 
 
 def start(
@@ -169,7 +183,7 @@ def require_same(
     changed += next_attempt.differing({name: before.contents[name] for name in digests if name in before.contents}, digests, "input")
     if changed and not accept:
         raise Changed(str(newest.run), changed)
-    if not changed:
+    if not changed and not accept:
         return before, {}
     now = replace(
         before,
@@ -178,41 +192,6 @@ def require_same(
         contents={**before.contents, **digests},
     )
     return now, contents
-
-
-def require_vouched(store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition) -> None:
-    """Raises an error for a run that was not started here, and brings inputs of its own: one may be a command.
-
-    Args:
-        store: of the repository.
-        newest: the run's newest checkpoint.
-        definition: its pipeline.
-
-    Raises:
-        UsageError: somebody has to look at its inputs first; they are named.
-    """
-    pipeline = newest.pipeline or Pipeline()
-    own = {name: value for name, value in pipeline.inputs.items() if value != definition.inputs.get(name)}
-    if own and not trust.is_vouched(store.repository, pipeline):
-        raise Untrusted(
-            f"run {newest.run} was not started in this repository, and brings inputs of its own, which may become commands",
-            [f"{name} = {value}" for name, value in own.items()],
-            hint=f"if you trust them: git ckpt resume {newest.run} --trust",
-        )
-
-
-class Untrusted(UsageError):
-    """A run that may have been fetched brings inputs of its own.
-
-    Args:
-        message: the object and the cause.
-        inputs: what they are, a line each.
-        hint: the command to run next.
-    """
-
-    def __init__(self, message: str, inputs: list[str], *, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.candidates = inputs
 
 
 def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]) -> Pipeline:
@@ -234,6 +213,15 @@ def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mappi
     return replace(newest, inputs={**newest.inputs, **said})
 
 
+def with_copies(run: ActiveRun, now: Pipeline, definition: PipelineDefinition) -> Pipeline:
+    """Returns what drives a run from now on, with what its copies of files hold by now.
+
+    Raises:
+        UsageError: a copy cannot be read.
+    """
+    return replace(now, contents={**now.contents, **Given({}, _copies(run, now, definition)).digests})
+
+
 def take_in(run: ActiveRun, contents: Mapping[str, bytes]) -> None:
     """Replaces the run's copies of inputs that are files.
 
@@ -242,6 +230,11 @@ def take_in(run: ActiveRun, contents: Mapping[str, bytes]) -> None:
     """
     for name, data in contents.items():
         run_files.replace_file(os.path.join(run.files.path, run_files.INPUT, name), data)
+
+
+def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) -> dict[str, bytes]:
+    names = [name for name in definition.files if name in pipeline.contents]
+    return {name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names}
 
 
 def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> None:

@@ -225,6 +225,8 @@ class ActiveRun:
         """As `Run.rewind`."""
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = self.store.read(checkpoint)
+        if checkpoint.run == self.id:
+            checkpoint = trust.read(self.store, self.id, checkpoint.id)
         if checkpoint.run != self.id:
             whose = "of no run" if checkpoint.run is None else f"of run {checkpoint.run}"
             hint = f"see which are of this one: git ckpt list --run {self.id}"
@@ -241,8 +243,6 @@ class ActiveRun:
 
     def change(self, pipeline: Pipeline) -> None:
         """Lets the next checkpoints say that something else drives the run from now on."""
-        if pipeline.inputs:
-            trust.vouch(self.store.repository, pipeline)
         self._writer.pipeline = pipeline
 
     def check(self) -> None:

@@ -14,6 +14,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
+from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseLost
@@ -48,11 +49,14 @@ if TYPE_CHECKING:
         take_over: bool
         """Whether it is taken from a driver that is alive and stalled, whose commands are ended."""
 
+        trust: bool
+        """Whether a run that was not written here is taken for one of ours, as it stands."""
+
         lease: int
-        """How long its lease is good without being renewed, in microseconds."""
+        """How long its lease is good without being renewed, in microseconds; ten minutes at most."""
 
 
-_KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory", "take_over", "lease"))
+_KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory", "take_over", "trust", "lease"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +127,6 @@ def begin(
         store.claim(key).require_free()  # before anything is written for a run that will not be
     commit = _commit(store.repository, base)
     there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
-    if pipeline.inputs:
-        trust.vouch(store.repository, pipeline)
     return store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
 
 
@@ -142,13 +144,15 @@ def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, 
         The newest checkpoint of the run, and whether it began just now.
 
     Raises:
-        UsageError: the name is no string. Others: as `begin`.
+        UsageError: the name is no string.
+        Untrusted: the run with the key was not written here: a key may have been fetched, too.
+        Exception: as `begin`.
     """
     require_text("name", name)
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
     except RunExists as error:
-        return store.heads.catch_up(error.run), False
+        return _ours(store, error.run, trusted=False), False
 
 
 def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
@@ -162,6 +166,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     Raises:
         NotFoundError: there is no such run.
         UsageError: it is complete, or there is no such argument.
+        Untrusted: it was not written here, and is not trusted.
         LeaseHeld: somebody who is alive drives it.
         WorktreeError: its worktree cannot be opened.
         BusyError: a process that an earlier attempt left cannot be ended.
@@ -170,15 +175,16 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     if unknown:
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"how a run may be gone on with: {', '.join(sorted(_KNOWN))}")
     again = how.get("again", False)
+    newest = _ours(store, run, trusted=how.get("trust", False))
     if not again:
         settle(store, run)
-    require_open(store.heads.catch_up(run), again=again)
+    require_open(newest, again=again)
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
         take_over = how.get("take_over", False)
         hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
-        newest = store.heads.catch_up(run)  # again: until the lease was ours, somebody else may have written
+        newest = _ours(store, run, trusted=False)  # again: until the lease was ours, somebody else may have written
         require_open(newest, again=again)
         crashed = hold.before is not None and hold.before.released is None
         if crashed or hold.before is None:
@@ -212,6 +218,17 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         accepts_changes=how.get("accept_changes", False),
         leases=lease_store,
     )
+
+
+def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
+    """Returns the newest checkpoint of a run, which must have been written here; one that is trusted is adopted. Errors: as `reopen`."""
+    store.heads.move_up(run)
+    oid, newest = store.heads.head(run)
+    if not chains.knows(store.repository, run, oid):
+        if not trusted:
+            raise trust.refusal(store, newest, trust.account(store, newest))
+        trust.adopt(store, run, oid)
+    return newest
 
 
 def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:

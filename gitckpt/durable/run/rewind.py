@@ -16,7 +16,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer
-from gitckpt.store.runs import run_files
+from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener
@@ -124,16 +124,23 @@ def _mark(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None) -> Checkpoint:
+def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False) -> Checkpoint:
     """Starts a run that goes on from a checkpoint, and returns its first checkpoint; the old run stays as it is.
 
     Args:
         store: of the repository.
         checkpoint: the one to go on from.
         name: what the new run is about; by default what the old one was.
+        trusted: whether it may be one that was not written here.
+
+    Raises:
+        Untrusted: it was not written here, and is not trusted.
     """
+    is_ours = trust.is_ours(store, checkpoint)
+    if not (is_ours or trusted):
+        raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
     about = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
-    return store.record(
+    made = store.record(
         layout.RUN_STARTED,
         checkpoint.state,
         start=about,
@@ -144,6 +151,9 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None) ->
         forked_from=checkpoint.id,
         message=f"forked from {checkpoint.id[: ids.SHORT]}",
     )
+    if checkpoint.run is not None and not is_ours:
+        trust.adopt(store, checkpoint.run, by=made.run)
+    return made
 
 
 def _move_head(store: Checkpoints, checkpoint: Checkpoint, commit: str) -> None:

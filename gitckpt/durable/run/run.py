@@ -74,12 +74,15 @@ class Run:
             run: its id.
             how: `accept_changes=True` goes on though the inputs of phases are other ones than they were; `again=True` goes on with a run
                 that is complete; `directory` is where its worktree is made; `take_over=True` takes it from a driver that is stalled;
-                `holder` says to others who drives it; `lease` is how long it is theirs without a sign of life, in microseconds;
+                `trust=True` adopts, as it stands, one that was not written here;
+                `holder` says to others who drives it; `lease` is how long it is theirs without a sign of life, in microseconds, ten minutes
+                at most;
                 `adapter` is as for `Store.open`.
 
         Raises:
             NotFoundError: there is no such run.
             UsageError: it is complete, or there is no such argument.
+            Untrusted: it was not written here: `candidates` says what decides.
             LeaseHeld: somebody who is alive drives it.
             WorktreeError: its worktree cannot be opened.
         """
@@ -97,11 +100,12 @@ class Run:
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `Store.read`.
+            Untrusted: the checkpoint was not written here, and is not trusted.
             WorktreeError: the worktree cannot be made.
         """
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
-        return cls.resume(store, str(rewind.fork(inside(store), checkpoint, name).run), **how)
+        return cls.resume(store, str(rewind.fork(inside(store), checkpoint, name, trusted=how.get("trust", False)).run), **how)
 
     def __enter__(self) -> Self:
         return self

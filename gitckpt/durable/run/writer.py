@@ -21,7 +21,7 @@ from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.records.draft import Successor
 from gitckpt.store.records.entry import Query
-from gitckpt.store.runs import unwritten
+from gitckpt.store.runs import trust, unwritten
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
 
@@ -185,7 +185,7 @@ class Writer:
         rewind.remove_locks(self._store.repository, self._run)
         began = attempt.began or self.began(attempt.phase)
         if resets and began is not None:
-            self.go_back(self._store.read(began))
+            self.go_back(trust.read(self._store, self._run, began))
         return replace(attempt, began=began)
 
     def attempts_at(self, phase: str) -> int:
@@ -202,17 +202,17 @@ class Writer:
 
     def began(self, phase: str) -> str | None:
         """Returns the newest checkpoint at which a phase began, None where there is none."""
-        found = self._store.list(Query(run=self._run, phase=f"{phase}-started", limit=1))
-        return found[0].id if found else None
+        found = trust.written_here(self._store, Query(run=self._run, phase=f"{phase}-started"))
+        return next((entry.id for entry in found), None)
 
     def began_first(self, phase: str) -> Checkpoint | None:
         """Returns the checkpoint at which the last attempts at a phase began, None where there were none."""
         newest = self.began(phase)
         if newest is None:
             return None
-        checkpoint = self._store.read(newest)
+        checkpoint = trust.read(self._store, self._run, newest)
         first = checkpoint.attempt.began if checkpoint.attempt is not None else None
-        return self._store.read(first) if first is not None else checkpoint
+        return trust.read(self._store, self._run, first) if first is not None else checkpoint
 
     def ended(self, phase: str) -> Attempt | None:
         """Returns the attempt that completed a phase; None where it is not known.
@@ -226,7 +226,7 @@ class Writer:
             if attempt is not None and label.startswith(f"{phase}-") and attempt.ended:
                 return attempt
         try:
-            attempt = self._store.read(checkpoint_id).attempt
+            attempt = trust.read(self._store, self._run, checkpoint_id).attempt
         except NotFoundError:
             raise NotFoundError(
                 f"the checkpoint that holds the result of phase {phase!r} is gone: {checkpoint_id}",
@@ -236,7 +236,7 @@ class Writer:
 
     def differs_from(self, checkpoint_id: str) -> bool:
         """Tells whether commit or files of the worktree differ from those of a checkpoint."""
-        then = self._store.read(checkpoint_id)
+        then = trust.read(self._store, self._run, checkpoint_id)
         commit = self._store.objects.head()[0]
         if commit != then.git_sha:
             return True

@@ -271,13 +271,13 @@ def _is_over(store: Checkpoints, run: str) -> bool:
 
 
 def _run_of(store: Checkpoints, track: str) -> str | None:
-    """Returns the newest run that is about a track, the newest open one first; None where there is none."""
+    """Returns the newest run of ours that is about a track, the newest open one first; None where there is none."""
     slug = ids.slug(track)
     found: list[str] = []
     for run in sorted(store.index.runs(), reverse=True):
         name = run[16:]
         if name != slug and not (name.startswith(f"{slug}-") and name[len(slug) + 1 :].isdigit()):
             continue
-        if store.heads.read(run).state.get(TRACK) == track:
+        if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
             found.append(run)
     return next((run for run in found if not _is_over(store, run)), found[0] if found else None)

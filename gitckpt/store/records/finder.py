@@ -9,11 +9,13 @@ from gitckpt.model import ids
 from gitckpt.model.arguments import require_text
 from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
 from gitckpt.model.names import closest
+from gitckpt.store import chains
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 
 LATEST = "latest"
+_FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
 
@@ -23,11 +25,19 @@ def find(text: str, repository: Repository, index: Index, links: Callable[[str],
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
     if text == LATEST:
-        newest = index.select(Query(limit=1))
-        if not newest:
-            raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
-        return newest[0].id
+        return _latest(repository, index)
     return _by_name(text, repository, index) or _by_rev(text, repository, links) or _nothing(text, index)
+
+
+def _latest(repository: Repository, index: Index) -> str:
+    """Returns the newest checkpoint; those of runs only where they were written here."""
+    for limit in (_FIRST, None):
+        for entry in index.select(Query(limit=limit)):
+            if entry.run is None or chains.knows(repository, entry.run, entry.oid):
+                return entry.id
+    if index.select(Query(limit=1)):
+        raise NotFoundError("every checkpoint is of a run that was not written in this repository", hint=_LIST)
+    raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
 def _by_name(text: str, repository: Repository, index: Index) -> str | None:

@@ -26,12 +26,14 @@ class Heads:
         refs: of the repository.
         objects: of the repository.
         index: returns the derived listing of its checkpoints.
+        knows: tells of a run and the oid of a document whether that was written here.
     """
 
-    def __init__(self, refs: Refs, objects: Objects, index: Callable[[], Index]) -> None:
+    def __init__(self, refs: Refs, objects: Objects, index: Callable[[], Index], knows: Callable[[str, str], bool]) -> None:
         self._refs = refs
         self._objects = objects
         self._index = index
+        self._knows = knows
         self._moved: set[str] = set()
 
     def read(self, run: str) -> Checkpoint:
@@ -41,11 +43,20 @@ class Heads:
             NotFoundError: there is no such run.
             InvalidCheckpoint: its head does not hold a valid document.
         """
+        return self.head(run)[1]
+
+    def head(self, run: str) -> tuple[str, Checkpoint]:
+        """Returns the oid of the document that the head of a run points to, and its checkpoint. Errors: as `read`."""
         ref = layout.RUNS + ids.require_run_id(run)
         oid = self._refs.read(ref)
         if oid is None:
             raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
-        return layout.run_head(next(self._objects.read([oid])), ref)
+        return oid, layout.run_head(next(self._objects.read([oid])), ref)
+
+    def is_ours(self, run: str) -> bool:
+        """Tells whether the document that the head of a run points to was written or adopted here."""
+        oid = self._refs.read(layout.RUNS + run) if ids.is_run_id(run) else None
+        return oid is not None and self._knows(run, oid)
 
     def catch_up(self, run: str) -> Checkpoint:
         """Returns the newest checkpoint of a run, after its head was moved up where it lags. Errors: as `read`."""
@@ -53,12 +64,18 @@ class Heads:
         return self.read(run)
 
     def move_up(self, run: str) -> None:
-        """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it."""
+        """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it.
+
+        One that was written here moves to no other: a checkpoint that says it is of the run may have been fetched.
+        """
         from gitckpt.store.records.entry import Query
 
         ref = layout.RUNS + ids.require_run_id(run)
         newest = self._index().select(Query(run=run, limit=1))
         old = self._refs.read(ref)
+        if newest and newest[0].oid != old and not self._knows(run, newest[0].oid):
+            ours = [entry for entry in self._index().select(Query(run=run)) if self._knows(run, entry.oid)]
+            newest = ours if ours and (old is None or self._knows(run, old)) else newest
         if newest and newest[0].oid != old:
             head = layout.run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (newest[0].sequence or 0):

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
 
     class Guard(Protocol):
-        """What a transaction depends on: the lease of a run."""
+        """What a transaction depends on: the lease of a run. `drives` tells the driver's own from that of what a driver has started."""
+
+        drives: bool
 
         def update(self) -> Update:
             """Returns what the transaction begins with."""
@@ -51,6 +53,7 @@ PATIENCE = 30.0
 _STEP = "step"
 _LOCK_PATIENCE = 10.0
 _LINK_TRIES = 20
+_NOTHING: tuple[Sequence[str], Sequence[str]] = ((), ())
 
 LINK_INTERVAL = 1.0
 """Links go out with their checkpoint; in a burst only this often, in seconds. Those put off follow with a later one."""
@@ -284,12 +287,19 @@ class Recorder:
                 derived = self._link(links, updates, instant)
         roots, written = _roots(fields), self._objects.write([*needed, *derived], flushed=False)
 
+        guard, noted = made[0][0].guard, _NOTHING
+        if fields.get("run"):
+            from gitckpt.store import chains  # what commits outside of runs never need
+
+            drives = guard is not None and guard.drives
+            noted = chains.extend(self._repository, fields["run"], head, [oid for _, oid in documents], drives=drives)
+
         def look() -> None:
             if holds is not None and not holds():
                 raise Differs
 
         def flush() -> None:
-            self._arrivals.flush(roots, written, fields.get("branch"), look)
+            self._arrivals.flush(roots, written, fields.get("branch"), look, noted)
 
         is_little = self._arrivals.has_flushed(roots)
         if not is_little:  # what others wrote may be much, and nobody shall wait for our locks meanwhile

@@ -16,6 +16,7 @@ from gitckpt.git.notes import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.ids import is_id
+from gitckpt.store import chains
 from gitckpt.store.records import keep, keys, layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import Index
@@ -100,6 +101,8 @@ class Remover:
                         self._begin(wanted)
                     if links or heads or deletions:
                         self._refs.update([*links, *heads, *deletions, *keys.of_runs(self._refs, self._objects, over)])
+                    for run in over:
+                        chains.forget(self._repository, run)
                 gone += len(deletions)
                 self.finish({name for space in layout.HOLDERS for name in there[space]})
                 if wanted and settled:

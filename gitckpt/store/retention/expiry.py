@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model import policy
 from gitckpt.model.errors import BusyError
 from gitckpt.model.policy import Candidate, Decision, Policy
+from gitckpt.store import chains
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.retention import runs as run_expiry
@@ -67,6 +68,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
+        chains.forget_others(store.repository, store.index.runs)
         with contextlib.suppress(BusyError):  # the next one does it
             store.settle()
         keeper.sweep(store)

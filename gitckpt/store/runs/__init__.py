@@ -5,6 +5,6 @@ Doors:
     timeline: one, phase by phase.
     run_files: inputs and outputs.
     unwritten: checkpoints that could not be written.
-    trust: which inputs were given here.
+    trust: which runs were written here, what decides whether to go on with another one, and how that is adopted.
     resumable: which checkpoint somebody could go on with.
 """

@@ -9,6 +9,7 @@ from gitckpt.model import runstate
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, RESCUE, SAFETY, STEP
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, split
+from gitckpt.store import chains
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import summary
@@ -30,8 +31,8 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
     that was recorded outside of runs, as a script does with `git ckpt save --phase research-failed`: its `run` is None, and there is its
     state to go on with. A script says with `--phase run-complete` that there is nothing left to do.
 
-    Within a run the sequence decides, otherwise the time. What cannot be read is passed over. The `errors` of the checkpoint say why it
-    stopped.
+    Within a run the sequence decides, otherwise the time. What cannot be read is passed over, and so is what others wrote into runs.
+    The `errors` of the checkpoint say why it stopped.
 
     Args:
         store: of the repository.
@@ -44,7 +45,8 @@ def _of_runs(store: Checkpoints) -> Checkpoint | None:
     for run in summary.summaries(store):
         if run.status in (runstate.COMPLETE, *runstate.DRIVEN):
             continue
-        found = _first_whole(store, store.list(Query(run=run.id)))
+        ours = (entry for entry in store.list(Query(run=run.id)) if chains.knows(store.repository, run.id, entry.oid))
+        found = _first_whole(store, ours)
         if found is not None:
             return found
     return None

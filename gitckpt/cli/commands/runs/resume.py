@@ -39,7 +39,9 @@ def resume(
         str | None, typer.Option("--autonomy", metavar="MODE", help="From now on pause as checkpoint, batch or fully_autonomous say.")
     ] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="Give the whole run so much time from now on.")] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Go on with a run of somebody else's, with the inputs that it brings.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Take a run of somebody else's for one of ours, as it stands; what decides is shown.")
+    ] = False,
     take_over: Annotated[
         bool,
         typer.Option("--take-over", help="Go on with a run that is stalled: its driver can write nothing more, and its command is ended."),
@@ -73,10 +75,12 @@ def resume(
             checkpoint = inside(store).heads.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
+        if fork or rewind or (checkpoint.run is not None and not no_run):
+            _require_ours(store, checkpoint, trusted=trust, fork=fork)
         if fork:
             from gitckpt.durable.run.rewind import fork as forked
 
-            checkpoint = forked(inside(store), checkpoint)
+            checkpoint = forked(inside(store), checkpoint, trusted=trust)
             terminal.remark(f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}")
         pipeline = checkpoint.pipeline
         if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
@@ -108,16 +112,40 @@ def _inputs(words: list[str]) -> dict[str, str]:
 
 
 def _newest(store: Store) -> Checkpoint:
-    """Returns the newest checkpoint of the newest run of a pipeline that can go on; where there is none, of all."""
+    """Returns the newest checkpoint of the newest run of ours of a pipeline that can go on; where there is none, of all."""
     from gitckpt.store.records import finder
     from gitckpt.store.runs import summary
 
     for run in store.runs():
         if run.status in summary.RESUMABLE:
-            newest = store.read(run.newest)
+            if not inside(store).heads.is_ours(run.id):
+                terminal.remark(f"passed over, as it was not written in this repository: {run.id}")
+                continue
+            newest = inside(store).heads.read(run.id)
             if newest.pipeline is not None and newest.pipeline.name is not None:
                 return newest
     return store.read(store.find(finder.LATEST))
+
+
+def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
+    """Raises `Untrusted` where what is to be gone on from was not written here; if it is trusted, shows what decides, and adopts the run.
+
+    A fork starts a run of ours: the old one stays what it is.
+    """
+    here = inside(store)
+    wanted = [checkpoint] if fork or checkpoint.run is None else [here.heads.catch_up(checkpoint.run), checkpoint]
+    from gitckpt.store.runs import trust
+
+    if all(trust.is_ours(here, each) for each in wanted):
+        return
+    from gitckpt.durable.driver import adoption
+
+    def show(what: str, lines: list[str]) -> None:
+        terminal.remark(f"adopts {what}, which was not written in this repository")
+        for line in lines:
+            terminal.remark(f"  {terminal.harmless(line)}")
+
+    adoption.require(here, wanted, trusted=trusted, show=show, adopts=not fork)
 
 
 def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool) -> None:

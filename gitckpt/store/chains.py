@@ -1,0 +1,145 @@
+"""Which documents of runs were written here: a run goes on by itself only from one of those. Imported by the hook.
+
+Refs can be fetched, with whatever they lead to; the private directory cannot. In it, `chains/<run>` has a line for each document of a run
+that was written here, or that somebody here has adopted: its oid. A document extends the chain where the one before it is in it. So what
+stands on somebody else's is somebody else's, whoever wrote it.
+
+A line is there before the refs move, and flushed with the objects: a kill leaves a line too many, never one too few. Where a file is lost,
+its run has to be adopted; nothing else is lost with it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from gitckpt.model import ids
+from gitckpt.model.errors import CkptError
+from gitckpt.store import log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from gitckpt.git.repository import Repository
+
+DIRECTORY = "chains"
+
+_TAIL = 4096
+"""In bytes: what is asked for is nearly always the newest line, and a chain may have 100,000."""
+
+
+_YOUNG = 3600
+"""In seconds: its run may not have its refs yet."""
+
+
+def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False) -> tuple[list[str], list[str]]:
+    """Notes documents that are about to follow the head of a run, where that was written here.
+
+    What cannot be noted is recorded all the same: that somebody has to adopt a run is better than no checkpoint. The log says so.
+
+    Args:
+        repository: where.
+        run: its id.
+        head: the oid of the document that its head points to; "" where it starts.
+        oids: of the documents, oldest first.
+        drives: whether it is the driver of the run that writes, who goes on from nothing that others wrote.
+
+    Returns:
+        Files that are to be on the disk before the refs move; and directories, where they have changed lately.
+
+    Raises:
+        CkptError: the head was not written here, and the driver is about to extend it.
+    """
+    if head and not knows(repository, run, head):
+        if drives:
+            raise CkptError(
+                f"the head of run {run} is not what was written here: somebody has moved it, by a fetch perhaps",
+                hint=f"see what came: git ckpt resume {run}",
+            )
+        return [], []
+    return note(repository, run, oids)
+
+
+def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Notes documents as written or adopted here; arguments and result are those of `extend`."""
+    path = _path(repository, run)
+    place = os.path.dirname(path)
+    try:
+        if not os.path.isdir(place):
+            repository.make_private_dir()
+            os.makedirs(place, 0o700, exist_ok=True)
+            _share(repository, place, 0o2770)
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "ab", buffering=0) as file:
+            is_new = not os.fstat(file.fileno()).st_size
+            if is_new:
+                _share(repository, path, 0o660)
+            file.write(b"\n%s\n" % "\n".join(oids).encode("ascii"))  # a line that a full disk has cut off is none of these
+    except OSError as error:
+        _log(repository, f"{path} cannot be written: {error.strerror}; to go on with the run: git ckpt resume {run} --trust")
+        return [], []
+    return [path, *([place] if is_new else [])], [repository.private_dir, repository.common_dir] if is_new else []
+
+
+def knows(repository: Repository, run: str, oid: str) -> bool:
+    """Tells whether a document of a run was written or adopted here.
+
+    Args:
+        repository: where.
+        run: its id.
+        oid: of the document.
+    """
+    if not ids.is_run_id(run):
+        return False
+    try:
+        with open(_path(repository, run), "rb") as file:
+            size, line = file.seek(0, os.SEEK_END), oid.encode("ascii", "replace")
+            for start in dict.fromkeys((max(size - _TAIL, 0), 0)):
+                file.seek(start)
+                if line in file.read().split():
+                    return True
+    except OSError:
+        return False
+    return False
+
+
+def forget(repository: Repository, run: str) -> None:
+    """Forgets a run that is gone."""
+    try:
+        os.unlink(_path(repository, run))
+    except OSError:
+        return  # maintenance tries again
+
+
+def forget_others(repository: Repository, there: Callable[[], Collection[str]]) -> None:
+    """Forgets runs that are gone, as a kill after their removal leaves them; a run that is about to begin has a young file.
+
+    Args:
+        repository: where.
+        there: returns the runs there are.
+    """
+    place = os.path.join(repository.private_dir, DIRECTORY)
+    try:
+        old = [entry.name for entry in os.scandir(place) if time.time() - entry.stat(follow_symlinks=False).st_mtime > _YOUNG]
+    except OSError:
+        return
+    for run in set(old).difference(there() if old else ()):
+        forget(repository, run)
+
+
+def _path(repository: Repository, run: str) -> str:
+    return os.path.join(repository.private_dir, DIRECTORY, run)
+
+
+def _share(repository: Repository, path: str, mode: int) -> None:
+    """Lets those write there, too, who share the repository (core.sharedRepository): git has given them the directory of objects."""
+    if os.stat(os.path.join(repository.common_dir, "objects")).st_mode & stat.S_IWGRP:
+        os.chmod(path, mode)
+
+
+def _log(repository: Repository, sentence: str) -> None:
+    try:
+        log.append(repository, sentence)
+    except CkptError:
+        return  # the disk is full, perhaps: the record itself will say so
