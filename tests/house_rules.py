@@ -70,6 +70,7 @@ WIDEST = 12
 NOUNS = words("encoding finding opening packing plumbing")
 """Names that end in "ing" and are nouns of the field all the same."""
 
+SPEAKERS = ("gitckpt/cli/screen/terminal.py", "gitckpt/hook.py")
 BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py")
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
@@ -188,6 +189,7 @@ def violations(path: str, source: str) -> list[str]:
         *(found for check in checks for found in check(path, imports)),
         *_no_input_or_output(path, tree),
         *_processes(path, tree, imports),
+        *_speaking(path, tree),
         *_broad_excepts(path, tree),
         *_shape(path, source, tree),
         *_lengths(path, tree),
@@ -225,6 +227,19 @@ def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
                 f"{', '.join(sorted(DOORS[past] or ())) or 'none'}, so that the rest of the room can change without them. "
                 "If it has to be one, say so in the first lines of the room"
             )
+
+
+def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
+    """Text reaches people by one door, which makes all of it harmless; what the door has made itself it alone can make."""
+    why = "text from a repository could tell a terminal what to do: say it through gitckpt.cli.screen.terminal, which escapes it"
+    if path in SPEAKERS:
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        said = ast.unparse(node.func)
+        if re.fullmatch(r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?Shown|(typer|click)\.s?echo|print", said):
+            yield f"{path}:{node.lineno}: calls {said}(); {why}"
 
 
 def _where(target: str, room: str) -> str:

@@ -57,7 +57,7 @@ def drive(go: Callable[[Terminal], Outcome]) -> int:
     if outcome.was_complete:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
-        phase = terminal.harmless(str(outcome.after))
+        phase = str(outcome.after)
         where = f"at {phase}, which asks to be tried again later" if outcome.status == DEFERRED else f"after {phase}"
         person.remark(f"paused {where}. To go on: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if outcome.status == DEFERRED else 0
@@ -65,9 +65,9 @@ def drive(go: Callable[[Terminal], Outcome]) -> int:
     if outcome.removed:
         person.remark("its worktree is removed: all of it was pushed")
     elif outcome.stays:
-        person.remark(f"its worktree stays: {terminal.harmless(outcome.stays)}")
+        person.remark(f"its worktree stays: {outcome.stays}")
     elif outcome.path is not None:
-        person.remark(f"its worktree: {terminal.harmless(outcome.path)}")
+        person.remark(f"its worktree: {outcome.path}")
     return 0
 
 

@@ -40,7 +40,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     def tell(sentence: str) -> None:
         if sentence not in told:  # the stores of other worktrees and threads may have the same to say
             told.add(sentence)
-            terminal.warn(terminal.harmless(sentence))
+            terminal.warn(sentence)
 
     return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead, tell=tell, ask=_ask))
 
@@ -49,14 +49,14 @@ def _ask(loosened: Sequence[Loosening]) -> bool | None:
     """Asks the person at the terminal, once, whether `gitckpt.toml` may loosen what is built in."""
     if not terminal.may_ask():
         return None
-    lines = "".join(f"  {line}\n" for line in loosening_lines(loosened))
-    said = terminal.ask(f"gitckpt.toml is looser than what is built in:\n{lines}Shall that apply, here on this machine? [y/N] ")
+    told = ["gitckpt.toml is looser than what is built in:", *(f"  {line}" for line in loosening_lines(loosened))]
+    said = terminal.ask("Shall that apply, here on this machine? [y/N] ", told=told)
     return None if said is None else said.lower() in ("y", "yes")
 
 
 def loosening_lines(loosened: Sequence[Loosening]) -> list[str]:
     """Returns what a file loosens, a line for each value, whole: who approves it has to see all of it."""
-    return [terminal.harmless(f"{each.key}: {each.effect}: {_difference(each)}") for each in loosened]
+    return [f"{each.key}: {each.effect}: {_difference(each)}" for each in loosened]
 
 
 def _difference(each: Loosening) -> str:

@@ -47,12 +47,12 @@ class LockHeld(BusyError):
     """
 
     def __init__(self, path: str) -> None:
-        import shlex
+        from gitckpt.model.names import shell_word
 
         super().__init__(
             f"another process holds {path}",
             hint="wait and try again; if nothing is running, a crash left it behind: "
-            f"look at it, then remove it with rm {shlex.quote(path)}",
+            f"look at it, then remove it with rm {shell_word(path)}",
         )
         self.path = path
 
@@ -136,7 +136,7 @@ class Refs:
 
     def _left_undone(self, updates: list[Update]) -> list[Update]:
         """Returns what of a transaction is still to do, by the refs as they are; all of it where nothing was done."""
-        values = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(self.list()).splitlines())}
+        values = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(self.list()).split("\n")[:-1])}
         return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
 
     def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:

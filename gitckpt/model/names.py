@@ -38,3 +38,21 @@ def quoted(path: bytes) -> str:
         return path.decode("utf-8")
     except UnicodeDecodeError:
         return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path) + '"'
+
+
+def shell_word(word: str) -> str:
+    """Returns a word that a shell reads back exactly, whatever it holds, and that a terminal shows as it stands.
+
+    Where a character cannot be shown, the word is written as `$'…'`, which bash, zsh, ksh and POSIX 2024 know.
+    """
+    if word.isprintable():
+        import shlex
+
+        return shlex.quote(word)
+    return "$'" + "".join(c if c.isprintable() and c not in "'\\" else _escaped(c) for c in word) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character in "'\\":
+        return f"\\{character}"
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -15,6 +15,7 @@ from unicodedata import east_asian_width
 
 import pytest
 
+from gitckpt.cli.screen import terminal
 from gitckpt.store.store import Store
 from tests import forked
 from tests.cli.conftest import Spawn, document, normal, store_text
@@ -164,3 +165,24 @@ def test_a_capture_that_takes_long_says_so(main_checkout: Checkout) -> None:
     code, said = on_terminal("save", at=main_checkout)
     assert code == 0
     assert "\r\x1b[K… capturing the files: 1s\r\x1b[K" in said
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 12])
+def test_a_terminal_that_is_too_narrow_for_a_table_gets_what_fits(busy: Checkout, columns: int) -> None:
+    code, said = on_terminal("list", at=busy, columns=columns, env={"NO_COLOR": "1"})
+    assert (code, len(said.splitlines())) == (0, 3)
+
+
+def test_a_style_cannot_be_put_into_a_text() -> None:
+    with pytest.raises(TypeError, match="hand both over"):
+        f"{terminal.heading('x')}: y"
+
+
+def test_a_patch_is_coloured_line_by_line_and_harmless(main_checkout: Checkout, spawn: Spawn) -> None:
+    with Store.open(main_checkout.path) as store:
+        first = store.record("a-complete", {})
+    main_checkout.write("README", "new\x1b[35m\u202e\ttext\r\n")
+    _, said = on_terminal("diff", first.id, at=main_checkout)
+    assert "\x1b[31m-hello\x1b[0m" in said.splitlines()
+    assert "\x1b[32m+new\\x1b[35m\\u{202e}\ttext\\r\x1b[0m" in said.splitlines()
+    assert "+new\x1b[35m\u202e\ttext\r\n" in spawn("diff", first.id, at=main_checkout).out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, get_type_hints
 
@@ -13,6 +12,7 @@ from gitckpt.cli import options
 from gitckpt.cli.parser import help as helping
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
+from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError
 
 
@@ -39,7 +39,7 @@ def perform(words: Sequence[str]) -> int:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         if context is not None and quick.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
-            sys.stderr.write(f"{context.get_help()}\n")
+            terminal.explain(context.get_help())
             return UsageError.exit_code
         raise helping.wrong_usage(error, words, COMMANDS) from None
 

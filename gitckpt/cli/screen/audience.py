@@ -51,7 +51,7 @@ class Terminal(Observer):
     def warn(self, sentence: str) -> None:
         """Something went wrong that does not end the run."""
         with _heard():
-            terminal.warn(terminal.harmless(sentence))
+            terminal.warn(sentence)
 
     def remark(self, line: str) -> None:
         """Something is to be told."""
@@ -60,7 +60,7 @@ class Terminal(Observer):
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
         """A phase begins."""
-        self._phase = terminal.harmless(phase)
+        self._phase = phase
         again = f" (attempt {attempt})" if attempt > 1 else ""
         self.remark(f"[{number}/{total}] {self._phase}{again}")
         self._at_line_start, self._printed = True, False
@@ -85,7 +85,7 @@ class Terminal(Observer):
         self._clear()
         if self._printed and not self._at_line_start:
             self.remark("")
-        self.remark(f"      {terminal.harmless(phase)}: {status}{took}")
+        self.remark(f"      {phase}: {status}{took}")
 
     def _clear(self) -> None:
         """Takes the line that shows progress away; what a command has printed of a line stays."""
@@ -99,12 +99,12 @@ class Terminal(Observer):
         if not terminal.may_ask():
             return EXIT, ""
         while True:
-            said = terminal.ask(f"{terminal.harmless(phase)} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
+            said = terminal.ask(f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
             if said is None or said.lower() in ("e", "exit"):
                 return EXIT, ""
             answer = _ANSWERS.get(said.lower())
             if answer == REVISE:
-                return answer, _lines("What shall be revised? An empty line ends it.\n")
+                return answer, _lines("What shall be revised? An empty line ends it.")
             if answer is not None:
                 return answer, ""
 
@@ -122,7 +122,7 @@ def length(seconds: float) -> str:
 
 
 def _lines(question: str) -> str:
-    lines = [terminal.ask(question)]
+    lines = [terminal.ask(question, above=True)]
     while lines[-1]:
         lines.append(terminal.ask(""))
     return "\n".join(filter(None, lines))

@@ -1,4 +1,8 @@
-"""The one door to the terminal: results on standard output, everything else on standard error, all text from elsewhere made harmless."""
+"""The one door to the terminal: results on standard output, everything else on standard error.
+
+Any text may come from a checkpoint that was fetched, from a file name or from git, and by the time that it gets here nobody can tell. So
+every `str` is made harmless, as the last thing before it is written; only what this module has made itself (`Shown`) is written as it is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,10 @@ if TYPE_CHECKING:
 
     from gitckpt.model.errors import CkptError
 
-_BOLD, _DIM, _RED, _YELLOW, _RESET = "\033[1m", "\033[2m", "\033[31m", "\033[33m", "\033[0m"
+_BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = "\033[1m", "\033[31m", "\033[32m", "\033[33m", "\033[36m", "\033[0m"
+_PATCH = (*((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")), ("@@", _CYAN), ("+", _GREEN), ("-", _RED))
+"""How lines of a patch begin, and how they are shown, as git does it by default."""
+
 _GAP = "  "
 _NARROWEST = 8
 _TICK = 1.0
@@ -30,8 +37,27 @@ class Verbosity:
     is_asking = False
 
 
+class Shown:
+    """Text that is harmless and may have a style; what `out` and its like print as it is. Made in this module alone.
+
+    Args:
+        text: what is written.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __format__(self, _: str) -> str:
+        raise TypeError("within a text, what has a style would be escaped: hand both over, out(heading(…), text)")
+
+
 def harmless(text: str) -> str:
-    """Returns text from a checkpoint, a file name or a ref with every character escaped that a terminal could take for a command."""
+    """Returns text with every character escaped that a terminal could take for a command, or that turns what is read around.
+
+    What is printed here need not be: it is for lengths, and for what is handed on. Done twice, it is as done once.
+    """
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
@@ -47,9 +73,33 @@ def harmless_lines(text: str) -> str:
     return "\n".join("\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
-def out(line: str = "") -> None:
-    """Prints a line of the result."""
-    sys.stdout.write(line + "\n")
+def _written(parts: Iterable[str | Shown]) -> str:
+    return "".join(part.text if isinstance(part, Shown) else harmless(part) for part in parts)
+
+
+def out(*parts: str | Shown) -> None:
+    """Prints a line of the result.
+
+    Args:
+        parts: what it consists of.
+    """
+    sys.stdout.write(_written(parts) + "\n")
+
+
+def out_row(cells: Iterable[str | None]) -> None:
+    """Prints a line of the result for programs: cells with tabs in between, and a hyphen where there is nothing."""
+    sys.stdout.write("\t".join(harmless(cell or "-") for cell in cells) + "\n")
+
+
+def out_patch(data: bytes) -> None:
+    """Prints a patch as the result: for a program byte for byte, for a person harmless, and coloured line by line."""
+    if not is_terminal():
+        out_bytes(data)
+        return
+    is_coloured = has_colour()
+    for line in data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if data else ():
+        style = next((style for start, style in _PATCH if line.startswith(start)), "")
+        sys.stdout.write(_styled(harmless_lines(line), style, is_coloured and style != "") + "\n")
 
 
 def out_path(path: str) -> None:
@@ -72,7 +122,7 @@ def out_json(document: object) -> None:
     """Prints a document of the result as JSON."""
     import json
 
-    out(json.dumps(document, indent=2))
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=True) + "\n")
 
 
 def out_bytes(data: bytes) -> None:
@@ -86,12 +136,17 @@ def remark(line: str) -> None:
     """Tells a person something beside the result, unless `--quiet` was given."""
     if not Verbosity.quiet:
         sys.stdout.flush()  # where both go to the same place, what was said first stands first
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{harmless(line)}\n")
+
+
+def explain(text: str) -> None:
+    """Tells a person several lines on standard error, whatever `--quiet` says."""
+    sys.stderr.write(f"{harmless_lines(text)}\n")
 
 
 def warn(line: str) -> None:
     """Warns on standard error, whatever `--quiet` says."""
-    sys.stderr.write(f"{_styled('warning:', _YELLOW, has_colour(sys.stderr))} {line}\n")
+    sys.stderr.write(f"{_styled('warning:', _YELLOW, has_colour(sys.stderr))} {harmless(line)}\n")
 
 
 def fail(error: CkptError) -> int:
@@ -117,7 +172,7 @@ def progress(line: str) -> None:
 
     if sys.stderr.isatty() and not Verbosity.quiet and not Verbosity.is_asking:
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\033[K{line[:width]}" if line else "\r\033[K")
+        sys.stderr.write(f"\r\033[K{harmless(line)[:width]}" if line else "\r\033[K")
         sys.stderr.flush()
 
 
@@ -162,14 +217,14 @@ def replace_lines(before: int, lines: Sequence[str]) -> int:
 
     Args:
         before: how many were shown the last time.
-        lines: what to show, harmless already. Of more than the terminal has, the first ones.
+        lines: what to show. Of more than the terminal has, the first ones.
     """
     import shutil
 
     size = shutil.get_terminal_size()
     shown = lines[: max(size.lines - 1, 1)]
     up = f"\033[{before}F" if before else ""
-    text = "".join(f"\033[K{_fit(line, size.columns - 1).rstrip()}\n" for line in shown)
+    text = "".join(f"\033[K{_fit(harmless(line), size.columns - 1).rstrip()}\n" for line in shown)
     sys.stdout.write(f"{up}{text}\033[J")
     sys.stdout.flush()
     return len(shown)
@@ -180,11 +235,17 @@ def may_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(question: str) -> str | None:
-    """Asks a person, and returns the answer without spaces around it; None at the end of input."""
+def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str | None:
+    """Asks a person, and returns the answer without spaces around it; None at the end of input.
+
+    Args:
+        question: what is asked.
+        above: whether the answer begins on a line of its own.
+        told: lines that are shown before.
+    """
     progress("")
     Verbosity.is_asking = True
-    sys.stderr.write(question)
+    sys.stderr.write("".join(f"{harmless(line)}\n" for line in told) + harmless(question) + ("\n" if above else ""))
     sys.stderr.flush()
     try:
         line = sys.stdin.readline()
@@ -215,9 +276,9 @@ def size(number: int) -> str:
     return f"{shown / 1000:.1f} TB"
 
 
-def heading(text: str) -> str:
+def heading(text: str) -> Shown:
     """Returns text as a heading."""
-    return _styled(text, _BOLD, has_colour())
+    return Shown(_styled(harmless(text), _BOLD, has_colour()))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -225,15 +286,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     Args:
         columns: the headings; a column in which no row has anything is left out.
-        rows: the cells, harmless already.
+        rows: the cells.
     """
     import shutil
 
-    cells = [list(row) for row in rows]
+    cells = [[harmless(cell) for cell in row] for row in rows]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     whole = [[row[i] for i in used] for row in [list(columns), *cells]]
     widths = [max(_width(row[i]) for row in whole) for i in range(len(used))]
-    excess = sum(widths) + len(_GAP) * (len(used) - 1) - shutil.get_terminal_size().columns if is_terminal() else 0
+    excess = 0
+    if is_terminal():
+        columns_there = shutil.get_terminal_size().columns
+        widths = [min(width, max(columns_there, _NARROWEST)) for width in widths]
+        excess = sum(widths) + len(_GAP) * (len(used) - 1) - columns_there
     while excess > 0 and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
         excess -= 1
@@ -244,11 +309,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _fit(text: str, width: int) -> str:
-    if _width(text) > width:
-        while _width(text) > width - 1:
-            text = text[:-1]
-        text += "…"
-    return text + " " * (width - _width(text))
+    taken = _width(text)
+    if taken > width:
+        kept = taken = 0
+        while taken + _width(text[kept]) < width:
+            taken += _width(text[kept])
+            kept += 1
+        text, taken = text[:kept] + "…", taken + 1
+    return text + " " * (width - taken)
 
 
 def _width(text: str) -> int:

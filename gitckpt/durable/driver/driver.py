@@ -18,6 +18,7 @@ from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Conduct, Ended
 from gitckpt.model.checkpoint import Attempt
+from gitckpt.model.names import shell_word
 
 if TYPE_CHECKING:
     from gitckpt.durable.agent.client import Client
@@ -191,5 +192,5 @@ class Driver:
         if last is not None and last.phase == phase.name and last.ended == next_attempt.BLOCKED:
             raise PhaseBlocked(
                 f"phase {phase.name!r} of run {self._run.id} is blocked",
-                hint=f"see why: git ckpt status {self._run.id}; then: git ckpt resume {self._run.id} --from '{phase.name}'",
+                hint=f"see why: git ckpt status {self._run.id}; then: git ckpt resume {self._run.id} --from {shell_word(phase.name)}",
             )

@@ -24,6 +24,7 @@ from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import runstate, times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import CkptError, RunExists, UsageError
+from gitckpt.model.names import shell_word
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, summary, unwritten
@@ -383,7 +384,7 @@ def _advice(error: PhaseFailed, run: ActiveRun) -> str:
     if isinstance(error, DeadlineReached):
         return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
-        return f"when what blocks it is out of the way: git ckpt resume {run.id} --from '{run.last_attempt.phase}'"
+        return f"when what blocks it is out of the way: git ckpt resume {run.id} --from {shell_word(run.last_attempt.phase)}"
     if isinstance(error, Cancelled):
         return f"to go on with it: git ckpt resume {run.id}"
     return f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"

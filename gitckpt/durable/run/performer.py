@@ -15,6 +15,7 @@ from gitckpt.durable.run.retry import KEEP, Conduct, Ended
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Progress
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import shell_word
 from gitckpt.store.leases.lease import LeaseLost
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Performer:
         message = f"phase {attempt.phase!r} ended {count}"
         blocked = session.last_attempt = replace(attempt, number=attempt.number - 1, ended=next_attempt.BLOCKED)
         self._writer.write(f"{attempt.phase}-blocked", session.state, capture=True, trigger=PHASE, attempt=blocked, errors=[message])
-        raise PhaseBlocked(message, hint=f"see what it did, then: git ckpt resume {session.run} --from '{attempt.phase}'")
+        raise PhaseBlocked(message, hint=f"see what it did, then: git ckpt resume {session.run} --from {shell_word(attempt.phase)}")
 
     def _wait(self, last: Attempt | None) -> None:
         """Waits until the next attempt is due."""

@@ -14,6 +14,7 @@ from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
+from gitckpt.model.names import shell_word
 from gitckpt.model.phase import split
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
@@ -230,7 +231,7 @@ class Writer:
         except NotFoundError:
             raise NotFoundError(
                 f"the checkpoint that holds the result of phase {phase!r} is gone: {checkpoint_id}",
-                hint=f"do the phase again: git ckpt resume {self._run} --from '{phase}'",
+                hint=f"do the phase again: git ckpt resume {self._run} --from {shell_word(phase)}",
             ) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 

@@ -17,6 +17,7 @@ from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.names import shell_word
 from gitckpt.store.config import settings
 from gitckpt.store.leases import leases
 from gitckpt.store.records import finder, layout
@@ -102,7 +103,9 @@ def read(store: Checkpoints, where: Place) -> Checkpoint:
         NotFoundError: there is none.
     """
     if where.run is None:
-        raise NotFoundError(f"no run is about the track {where.track}", hint=f"begin: git ckpt step start STEP --track '{where.track}'")
+        raise NotFoundError(
+            f"no run is about the track {where.track}", hint=f"begin: git ckpt step start STEP --track {shell_word(str(where.track))}"
+        )
     return store.heads.catch_up(where.run)
 
 

@@ -16,6 +16,7 @@ from gitckpt.durable.steps import statuses
 from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
 from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, StepReport
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.names import shell_word
 
 LOOP, BLOCKERS = "loop_state", "blockers"
 
@@ -157,16 +158,18 @@ def _admit(here: Position, step: StepDefinition, record: Mapping[str, Any], repo
         return False
     if here.step == COMPLETE:
         raise OutOfOrder(
-            f"the run is complete, and not at {step.name}", hint=f"to do it again: git ckpt step reset {step.name}; to record it: --force"
+            f"the run is complete, and not at {step.name}",
+            hint=f"to do it again: git ckpt step reset {shell_word(step.name)}; to record it: --force",
         )
-    hint = f"next is: git ckpt step start {here.step}; to go back or ahead: git ckpt step reset {step.name}, or --force"
+    hint = f"next is: git ckpt step start {shell_word(here.step)}"
+    hint += f"; to go back or ahead: git ckpt step reset {shell_word(step.name)}, or --force"
     raise OutOfOrder(f"the run is at {here.step} ({here.status}), not at {step.name}", hint=hint)
 
 
 def blocked(here: Position) -> StepsBlocked:
     """Returns the error that says that a run is blocked, and by what."""
     why = f": {'; '.join(here.reasons)}" if here.reasons else ""
-    return StepsBlocked(f"the run is blocked at {here.step}{why}", hint=f"settle it, then: git ckpt step reset {here.step}")
+    return StepsBlocked(f"the run is blocked at {here.step}{why}", hint=f"settle it, then: git ckpt step reset {shell_word(here.step)}")
 
 
 class _Work:
@@ -282,7 +285,7 @@ class _Work:
         if self._number("iterations") >= self._graph.max_iterations and not report.force:
             raise StepsBlocked(
                 self._too_many(),
-                hint=f"look at what goes in circles: git ckpt step show --history; then: git ckpt step reset {step.name}",
+                hint=f"look at what goes in circles: git ckpt step show --history; then: git ckpt step reset {shell_word(step.name)}",
             )
         self._loop["iterations"] = self._number("iterations") + 1
 

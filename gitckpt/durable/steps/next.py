@@ -12,6 +12,7 @@ from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.machine import OutOfOrder, Position
 from gitckpt.durable.steps.plan import PlanTask
 from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.names import shell_word
 
 PLAN = "plan.md"
 _TRACKS = os.path.join("conductor", "tracks")
@@ -80,7 +81,7 @@ def next_of(
         task = plan.first_open(tasks)
         remarks += _disagreements(record, tasks, task, shown)
     if task is None:
-        remarks.append(f"all tasks of {shown} are done: git ckpt step pass {here.step}" if tasks else f"{shown} has no tasks")
+        remarks.append(f"all tasks of {shown} are done: git ckpt step pass {shell_word(here.step)}" if tasks else f"{shown} has no tasks")
     elif task.mark == plan.STUCK:
         remarks.append(f"task {task.name} is marked as blocked in {shown}, line {task.line}")
     name, title = (task.name, task.title) if task is not None else (None, None)

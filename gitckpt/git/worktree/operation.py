@@ -163,9 +163,9 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
 
 def farewell(branch: str) -> str:
     """Returns what is to be said of a rebase of a branch that was brought back detached."""
-    import shlex
+    from gitckpt.model.names import shell_word
 
-    return f"the rebase in progress moves no branch; to put what comes of it on {branch}: git branch --force {shlex.quote(branch)} HEAD"
+    return f"the rebase in progress moves no branch; to put what comes of it on {branch}: git branch --force {shell_word(branch)} HEAD"
 
 
 def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:

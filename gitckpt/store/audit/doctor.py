@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
+from gitckpt.model.names import shell_word
 from gitckpt.store import log
 from gitckpt.store.audit import inventory
 from gitckpt.store.checkpoints import Checkpoints
@@ -56,7 +56,7 @@ def diagnose(store: Checkpoints) -> Diagnosis:
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     """Returns what to know about the repository, by name."""
     repository = store.repository
-    refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
+    refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").split("\n")[:-1]
     foreign = sum(map(layout.is_foreign, refs))
     loose = sum(not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in refs)
     left = sweep.left_files(repository)
@@ -137,7 +137,7 @@ def _locks(store: Checkpoints) -> list[Finding]:
         said = "and no git that runs here can have made it" if path in left else "most likely a crash left it behind"
         after = "; whoever needs it next removes it" if path in left and locks.is_ours(repository, path) else ""
         sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {said}{after}"
-        findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shlex.quote(path)}"))
+        findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shell_word(path)}"))
     return findings
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.names import shell_word
 from gitckpt.model.readers.codec import decode
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
@@ -102,7 +102,7 @@ def gather(store: Checkpoints) -> Evidence:
         GitError: git cannot list the refs.
     """
     listing, complaint = list_refs(store.repository)
-    lines = listing.decode("utf-8", "surrogateescape").splitlines()
+    lines = listing.decode("utf-8", "surrogateescape").split("\n")[:-1]
     found = [(oid, ref, target) for oid, ref, target in (line.split(" ") for line in lines) if not layout.is_foreign(ref)]
     refs = {ref: oid for oid, ref, _ in found}
     symbolic = {ref: target for _, ref, target in found if target}
@@ -140,7 +140,7 @@ def _names(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
 
 
 def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
-    ref = shlex.quote(error.ref)
+    ref = shell_word(error.ref)
     sentence = error.message.removeprefix(f"{error.ref}: ")
     if isinstance(error, NewerCheckpoint):
         return lasting("checkpoint-newer", error.ref, f"cannot be judged: {sentence}", error.hint)
@@ -155,7 +155,7 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
 
 def cure_of_invalid(ref: str) -> str:
     """Returns what to do about a ref of a checkpoint that is none."""
-    return f"look at it: git cat-file -p {shlex.quote(ref)}; remove it: git ckpt remove {ref.removeprefix(layout.CHECKPOINTS)}"
+    return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {ref.removeprefix(layout.CHECKPOINTS)}"
 
 
 def broken(repository: Repository, complaint: str) -> list[Flaw]:
@@ -168,8 +168,7 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
     refs = [line.partition(_BROKEN)[2] for line in complaint.splitlines() if _BROKEN in line]
     refs = [ref for ref in refs if not layout.is_foreign(ref)]
     return [
-        lasting("broken-ref", ref, "git cannot read this ref", f"rm {shlex.quote(os.path.join(repository.common_dir, ref))}")
-        for ref in refs
+        lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}") for ref in refs
     ]
 
 
@@ -185,7 +184,9 @@ def in_the_way(repository: Repository, listing: bytes) -> list[Flaw]:
     there = [ref for ref in spaces if ref in listed]
     there += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]  # others live below as well
     return [
-        lasting("ref-barring", ref, "bars all refs below its name, so that nothing can be recorded", _CURE_OF_BAR.format(ref=ref))
+        lasting(
+            "ref-barring", ref, "bars all refs below its name, so that nothing can be recorded", _CURE_OF_BAR.format(ref=shell_word(ref))
+        )
         for ref in there
     ]
 

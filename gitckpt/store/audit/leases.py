@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-
 from gitckpt.git.refs import Update
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
@@ -25,7 +24,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], set[str]]
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
             lease = parse(found[1], ref)
         except InvalidCheckpoint as error:
-            cure = error.hint or f"once nobody drives the run: git update-ref -d {shlex.quote(ref)}"
+            cure = error.hint or f"once nobody drives the run: git update-ref -d {shell_word(ref)}"
             flaws.append(lasting("lease-invalid", ref, error.message.removeprefix(f"{ref}: "), cure))
             continue
         if lease.is_endless(store.clock()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git.damage.integrity import Damage
@@ -10,6 +9,7 @@ from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.objects import connectivity
 from gitckpt.model import ids
 from gitckpt.model.finding import Finding
+from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.refs import KINDS
 from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
@@ -55,7 +55,7 @@ def _of_files(damage: Damage, wanted: Mapping[str, Collection[bytes]], found: Ma
         )
         yield Flaw(Finding("object-empty", path, sentence, REPAIR), anew=again, empty=path)
     for path, sentence in sorted(damage.packs.items()):
-        cure = f"git index-pack {shlex.quote(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _FROM_CLONE
+        cure = f"git index-pack {shell_word(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _FROM_CLONE
         yield lasting("pack-damaged", path, f"{sentence}: git does not use it", cure)
     for oid in sorted(damage.lost - damage.empty.keys()):
         if oid in found:

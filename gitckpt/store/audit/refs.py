@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 
 from gitckpt.git.objects import reachability
@@ -11,6 +10,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
+from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import keep, layout
@@ -44,7 +44,7 @@ def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]
             problem = keeper.problem(repository, path, checkpoint) if checkpoint not in seen else None
             seen.add(checkpoint)
             if problem is not None:
-                place = shlex.quote(os.fsdecode(path))
+                place = shell_word(os.fsdecode(path))
                 cure = f"fetch it from a clone that has it; what else the submodule lacks: git -C {place} ckpt verify"
                 yield lasting("submodule-missing", record.ref, f"of the submodule {os.fsdecode(path)}: {problem}", cure)
 
@@ -55,7 +55,7 @@ def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
         oid = evidence.refs[ref]
         sentence = f"stands for {target}, and points to nothing itself"
         if ref.startswith(layout.CHECKPOINTS):
-            yield lasting("ref-symbolic", ref, sentence, f"git update-ref --no-deref {ref} {oid}")
+            yield lasting("ref-symbolic", ref, sentence, f"git update-ref --no-deref {shell_word(ref)} {oid}")
         elif not ref.startswith(layout.KEEP):
             yield mendable("ref-symbolic", ref, sentence, updates=(Update(ref, oid, oid, is_symbolic=True),))
 
@@ -85,7 +85,7 @@ def _unlike(record: Record, space: str, there: str | None, *, is_gone: bool) -> 
     else:
         code, sentence = f"{WORDS[space]}-ref-wrong", f"points to {there}, not to {wanted}, the {_MEANT[space]} of its checkpoint"
     if is_gone:
-        cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+        cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE {shell_word(f'+{ref}:{ref}')}"
         return lasting(code, ref, f"{sentence}; that is missing", cure)
     return mendable(code, ref, sentence, updates=(record.is_there, Update(ref, wanted, there or "")))
 

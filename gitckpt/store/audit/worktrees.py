@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.finding import Finding
+from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
 from gitckpt.store.records import layout
@@ -27,7 +27,7 @@ def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
     for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
         path = os.path.join(root or "", name)
         if not name.startswith(scaffold.PREFIX) and os.path.isdir(path) and not _is_registered(repository, path):
-            cure = f"git ckpt resume {shlex.quote(name)}, if it is the worktree of that; if not, move it elsewhere"
+            cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; if not, move it elsewhere"
             flaws.append(lasting("worktree-unregistered", path, "git knows no worktree there", cure))
     return flaws, len(ours)
 
@@ -45,7 +45,7 @@ def _is_registered(repository: Repository, path: str) -> bool:
 def _of_one(repository: Repository, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Iterator[Flaw]:
     """Yields what is wrong with the worktree that an administrative directory is kept for."""
     owner = ownership.owner_in(git_dir)
-    remove = f"save what you need of it, then: git worktree remove --force --force {shlex.quote(path)}"
+    remove = f"save what you need of it, then: git worktree remove --force --force {shell_word(path)}"
     named = administration.named_by(path)
     if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
         yield _not_there(repository, git_dir, path, owner, root)
@@ -65,9 +65,9 @@ def _not_there(repository: Repository, git_dir: str, path: str, owner: Owner | N
     """Returns the flaw of a worktree that is not where git believes it to be."""
     moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
     if moved is not None:
-        return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shlex.quote(moved)}")
+        return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shell_word(moved)}")
     if os.path.lexists(path):
         sentence = f"is not the worktree that git keeps {git_dir} for"
-        return lasting("worktree-moved", path, sentence, f"git worktree repair {shlex.quote(path)}")
-    name = shlex.quote(owner.run or owner.checkpoint) if owner else "ID"
+        return lasting("worktree-moved", path, sentence, f"git worktree repair {shell_word(path)}")
+    name = shell_word(owner.run or owner.checkpoint) if owner else "ID"
     return lasting("worktree-missing", path, "its directory is gone", f"git ckpt resume {name}")

@@ -279,7 +279,7 @@ def _listing(repository: Repository) -> tuple[dict[str, str], set[str], set[str]
     kept: dict[str, str] = {}
     tips: set[str] = set()
     symbolic: set[str] = set()
-    for line in lines.decode("utf-8", "surrogateescape").splitlines():
+    for line in lines.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         oid, ref, target = line.split(" ")
         if ref.startswith(_HEADS):
             tips.add(oid)

@@ -14,6 +14,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, toml
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
+from gitckpt.model.names import shell_word
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 def _everything(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Returns ref, oid and run of each key; None for the run of one that cannot be read, which is for `verify`."""
-    lines = refs.list(layout.KEYS.rstrip("/")).decode("utf-8", "surrogateescape").splitlines()
+    lines = refs.list(layout.KEYS.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]
     named = [line.partition(" ")[::2] for line in lines]
     held: list[tuple[str, str, str | None]] = []
     for (oid, ref), found in zip(named, objects.read([oid for oid, _ in named]), strict=True):
@@ -175,4 +176,4 @@ def _exists(key: str, run: str) -> RunExists:
 
 
 def _cure(ref: str) -> str:
-    return f"look at it: git cat-file -p {ref}; to give the key up: git update-ref -d {ref}"
+    return f"look at it: git cat-file -p {shell_word(ref)}; to give the key up: git update-ref -d {shell_word(ref)}"

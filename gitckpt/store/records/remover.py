@@ -172,7 +172,7 @@ class Remover:
         else:
             patterns = [space.rstrip("/") for space in spaces]
         found: dict[str, dict[str, str]] = {space: {} for space in spaces}
-        for line in self._refs.list(*patterns).decode("utf-8", "surrogateescape").splitlines() if wanted else ():
+        for line in self._refs.list(*patterns).decode("utf-8", "surrogateescape").split("\n")[:-1] if wanted else ():
             oid, _, ref = line.partition(" ")
             space, _, name = ref.rpartition("/")
             if name in wanted:
@@ -197,7 +197,7 @@ class Remover:
 
     def _headed_by(self, oids: Collection[str]) -> set[str]:
         """Returns the runs whose head is one of some documents."""
-        lines = self._refs.list(layout.RUNS.rstrip("/")).decode("utf-8", "surrogateescape").splitlines()
+        lines = self._refs.list(layout.RUNS.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]
         return {ref.removeprefix(layout.RUNS) for oid, _, ref in (line.partition(" ") for line in lines) if oid in oids}
 
     def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:

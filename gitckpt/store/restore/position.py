@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.names import shell_word
 
 _ENDS = {
     "merge": "git merge --continue, or git merge --abort",
@@ -84,7 +85,7 @@ class Gap:
         if head.branch != source.branch:
             origin = f"on {source.branch}" if source.branch is not None else "while HEAD was detached"
             goes = f"{'goes' if is_done else 'would go'} {where.replace('on', 'to', 1)}"
-            go_there = f"; to be on the other one: git switch {source.branch}" if source.branch is not None else ""
+            go_there = f"; to be on the other one: git switch {shell_word(source.branch)}" if source.branch is not None else ""
             return [f"{stays}, and the checkpoint was made {origin}, at the same commit: a commit {goes}{go_there}"]
         return []
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
 from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.names import shell_word
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore.plan import ADD, CHANGE, PathChange
@@ -94,7 +94,7 @@ class Submodules:
         """Raises `_Incomplete` where some of them did not come back."""
         if self.failures:
             names = "; ".join(self.failures)
-            first = shlex.quote(self.failures[0].partition(": ")[0])
+            first = shell_word(self.failures[0].partition(": ")[0])
             raise _Incomplete(
                 f"all else came back, but not every submodule: {names}",
                 hint=f"bring it here: git submodule update --init -- {first}; then run the command again, or go back: git ckpt undo",

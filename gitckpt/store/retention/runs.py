@@ -168,7 +168,7 @@ def forget_leases(store: Checkpoints) -> None:
     Raises:
         LockHeld, GitError: one could not be deleted.
     """
-    listing = store.refs.list(layout.LEASES.rstrip("/"), fields="%(refname)").decode("utf-8", "surrogateescape").splitlines()
+    listing = store.refs.list(layout.LEASES.rstrip("/"), fields="%(refname)").decode("utf-8", "surrogateescape").split("\n")[:-1]
     named = [ref.removeprefix(layout.LEASES) for ref in listing]
     there = set(store.index.runs()) if named else set()
     for run in named:

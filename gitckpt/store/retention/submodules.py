@@ -66,7 +66,7 @@ def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[
     """Returns the refs that lead to commits which neither the counterpart has nor a remote, and checkpoints of the submodule's own."""
     said = ["linked worktrees"] if administration.registered(own) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
-    for line in own.git.run("for-each-ref", form, *_OWN).out.decode("utf-8", "replace").splitlines():
+    for line in own.git.run("for-each-ref", form, *_OWN).out.decode("utf-8", "replace").split("\n")[:-1]:
         oid, kind, ref = line.split(" ", 2)
         if kind not in ("commit", "tag"):
             is_there = counterpart.cat_file.info(ref) == own.cat_file.info(ref)

@@ -158,7 +158,7 @@ def _sweep(repository: Repository, refs: Refs) -> list[str]:
 
 
 def _listed(refs: Refs, *spaces: str) -> dict[str, str]:
-    lines = refs.list(*spaces).decode("utf-8", "surrogateescape").splitlines()
+    lines = refs.list(*spaces).decode("utf-8", "surrogateescape").split("\n")[:-1]
     return {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
 
 

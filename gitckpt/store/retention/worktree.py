@@ -23,7 +23,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
-from gitckpt.model.names import first_of
+from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
 from gitckpt.store.records.entry import Query
@@ -174,7 +174,7 @@ def delete_directory(path: str) -> None:
     except FileNotFoundError:
         return  # somebody else was faster
     except OSError as error:
-        raise WorktreeError(f"cannot delete {path}: {error.strerror}", hint=f"delete it by hand: rm -rf '{path}'") from None
+        raise WorktreeError(f"cannot delete {path}: {error.strerror}", hint=f"delete it by hand: rm -rf {shell_word(path)}") from None
 
 
 def _remove(store: Checkpoints, run: str) -> str | None:

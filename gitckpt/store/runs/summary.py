@@ -90,7 +90,7 @@ def worktrees_of_runs(store: Checkpoints) -> dict[str, str]:
 
 def _leases(store: Checkpoints) -> dict[str, Lease]:
     """Returns the leases that were not given back, by run; one that cannot be read is for `verify`."""
-    listing = store.refs.list(layout.LEASES.rstrip("/")).decode("utf-8", "surrogateescape").splitlines()
+    listing = store.refs.list(layout.LEASES.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]
     named = [line.partition(" ")[::2] for line in listing]
     found = {}
     for (_, ref), content in zip(named, store.objects.read([oid for oid, _ in named]), strict=True):

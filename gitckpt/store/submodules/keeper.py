@@ -222,7 +222,7 @@ def bring_all(store: Checkpoints, source: Repository, to: Repository) -> None:
 
 def _refs(repository: Repository, *spaces: str) -> list[str]:
     patterns = [space.rstrip("/") for space in spaces]
-    return repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "surrogateescape").splitlines()
+    return repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "surrogateescape").split("\n")[:-1]
 
 
 def _remove(store: Checkpoints, ids: Collection[str], paths: Collection[bytes]) -> None:

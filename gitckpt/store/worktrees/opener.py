@@ -17,7 +17,7 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import first_of
+from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.worktrees import checkout, ownership, scaffold, submodules
@@ -147,7 +147,7 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     if found is None and ownership.registration_of(repository, path):
         raise WorktreeError(
             f"{path} is a worktree of gitckpt that does not say what it was made for",
-            hint=f"save what you need of it, then: git worktree remove --force --force '{path}'",
+            hint=f"save what you need of it, then: git worktree remove --force --force {shell_word(path)}",
         )
     raise WorktreeError(
         f"{path} exists and is not the worktree of {wanted.run or wanted.checkpoint}",
@@ -197,7 +197,8 @@ def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
     if os.path.isdir(os.path.join(git_dir, "modules")):
         raise WorktreeError(
             f"the directory {wish.path} is gone, and {git_dir} still holds repositories of its submodules",
-            hint=f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f '{wish.path}'",
+            hint=f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f "
+            f"{shell_word(wish.path)}",
         )
     there = Repository(git_dir, None, repository.object_format)
     try:
@@ -357,7 +358,8 @@ def _start_head(made: Repository, wish: Wish) -> None:
 def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
     """Has the reflog of a detached HEAD say where it was detached, for `git status` to know: only a HEAD that changes is logged."""
     commit = checkpoint.git_sha
-    said = f"checkout: moving from {checkpoint.branch or commit} to {commit}"
+    branch = "".join(c for c in checkpoint.branch or "" if c.isprintable())  # it may have been fetched, and is no argument otherwise
+    said = f"checkout: moving from {branch or commit} to {commit}"
     made.git.run(*_ALONE, "symbolic-ref", "HEAD", f"refs/heads/ckpt/{checkpoint.id}")
     made.git.run(*_ALONE, "update-ref", "--no-deref", "-m", said, "HEAD", commit)
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from typing import TYPE_CHECKING
 
 from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.model.names import first_of
+from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import comparison, manifest
@@ -84,7 +83,7 @@ def make(store: Checkpoints, around: Repository, made: Repository, checkpoint: C
             remarks += _make(store, around, made, one, limits)
         except CkptError as error:
             name = os.fsdecode(path)
-            remarks.append(f"the submodule {name} did not come back: {error.message}; git submodule update --init -- {shlex.quote(name)}")
+            remarks.append(f"the submodule {name} did not come back: {error.message}; git submodule update --init -- {shell_word(name)}")
     return remarks
 
 

@@ -54,8 +54,8 @@ def diff(
         old, *rest = (store.read(_find(store, text)) for text in ids)
         new = rest[0] if rest else None
         if not state:
-            options = _PATCH if binary else [*(["--color=always"] if terminal.has_colour() else []), *(["--stat"] if stat else [])]
-            terminal.out_bytes(store.diff(old, new, paths=paths, options=options))
+            options = _PATCH if binary else ["--stat"] if stat else []
+            terminal.out_patch(store.diff(old, new, paths=paths, options=options))
         if new is not None and not paths and not stat and not binary:
             _print_states(store, old, new)
 
@@ -74,7 +74,7 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
     if changes:
         terminal.out(terminal.heading(f"state {old.id[:8]}..{new.id[:8]}"))
     for change in changes:
-        where = terminal.harmless(change.pointer)
+        where = change.pointer
         if change.is_added:
             terminal.out(f"+ {where} = {_text(change.new)}")
         elif change.is_removed:
@@ -82,13 +82,13 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
         elif type(change.old) is str and type(change.new) is str and max(len(change.old), len(change.new)) > _LONG:
             terminal.out(f"~ {where}:")
             for line in list(difflib.unified_diff(change.old.splitlines(), change.new.splitlines(), lineterm="", n=2))[2:]:
-                terminal.out(f"    {terminal.harmless(line)}")
+                terminal.out(f"    {line}")
         else:
             terminal.out(f"~ {where}: {_text(change.old)} -> {_text(change.new)}")
 
 
 def _text(value: Any) -> str:
-    return terminal.harmless(_literal(value))
+    return _literal(value)
 
 
 def _literal(value: Any) -> str:

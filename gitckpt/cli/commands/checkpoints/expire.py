@@ -47,7 +47,7 @@ def expire(
             policy = dataclasses.replace(policy, keep_last=keep_last)
         gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
         try:
-            found = store.expire(policy, dry_run=dry_run, progress=lambda words: terminal.progress(terminal.harmless(words)))
+            found = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.progress("")
@@ -60,7 +60,7 @@ def expire(
     rows = _rows(found, dry_run=dry_run)
     if not terminal.is_terminal():
         for row in rows:
-            terminal.out("\t".join(row))
+            terminal.out_row(row)
     elif rows:
         shown = [(verb, id_[: ids.SHORT] if ids.is_id(id_) else id_, phase, why) for verb, id_, phase, why in rows]
         terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
@@ -75,12 +75,12 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     for fate in found.runs:
         if fate.is_due or dry_run:
             with_it = f"; {_count(fate.checkpoints - len(fate.keeps), 'checkpoint')}" + (f", worktree {fate.path}" if fate.path else "")
-            why = terminal.harmless(fate.reason + (with_it if fate.expires else ""))
-            rows.append((gone if fate.expires else "stays", fate.run, terminal.harmless(fate.label), why))
+            why = fate.reason + (with_it if fate.expires else "")
+            rows.append((gone if fate.expires else "stays", fate.run, fate.label, why))
     for entry, decision in found.checkpoints:
         if (decision.expires or dry_run) and (entry.run not in runs or entry.id in found.squashed):
-            why = terminal.harmless(decision.reason)
-            rows.append((gone if decision.expires else "stays", entry.id, terminal.harmless(entry.phase), why))
+            why = decision.reason
+            rows.append((gone if decision.expires else "stays", entry.id, entry.phase, why))
     return rows
 
 

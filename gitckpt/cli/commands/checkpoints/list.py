@@ -79,14 +79,14 @@ def list_(
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        terminal.warn(f"not a valid checkpoint: {terminal.harmless(problems[0].sentence)}{more}; see: git ckpt doctor")
+        terminal.warn(f"not a valid checkpoint: {problems[0].sentence}{more}; see: git ckpt doctor")
 
 
 def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> None:
     if not terminal.is_terminal():
         for entry in entries:
             cells = (entry.id, entry.timestamp, entry.run, entry.phase, entry.git_sha, entry.branch, _files(entry, changed), entry.message)
-            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
+            terminal.out_row(cells)
         return
     if not entries:
         return
@@ -97,11 +97,11 @@ def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> No
                 entry.id[: ids.SHORT],
                 times.age_text(max(now - entry.time, 0)),
                 entry.run or "",
-                terminal.harmless(entry.phase),
+                entry.phase,
                 entry.git_sha[: ids.SHORT],
-                terminal.harmless(entry.branch or ""),
+                entry.branch or "",
                 _files(entry, changed),
-                terminal.harmless(entry.message or ""),
+                entry.message or "",
             ]
             for entry in entries
         ],

@@ -100,7 +100,7 @@ def _from_top(store: Store, path: str) -> bytes:
 
 def _warn(sentences: Sequence[str]) -> None:
     for sentence in sentences:
-        terminal.warn(terminal.harmless(sentence))
+        terminal.warn(sentence)
 
 
 def _print(done: Restored, way_back: str, *, dry_run: bool, as_json: bool) -> None:
@@ -109,7 +109,7 @@ def _print(done: Restored, way_back: str, *, dry_run: bool, as_json: bool) -> No
         terminal.out_json(_as_json(done))
     else:
         for change in done.changes:
-            terminal.out(f"{change.kind:6}  {terminal.harmless(os.fsdecode(change.path))}")
+            terminal.out(f"{change.kind:6}  {os.fsdecode(change.path)}")
     _warn(done.remarks)
     if dry_run:
         _warn(done.apart)
@@ -119,7 +119,7 @@ def _print(done: Restored, way_back: str, *, dry_run: bool, as_json: bool) -> No
             terminal.remark("nothing to do: the worktree has these files")
     else:
         for sentence in done.apart:
-            terminal.remark(terminal.harmless(sentence))
+            terminal.remark(sentence)
         direction = "back" if way_back == "undo" else "forward again"
         terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
     if done.unfiltered:
@@ -161,13 +161,13 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
             cells = [entry.id[: ids.SHORT], times.age_text(max(now - entry.time, 0)), entry.git_sha[: ids.SHORT]]
         else:
             cells = [entry.id, entry.timestamp, entry.git_sha or "-"]
-        rest = [terminal.harmless(cell or ("" if for_person else "-")) for cell in (entry.branch, entry.message)]
+        rest = [cell or ("" if for_person else "-") for cell in (entry.branch, entry.message)]
         rows.append([name, *cells, *rest])
     if for_person:
         terminal.table(_COLUMNS, rows)
     else:
         for row in rows:
-            terminal.out("\t".join(row))
+            terminal.out_row(row)
 
 
 def _step_as_json(step: UndoStep) -> dict[str, Any]:

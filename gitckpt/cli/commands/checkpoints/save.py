@@ -46,9 +46,9 @@ def save(
             terminal.warn("the state is empty")
         for entry in files.omitted if files else ():
             if entry.dirty is not False:  # a submodule without changes is where its commit says
-                terminal.warn(f"not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
+                terminal.warn(f"not captured: {entry.path}: {entry.reason}")
         for path in files.converted if files else ():
-            terminal.warn(f"comes back as git writes it, not byte for byte: {terminal.harmless(path)}")
+            terminal.warn(f"comes back as git writes it, not byte for byte: {path}")
         what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")

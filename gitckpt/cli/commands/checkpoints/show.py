@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids
 from gitckpt.model.errors import UsageError, WorktreeError
-from gitckpt.model.names import first_of
+from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
@@ -64,13 +63,13 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
         types: dict[str, str] = {}
         text = toml.dump_state(dict(checkpoint.state), types).removeprefix("[state]\n")
         for line in text.strip("\n").split("\n"):
-            terminal.out(f"    {terminal.harmless(line)}".rstrip())
+            terminal.out(f"    {line}".rstrip())
         for pointer, kind in types.items():
-            terminal.out(f"    # {terminal.harmless(pointer)} is {_KINDS[kind]}")
+            terminal.out(f"    # {pointer} is {_KINDS[kind]}")
 
 
 def _print_line(name: str, value: str) -> None:
-    terminal.out(f"{terminal.heading(f'{name}:')}{' ' * (_LABEL - len(name))}{terminal.harmless(value)}")
+    terminal.out(terminal.heading(f"{name}:"), f"{' ' * (_LABEL - len(name))}{value}")
 
 
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -111,16 +110,16 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
     tree = checkpoint.tree
     if tree is not None and inside(store).repository.cat_file.info(f"{tree}:run") is not None:
-        names = inside(store).repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "replace")
+        names = inside(store).repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "surrogateescape")
         for name in names.split("\0")[:-1]:
-            shown = terminal.harmless(name)
-            terminal.out(f"    beside it: {shown} (git cat-file blob refs/ckpt/trees/{checkpoint.id}:run/{shown})")
+            place = shell_word(f"refs/ckpt/trees/{checkpoint.id}:run/{name}")
+            terminal.out(f"    beside it: {name} (git cat-file blob {place})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
         terminal.out()
         terminal.out(terminal.heading("output:"))
         for line in output.rstrip("\n").split("\n"):
-            terminal.out(f"    {terminal.harmless(line)}".rstrip())
+            terminal.out(f"    {line}".rstrip())
 
 
 def _progress(checkpoint: Checkpoint) -> str | None:
@@ -147,7 +146,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     for one in files.submodules:
         where = f"at {one.git_sha[:10]}" if one.git_sha else "on an unborn branch"
         what = "with uncommitted changes" if one.dirty else "as committed"
-        _print_line("submodule", f"{one.path} {where}, {what}; git -C {shlex.quote(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
+        _print_line("submodule", f"{one.path} {where}, {what}; git -C {shell_word(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
     if not files.dirty:
         _print_line("files", "as committed")
     else:
@@ -163,19 +162,19 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
             inside(store).repository.git.run("diff", "--stat=100", "--no-color", "--no-ext-diff", base, here).out.decode("utf-8", "replace")
         )
         for line in stat.rstrip("\n").split("\n"):
-            terminal.out(f"    {terminal.harmless(line)}")
+            terminal.out(f"    {line}")
     try:
         raw = raw_names(inside(store).repository, files.tree)
     except WorktreeError as error:
         terminal.warn(error.message)
         raw = []
     if raw:
-        terminal.out(f"    byte for byte, as git would write them otherwise: {terminal.harmless(first_of(raw))}")
+        terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(raw)}")
     for path in files.converted:
-        terminal.out(f"    comes back as git writes it: {terminal.harmless(path)}")
+        terminal.out(f"    comes back as git writes it: {path}")
     _print_layout(store, checkpoint)
     for entry in files.omitted:
-        terminal.out(f"    not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
+        terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 
 
 def _print_layout(store: Store, checkpoint: Checkpoint) -> None:
@@ -191,7 +190,7 @@ def _print_layout(store: Store, checkpoint: Checkpoint) -> None:
         return
     if found.directories:
         names = first_of([f"{os.fsdecode(path)}/" for path in found.directories])
-        terminal.out(f"    directories without files: {terminal.harmless(names)}")
+        terminal.out(f"    directories without files: {names}")
     if found.modes:
         names = first_of([f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(found.modes.items())])
-        terminal.out(f"    narrow modes: {terminal.harmless(names)}")
+        terminal.out(f"    narrow modes: {names}")

@@ -172,10 +172,10 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
 def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
     """Opens the worktree, and prints its path."""
     opened = store.resume(checkpoint, directory)
-    what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({terminal.harmless(checkpoint.phase)})"
+    what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})"
     terminal.remark(f"made {what}" if opened.made else f"{what} was there already, and is as it was left")
     for remark in opened.remarks:
-        terminal.warn(terminal.harmless(remark))
+        terminal.warn(remark)
     terminal.out_path(opened.path)
     if checkpoint.state:
         terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
@@ -192,5 +192,5 @@ def _rewind(store: Store, checkpoint: Checkpoint) -> None:
     with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder="git ckpt resume --rewind", again=True) as run:
         run.pause()
         run.rewind(checkpoint)
-    terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({terminal.harmless(checkpoint.phase)})")
+    terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})")
     terminal.out_path(run.path)

@@ -72,18 +72,18 @@ def _print_plan(plan: Preview, mode: str | None) -> None:
     definition, given, skips = plan.definition, plan.given, plan.skipped
     redefined = redefinition(definition)
     if redefined is not None:
-        terminal.warn(terminal.harmless(redefined))
-    source = terminal.harmless(definition.source)
-    terminal.out(f"pipeline {terminal.harmless(definition.name)}, {mode or definition.autonomy}, from {source}")
+        terminal.warn(redefined)
+    source = definition.source
+    terminal.out(f"pipeline {definition.name}, {mode or definition.autonomy}, from {source}")
     for name, value in given.inputs.items():
-        terminal.out(f"input {name} = {terminal.harmless(value)}")
+        terminal.out(f"input {name} = {value}")
     for number, phase in enumerate(definition.phases, 1):
-        terminal.out(f"{number}. {terminal.harmless(phase.name)}")
+        terminal.out(f"{number}. {phase.name}")
         if phase.name in skips:
-            terminal.out(f"   skipped: {terminal.harmless(skips[phase.name])}")
+            terminal.out(f"   skipped: {skips[phase.name]}")
             continue
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
-            terminal.out(f"   | {terminal.harmless(line)}".rstrip())
+            terminal.out(f"   | {line}".rstrip())
         said = {
             "timeout": times.length_text(phase.timeout) if phase.timeout else "",
             "idle timeout": times.length_text(phase.idle_timeout) if phase.idle_timeout else "",
@@ -91,6 +91,6 @@ def _print_plan(plan: Preview, mode: str | None) -> None:
             "autosave": times.length_text(phase.autosave) if phase.run and phase.autosave else "",
             "group": phase.group or "",
         }
-        notes = ", ".join(f"{key} {terminal.harmless(value)}" for key, value in said.items() if value)
+        notes = ", ".join(f"{key} {value}" for key, value in said.items() if value)
         if notes:
             terminal.out(f"   {notes}")

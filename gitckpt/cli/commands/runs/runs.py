@@ -7,6 +7,7 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.names import shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ def runs(
     if not terminal.is_terminal():
         for each in found:
             cells = (each.id, each.status, each.label, times.to_text(each.time), each.branch, each.path)
-            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
+            terminal.out_row(cells)
         return
     rows = [
         (each.id, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
         for each in found
     ]
-    terminal.table(_COLUMNS, [[terminal.harmless(cell) for cell in row] for row in rows])
+    terminal.table(_COLUMNS, rows)
 
 
 def status(
@@ -79,7 +80,7 @@ def status(
     for line in _lines(history, now):
         terminal.out(line)
     for line in history.unwritten:
-        terminal.warn(terminal.harmless(line))
+        terminal.warn(line)
 
 
 def _watch(store: Store, run: str) -> None:
@@ -97,7 +98,7 @@ def _watch(store: Store, run: str) -> None:
 
 def _lines(history: History, now: int) -> list[str]:
     """Returns what is shown of a run."""
-    lines = [f"{label:8} {terminal.harmless(value)}" for label, value in _facts(history, now)]
+    lines = [f"{label:8} {value}" for label, value in _facts(history, now)]
     if history.events:
         lines += ["", *_event_lines(history)]
     advice = next_command(history)
@@ -115,7 +116,7 @@ def next_command(history: History) -> str | None:
     if summary.status == runstate.STALLED:
         return f"git ckpt resume {name} --take-over"
     if summary.status == runstate.BLOCKED:
-        return f"git ckpt resume {name} --from '{terminal.harmless(phase)}'"
+        return f"git ckpt resume {name} --from {shell_word(phase)}"
     if history.pipeline.name is None:
         return f"git ckpt finish {name}"
     return f"git ckpt resume {name}"
@@ -168,7 +169,7 @@ def _event_lines(history: History) -> list[str]:
         notes = "  ".join(filter(None, [took, tries, saves]))
         lines.append(f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip())
         if event.status not in ("complete", "skipped"):
-            lines += [f"      {terminal.harmless(error)}" for error in event.errors]
+            lines += [f"      {error}" for error in event.errors]
     return lines
 
 

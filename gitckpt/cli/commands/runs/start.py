@@ -40,7 +40,7 @@ def start(
             inside(store).leases.require_free(str(newest.run))
         opened = store.resume(newest)
         for remark in opened.remarks:
-            terminal.warn(terminal.harmless(remark))
+            terminal.warn(remark)
         terminal.out_path(opened.path)
         terminal.remark(f"run {newest.run} has begun" if has_begun else f"run {newest.run} was there already")
 
@@ -57,7 +57,7 @@ def finish(
         terminal.out(finishing.newest.id)
         if finishing.unwritten:
             raise CkptError(finishing.unwritten[-1], hint=f"try again: git ckpt finish {finishing.id}")
-        terminal.remark(f"run {finishing.id} is complete; its worktree: {terminal.harmless(finishing.path)}")
+        terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
 
 
 def cancel(

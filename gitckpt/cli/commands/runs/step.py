@@ -6,6 +6,7 @@ from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -172,12 +173,12 @@ def _tell(done: Reported, said: StepReport, *, as_json: bool) -> None:
     _warn_of_files(done.checkpoint)
     progress = done.checkpoint.progress
     if status == statuses.PASSED and progress is not None and (progress.tasks_completed or 0) < (progress.tasks_total or 0):
-        terminal.warn(f"{terminal.harmless(name)} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done")
+        terminal.warn(f"{name} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done")
     if here.status == statuses.BLOCKED:
         error = machine.blocked(here)
-        terminal.warn(terminal.harmless(f"{error.message}; {error.hint}"))
+        terminal.warn(f"{error.message}; {error.hint}")
     else:
-        terminal.remark(terminal.harmless(f"{name} is {status}{_following(name, here)}"))
+        terminal.remark(f"{name} is {status}{_following(name, here)}")
 
 
 def _following(name: str, here: Position) -> str:
@@ -191,14 +192,14 @@ def _following(name: str, here: Position) -> str:
         return ""
     if here.status == statuses.IN_PROGRESS:
         return f"; the run is at {here.step}"
-    return f"; next: git ckpt step start {here.step}"
+    return f"; next: git ckpt step start {shell_word(here.step)}"
 
 
 def _warn_of_files(checkpoint: Checkpoint) -> None:
     files = checkpoint.worktree
     for entry in files.omitted if files else ():
         if entry.dirty is not False:
-            terminal.warn(f"not captured: {terminal.harmless(entry.path)}: {terminal.harmless(entry.reason)}")
+            terminal.warn(f"not captured: {entry.path}: {entry.reason}")
     if files and files.degraded:
         terminal.warn(f"no files were captured: {files.degraded}")
 
@@ -220,12 +221,12 @@ def _next(steps: Steps, plan: str | None, resume_from: str | None, *, as_json: b
             }
         )
     else:
-        terminal.out("\t".join(terminal.harmless(word) for word in (found.step, found.task) if word))
+        terminal.out_row(word for word in (found.step, found.task) if word)
     for remark in found.remarks:
-        terminal.warn(terminal.harmless(remark))
+        terminal.warn(remark)
     if found.step != COMPLETE:
         title = f", at {found.title}" if found.title else ""
-        terminal.remark(terminal.harmless(f"{found.step} is {found.status}{title}"))
+        terminal.remark(f"{found.step} is {found.status}{title}")
 
 
 def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
@@ -239,10 +240,10 @@ def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
         newest, graph = steps.newest(), steps.graph()
         here = machine.position(graph, newest.state)
         for label, value in _facts(graph, here, newest):
-            terminal.out(f"{label:10} {terminal.harmless(value)}")
+            terminal.out(f"{label:10} {value}")
         terminal.out()
         rows = [_row(graph, here, newest.state, name) for name in view.shown(graph, newest.state)]
-        terminal.table(_COLUMNS, [[terminal.harmless(cell) for cell in row] for row in rows])
+        terminal.table(_COLUMNS, rows)
 
 
 def _facts(graph: Graph, here: Position, newest: Checkpoint) -> list[tuple[str, str]]:
@@ -294,7 +295,7 @@ def _print_history(events: Sequence[StepEvent]) -> None:
             notes = event.errors[0] if event.errors else event.message
             cells = (str(event.sequence), event.timestamp, event.step, event.status, event.checkpoint, event.git_sha)
             rest = (event.agent, _progress_text(event.progress), notes)
-            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in (*cells, *rest)))
+            terminal.out_row([*cells, *rest])
         return
     rows = [
         (
@@ -309,7 +310,7 @@ def _print_history(events: Sequence[StepEvent]) -> None:
         )
         for event in events
     ]
-    terminal.table(_HISTORY, [[terminal.harmless(cell) for cell in row] for row in rows])
+    terminal.table(_HISTORY, rows)
 
 
 def _print_json(document: dict[str, Any]) -> None:

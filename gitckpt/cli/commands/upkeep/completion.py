@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from gitckpt.cli.options import command_of
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError, UsageError
@@ -56,7 +54,7 @@ def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", hel
     """Print a completion script; evaluate it in the shell's start-up file."""
     if shell not in _SCRIPTS:
         raise UsageError(f"no completion for {shell!r}", hint=f"known shells: {', '.join(_SCRIPTS)}")
-    sys.stdout.write(_SCRIPTS[shell])
+    terminal.out_bytes(_SCRIPTS[shell].encode())
 
 
 def complete(context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from gitckpt.cli.screen import terminal
 from gitckpt.git.process import Child, environment, run_attached
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.names import shell_word
 
 JOB = """\
 #!/bin/sh
@@ -141,8 +141,8 @@ class _Demo:
             while line != _KILL_AT.encode():
                 line = job.read_line()
                 if not line:
-                    raise CkptError("the job of the demo ended early", hint=f"look at it: cd {shlex.quote(self.project)} && sh job.sh")
-                terminal.out(terminal.harmless(line.decode("utf-8", "replace")))
+                    raise CkptError("the job of the demo ended early", hint=f"look at it: cd {shell_word(self.project)} && sh job.sh")
+                terminal.out(line.decode("utf-8", "replace"))
         finally:
             code = job.kill_group()
         self.say("… but a power cut, or somebody's kill -9, comes in between. Nothing of the job can react to that.")
@@ -211,7 +211,7 @@ class _Demo:
             else "NOT everything came back as it was: see the lines that begin with FAILED."
         )
         terminal.out(f"The scratch repository is {self.project}")
-        terminal.out(f"Remove it with: rm -rf {shlex.quote(self.scratch)}")
+        terminal.out(f"Remove it with: rm -rf {shell_word(self.scratch)}")
         return good
 
     def say(self, text: str) -> None:
@@ -226,7 +226,7 @@ class _Demo:
 
     def enter(self, path: str) -> None:
         """Goes to a directory."""
-        self.print_command(f"cd {shlex.quote(os.path.relpath(path, self.cwd) if self.cwd != path else path)}")
+        self.print_command(f"cd {shell_word(os.path.relpath(path, self.cwd) if self.cwd != path else path)}")
         self.cwd = path
 
     def show(self, text: str) -> None:
@@ -255,7 +255,7 @@ class _Demo:
     def require(self, text: str, code: int) -> None:
         """Raises `CkptError` where a command failed."""
         if code != 0:
-            raise CkptError(f"a command of the demo failed with exit code {code}: {text}", hint=f"look at it: cd {shlex.quote(self.cwd)}")
+            raise CkptError(f"a command of the demo failed with exit code {code}: {text}", hint=f"look at it: cd {shell_word(self.cwd)}")
 
     def prove(self, what: str, holds: bool) -> None:
         """Prints whether something is as it should be, and remembers it."""
@@ -273,7 +273,7 @@ def _sealed_environment(scratch: str) -> dict[str, str]:
     os.makedirs(os.path.join(inner, "bin"))
     program = os.path.join(inner, "bin", "git-ckpt")
     with open(program, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
-        file.write(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gitckpt "$@"\n')
+        file.write(f'#!/bin/sh\nexec {shell_word(sys.executable)} -m gitckpt "$@"\n')
     with open(os.path.join(inner, "gitconfig"), "w", encoding="utf-8") as file:
         file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
     env = {name: value for name, value in environment().items() if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"}

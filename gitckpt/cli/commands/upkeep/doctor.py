@@ -34,11 +34,11 @@ def doctor(
         facts = _for_people(facts)
         for name, value in {"gitckpt": __version__, **facts}.items():
             label = f"{name.replace('_', ' ')}:"
-            terminal.out(f"{label:<{_LABEL}} {terminal.harmless(str(value))}")
+            terminal.out(f"{label:<{_LABEL}} {value}")
         for finding in findings:
-            terminal.out(f"{terminal.heading(finding.code)}: {terminal.harmless(finding.object)}: {terminal.harmless(finding.sentence)}")
+            terminal.out(terminal.heading(finding.code), f": {finding.object}: {finding.sentence}")
             if finding.cure:
-                terminal.out(f"    cure: {terminal.harmless(finding.cure)}")
+                terminal.out(f"    cure: {finding.cure}")
         if not findings:
             terminal.out("nothing is wrong")
     return 1 if findings else 0

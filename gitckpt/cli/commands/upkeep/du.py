@@ -65,7 +65,7 @@ def du(
     else:
         for what, which, number, size, state in rows:
             cells = (what, which, *("" if each is None else str(each) for each in (number, size)), state)
-            terminal.out("\t".join(terminal.harmless(cell or "-") for cell in cells))
+            terminal.out_row(cells)
     if not usage.is_complete:
         terminal.warn("an object is damaged, so that some are not counted, or belong to others, too; see which: git ckpt verify --contents")
     for line in _advice(usage):
@@ -94,9 +94,9 @@ def _rows(usage: Usage, shown: int) -> Iterator[Row]:
 
 def _cells(row: Row) -> list[str]:
     what, which, number, size, state = row
-    label = f"  {terminal.harmless(terminal.near(which) if which.startswith('/') else which)}" if which else _TEXTS[what]
+    label = f"  {terminal.near(which) if which.startswith('/') else which}" if which else _TEXTS[what]
     amount = "" if number is None else _count(number, _UNITS[what]) if what in _UNITS else str(number)
-    return [label, amount, "in reftables" if size is None else terminal.size(size), terminal.harmless(state)]
+    return [label, amount, "in reftables" if size is None else terminal.size(size), state]
 
 
 def _advice(usage: Usage) -> Iterator[str]:

@@ -26,9 +26,9 @@ def init(
         done = store.install(hooks)
         inside(store).rules.read()
     for sentence in done.changed:
-        terminal.out(terminal.harmless(sentence))
+        terminal.out(sentence)
     for line in done.advice:
-        terminal.remark(terminal.harmless(line))
+        terminal.remark(line)
     if not done.changed:
         terminal.out("already initialised; nothing changed")
     if done.mode in ("config", "files"):
@@ -40,9 +40,9 @@ def uninit() -> None:
     with open_store(any_git=True) as store:
         done = store.uninstall()
     for sentence in done.changed or ["not initialised; nothing changed"]:
-        terminal.out(terminal.harmless(sentence))
+        terminal.out(sentence)
     for line in done.advice:
-        terminal.remark(terminal.harmless(line))
+        terminal.remark(line)
 
 
 def hook(

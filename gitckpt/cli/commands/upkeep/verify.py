@@ -41,7 +41,7 @@ def verify(
         _print(report.findings)
         terminal.remark(_summary(report))
     for sentence in report.refused:
-        terminal.warn(f"not repaired: {terminal.harmless(sentence)}")
+        terminal.warn(f"not repaired: {sentence}")
     return 0 if report.is_clean else 1
 
 
@@ -61,14 +61,14 @@ def _print(findings: Sequence[Finding]) -> None:
         counts[finding.code] = counts.get(finding.code, 0) + 1
         if counts[finding.code] > _SHOWN:
             continue
-        terminal.out(f"{terminal.heading(finding.code)}: {terminal.harmless(finding.object)}: {terminal.harmless(finding.sentence)}")
+        terminal.out(terminal.heading(finding.code), f": {finding.object}: {finding.sentence}")
         if finding.repaired:
             terminal.out("    repaired")
         elif finding.cure:
-            terminal.out(f"    cure: {terminal.harmless(finding.cure)}")
+            terminal.out(f"    cure: {finding.cure}")
     for code, count in counts.items():
         if count > _SHOWN:
-            terminal.out(f"{terminal.heading(code)}: {count - _SHOWN} more; all of them: git ckpt verify --json")
+            terminal.out(terminal.heading(code), f": {count - _SHOWN} more; all of them: git ckpt verify --json")
 
 
 def _summary(report: Report) -> str:
