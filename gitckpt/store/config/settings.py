@@ -18,7 +18,7 @@ from gitckpt.store.config import keys, order
 from gitckpt.store.config.file import ConfigFile, read_file, text_of
 from gitckpt.store.config.keys import KEYS
 from gitckpt.store.config.table import Mistakes, Table
-from gitckpt.store.snapshot.limits import SECRETS, Limits
+from gitckpt.store.snapshot.limits import Limits
 
 if TYPE_CHECKING:
     from gitckpt.store.config.looseness import Loosening
@@ -45,16 +45,15 @@ safety_keep_last = 20
 [snapshot]
 # Untracked files larger than this, or whose names look like secrets, are not captured; each checkpoint lists them.
 max_file_size = "50 MB"
-secrets = [
-    @
-]
+# The names come with gitckpt (.env*, *.pem, id_*, .npmrc and a hundred more); to have others in their place:
+# secrets = [".env*", "*.pem"]
 # Ignored files to capture nevertheless; patterns as in .gitignore.
 include = []
 # Submodules that are checked out: "all" captures each of them in its own repository, "none" leaves them alone.
 submodules = "all"
 # Where a hook, an autosave or a step waits longer for the files, the checkpoint is recorded without them. What you ask for has no limit.
 timeout = "60s"
-""".replace("@", ",\n    ".join(f'"{name}"' for name in SECRETS) + ",")
+"""
 
 _EXAMPLE = """
 # Phases that `git ckpt run ci` runs one after the other, with a checkpoint after each. To have them, take away the # of each line below.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import math
 import os
 import stat
@@ -21,11 +22,38 @@ if TYPE_CHECKING:
 
 MB = 1000 * 1000
 
+_DATA = ("yml", "yaml", "json", "toml", "ini", "env", "xml", "properties", "txt", "conf", "cfg", "enc", "bak")
 SECRETS = (
-    *(".env*", "*.pem", "id_*", "*.key", ".netrc", "_netrc", "credentials*", ".git-credentials", ".npmrc", ".pypirc", ".pgpass"),
-    *("*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx"),
+    # environments and settings: the templates of github/gitignore, Rails, Django, Terraform, Ansible
+    *(".env*", "*.env", ".flaskenv", "secret", "secrets", "*.secret", "*.secrets", "local_settings.py", "wp-config.php", "master.key"),
+    *("*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", ".terraformrc", "terraform.rc", ".vault_pass*", ".vault-token", "*.agekey"),
+    *(f"{name}.{data}" for name in ("secret", "secrets", "*-secret", "*-secrets", "*_secret", "*_secrets") for data in _DATA),
+    *(f"{name}.{data}" for name in ("creds", "password", "passwords", "*-credentials", "*_credentials") for data in _DATA),
+    # keys, and certificates with keys: gitleaks, detect-secrets, gitrob
+    *("*.pem", "id_*", "*.key", "*.p12", "*.pfx", "*.p8", "*.pkcs12", "*.pk8", "*.jks", "*.keystore", "*.bks", "*.ppk", "*.asc"),
+    *("*.kdb", "*.kdbx", "*.ovpn", "*.keychain", "*.keychain-db", "*.agilekeychain", "*.opvault", "*.psafe3", "otr.private_key"),
+    *("ssh_host_*_key", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519", "secring.*", "*.jwk", "*.jwks", "*.cscfg", "*.publishsettings"),
+    *("wallet.dat", "*.wallet"),
+    # what clients keep to log in: their manuals
+    *("credentials*", ".netrc", "_netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf"),
+    *(".htpasswd", "htpasswd", ".dockercfg", ".dockerconfigjson", "kubeconfig", "kubeconfig.*", "*.kubeconfig", ".s3cfg", ".boto"),
+    *(".aws/*", ".azure/*", ".kube/config", ".docker/config.json", ".config/gh/hosts.yml", ".config/gcloud/*", ".ssh/*", ".gnupg/*"),
+    *("service-account*.json", "service_account*.json", "serviceaccount*.json", "client_secret*.json", "gha-creds-*.json"),
+    *("application_default_credentials.json", "*firebase-adminsdk*.json", ".tugboat", ".composer/auth.json", ".m2/settings.xml"),
+    *("settings-security.xml", ".remote-sync.json", "sftp-config.json", "sftp.json", ".ftpconfig", "filezilla.xml", "recentservers.xml"),
+    *(".esmtprc", ".msmtprc", ".fetchmailrc", ".muttrc"),
+    # what was typed, with passwords in it: shells, and clients of databases
+    *(".bash_history", ".zsh_history", ".sh_history", ".ash_history", "fish_history", ".psql_history", ".mysql_history"),
+    *(".sqlite_history", ".rediscli_history", ".dbshell", ".irb_history", ".python_history", ".node_repl_history"),
 )
-"""Names of untracked files that look like secrets."""
+"""Names of untracked files that look like secrets; one with a slash is that of a file in such a directory.
+
+From the templates of github/gitignore, the paths that gitleaks, detect-secrets and gitrob look for, and the manuals of the clients. Source
+code is not among them, whatever it is about: what is left out is work that is not kept.
+"""
+
+FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
+"""Names that are among `SECRETS` and made to be shown: forms to fill in, public keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +64,10 @@ class Limits:
     """In bytes; an untracked file that is larger is left out. None sets no limit."""
 
     secrets: tuple[str, ...] = SECRETS
-    """Shell patterns; an untracked file whose name matches one, in upper or lower case, is left out."""
+    """Shell patterns; an untracked file whose name matches one, in upper or lower case, is left out.
+
+    A pattern with slashes is compared with as many of the last parts of the path.
+    """
 
     include: tuple[str, ...] = ()
     """Patterns as in `.gitignore`; untracked files that match are captured though ignored, and though they look like secrets."""
@@ -96,8 +127,40 @@ class Limits:
 
     def looks_secret(self, path: bytes) -> str | None:
         """Returns the pattern of `secrets` that the name of a file matches; None for none."""
-        name = os.fsdecode(os.path.basename(path)).lower()
-        return next((pattern for pattern in self.secrets if fnmatch.fnmatchcase(name, pattern.lower())), None)
+        *above, name = os.fsdecode(path).lower().split("/")
+        if self.secrets == SECRETS and any(fnmatch.fnmatchcase(name, form) for form in FORMS):
+            return None
+        names, endings, rest = _sorted(self.secrets)
+        if name in names:
+            return names[name]
+        dot = name.rfind(".")
+        if dot >= 0 and name[dot:] in endings:
+            return endings[name[dot:]]
+        for pattern, depth in rest:
+            there = "/".join([*above[-depth:], name]) if depth else name
+            if fnmatch.fnmatchcase(there, pattern.lower()):
+                return pattern
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def _sorted(patterns: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], list[tuple[str, int]]]:
+    """Returns patterns by how they are compared, as most files are compared with all of them: plain names, endings, and others.
+
+    With each of the others goes how many directories it names.
+    """
+    names: dict[str, str] = {}
+    endings: dict[str, str] = {}
+    rest = []
+    for pattern in patterns:
+        folded = pattern.lower()
+        if not any(c in folded for c in "*?[/"):
+            names[folded] = pattern
+        elif folded.startswith("*.") and not any(c in folded[2:] for c in "*?[/."):
+            endings[folded[1:]] = pattern
+        else:
+            rest.append((pattern, pattern.count("/")))
+    return names, endings, rest
 
 
 def size_text(size: int) -> str:
