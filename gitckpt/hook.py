@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     repository = None
     failed = _FAILURES.get(event, "no checkpoint was recorded")
     try:
-        if event not in (*_ENDS, _GC, MAINTAIN, PACK):
+        if event not in _KNOWN:
             from gitckpt.store.hooks.events import EVENTS
 
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
@@ -68,9 +68,7 @@ def main(argv: Sequence[str]) -> int:
         advice = f"; {error.hint}" if error.hint else ""
         _report(repository, event, f"{failed}: {error.message}{advice}")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
-        import traceback
-
-        _report(repository, event, f"{failed}: {type(error).__name__}: {error}", traceback.format_exc())
+        _report(repository, event, f"{failed}: {type(error).__name__}: {error}", error)
     return 0
 
 
@@ -114,6 +112,7 @@ def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> boo
 _ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
 """Event at which a checkpoint is recorded → tells whether it ends something, by what is under way and what git passed to the hook."""
 _GC = "pre-auto-gc"
+_KNOWN = (*_ENDS, _GC, MAINTAIN, PACK)
 _FAILURES = {MAINTAIN: "maintenance failed", PACK: "refs were not packed", _GC: "maintenance was not started"}
 
 
@@ -338,15 +337,19 @@ def _work_alone(repository: Repository, task: str) -> None:
             maintenance.maintain(discover())
 
 
-def _report(repository: Repository | None, event: str, sentence: str, details: str = "") -> None:
-    """Says on standard error what went wrong, in one line, and writes it into the log with all details."""
+def _report(repository: Repository | None, event: str, sentence: str, bug: Exception | None = None) -> None:
+    """Says on standard error what went wrong, in one line, and writes it into the log; of a bug only where it arose."""
     if event not in (MAINTAIN, PACK):
-        line = f"gitckpt: {event}: {sentence}"
-        sys.stderr.write("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + "\n")
+        _say(f"gitckpt: {event}: {sentence}")
     if repository is not None:
         from gitckpt.store import log
 
         try:
-            log.append(repository, f"{event}: {sentence}\n{details}")
+            said = sentence if bug is None else f"{sentence.partition(': ')[0]}\n{log.trace(bug)}"
+            log.append(repository, f"{event if event in _KNOWN else 'an unknown event'}: {said}")
         except CkptError as error:
-            sys.stderr.write(f"gitckpt: {event}: nor could the log be written: {error}\n")
+            _say(f"gitckpt: {event}: nor could the log be written: {error}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + "\n")

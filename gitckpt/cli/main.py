@@ -68,7 +68,7 @@ def _run(argv: list[str]) -> int:
     except CkptError as error:
         return terminal.fail(error if error.hint else error.but(hint=_cure(error.message) or _next(error)))
     except KeyboardInterrupt:
-        sys.stderr.write("\n")
+        terminal.explain("")
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough, as `head` does.
@@ -128,18 +128,24 @@ def _discard_output() -> None:
 
 
 def _bug(error: Exception, argv: list[str]) -> int:
-    import traceback
-
     from gitckpt.git.repository import discover
     from gitckpt.store import log
 
-    text = "".join(traceback.format_exception(error))
     hint = None
     try:
-        path = log.append(discover(), f"gitckpt {__version__}: git ckpt {' '.join(argv)}\n{text}")
+        path = log.append(discover(), f"gitckpt {__version__}: git ckpt {_command(argv)}\n{log.trace(error)}")
         hint = f"report it with what {path} ends with"
     except CkptError:
-        sys.stderr.write(terminal.harmless_lines(text))
+        import traceback
+
+        terminal.explain("".join(traceback.format_exception(error)).rstrip())
     line = " ".join(str(error).split())
     terminal.fail(CkptError(f"this is a bug in gitckpt: {type(error).__name__}: {line}", hint=hint))
     return BUG
+
+
+def _command(argv: list[str]) -> str:
+    """Returns the name of the command that was called, without a word of what it was called with."""
+    from gitckpt.cli.parser.commands import COMMANDS
+
+    return next((word for word in argv if word in COMMANDS), "…")

@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 
 FILE = "log"
 _LARGE = 1_000_000
+LONGEST = 16_384
+"""An entry has at most so many characters: of a longer one, the middle is left out."""
+
+_LEFT_OUT = "\n… {} characters …\n"
 
 
 def append(repository: Repository, text: str) -> str:
     """Writes an entry with the time in front; a log that has grown over 1 MB is put aside first, as `log.1`.
+
+    Logs are sent along with reports of bugs: no argument, no state and no content of a file belongs here.
 
     Args:
         repository: whose log.
@@ -33,7 +39,28 @@ def append(repository: Repository, text: str) -> str:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
         with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{times.to_text(times.now())} {text.rstrip()}\n")
+            file.write(f"{times.to_text(times.now())} {_bounded(text.rstrip())}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
     return path
+
+
+def trace(error: BaseException) -> str:
+    """Returns where an error arose, as Python shows it, but without its words, which may quote what somebody stores."""
+    import traceback
+
+    lines: list[str] = []
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        lines[:0] = ["Traceback (most recent call last):\n", *traceback.format_tb(found.__traceback__), f"{type(found).__qualname__}\n"]
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+    return "".join(lines)
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2 - len(_LEFT_OUT)
+    return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]

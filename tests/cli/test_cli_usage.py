@@ -149,8 +149,10 @@ def test_c_to_nowhere_is_10(ckpt: Ckpt, tmp_path: Path) -> None:
 
 
 def test_a_bug_is_3_one_line_and_a_traceback_in_the_log(ckpt: Ckpt, checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "over\nthere\x1b[31m"
+
     def fall(*_: object) -> None:
-        raise ZeroDivisionError("over\nthere\x1b[31m")
+        raise ZeroDivisionError(words)
 
     monkeypatch.setattr(Store, "find", fall)
     before = checkout.fingerprint()
@@ -162,9 +164,11 @@ def test_a_bug_is_3_one_line_and_a_traceback_in_the_log(ckpt: Ckpt, checkout: Ch
         f"error: this is a bug in gitckpt: ZeroDivisionError: over there\\x1b[31m\nhint: report it with what {log} ends with\n",
     )
     said = log.read_text().splitlines()
-    assert said[0].endswith(f" gitckpt {__version__}: git ckpt show abcd")
+    assert said[0].endswith(f" gitckpt {__version__}: git ckpt show")
     assert said[1] == "Traceback (most recent call last):"
-    assert "ZeroDivisionError: over" in said
+    assert "ZeroDivisionError" in said
+    assert "abcd" not in log.read_text()
+    assert "over" not in log.read_text()
     assert checkout.fingerprint() == before
 
 

@@ -3,4 +3,5 @@
 Doors:
     quick: plain calls.
     app: all others.
+    commands: which there are.
 """
