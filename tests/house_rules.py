@@ -26,7 +26,7 @@ LAYERS = tuple(
     git
     store.log
     store.chains
-    store.records
+    store.records store.secrets
     store.snapshot store.leases store.hooks
     store.config
     store.submodules

@@ -75,6 +75,26 @@ class Submodule:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """A place in a captured file that looks like a secret. What stands there is not told."""
+
+    path: str
+    """Relative to the top of the worktree; C-quoted as git does it where it is not UTF-8."""
+
+    rule: str
+    """The name of the rule that says so."""
+
+    line: int
+    """Counted from 1."""
+
+    digest: str
+    """Stands for what was found, in the clone that captured it."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of this table that this program does not know; written back as they were."""
+
+
+@dataclass(frozen=True, slots=True)
 class Worktree:
     """What a checkpoint knows of the files: the table `[worktree]`."""
 
@@ -98,6 +118,9 @@ class Worktree:
 
     converted: tuple[str, ...] = ()
     """Captured paths that may come back as git writes them, not byte for byte."""
+
+    suspects: tuple[Suspect, ...] = ()
+    """What looks like a secret in captured files that differ from the commit, less what somebody has settled."""
 
     degraded: str | None = None
     """Why there are no files although there should be some, in words for a person."""

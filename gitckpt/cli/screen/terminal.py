@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TextIO
 
+    from gitckpt.model.checkpoint import Suspect
     from gitckpt.model.errors import CkptError
 
 _BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = "\033[1m", "\033[31m", "\033[32m", "\033[33m", "\033[36m", "\033[0m"
@@ -147,6 +148,16 @@ def explain(text: str) -> None:
 def warn(line: str) -> None:
     """Warns on standard error, whatever `--quiet` says."""
     sys.stderr.write(f"{_styled('warning:', _YELLOW, has_colour(sys.stderr))} {harmless(line)}\n")
+
+
+def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
+    """Warns of what looks like a secret in files that were captured, once for each file; `show` names each place."""
+    by_path: dict[str, list[Suspect]] = {}
+    for suspect in suspects:
+        by_path.setdefault(suspect.path, []).append(suspect)
+    for path, found in by_path.items():
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        warn(f"captured, and looks like a secret: {path}:{found[0].line} ({found[0].rule}){more}")
 
 
 def fail(error: CkptError) -> int:

@@ -48,8 +48,25 @@ class Transcript:
         try:
             if self._size > FIRST + LAST:
                 self._shorten()
+            self._mask()
         finally:
             self._file.close()
+
+    def _mask(self) -> None:
+        """Masks what looks like a secret: whoever reads the transcript needs to know that there was one, and not which."""
+        from gitckpt.store.secrets import detector
+
+        try:
+            self._file.seek(0)
+            data = self._file.read()
+            masked = detector.masked_bytes(data)
+            if masked != data:
+                beside = f"{self.path}.new"
+                with open(beside, "wb") as file:
+                    file.write(masked)
+                os.replace(beside, self.path)
+        except OSError as error:
+            raise self._failure(error) from None
 
     def _shorten(self) -> None:
         """Takes out what lies between the first and the last bytes. A kill meanwhile leaves the file as it was."""

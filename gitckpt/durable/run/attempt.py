@@ -62,8 +62,8 @@ class Attempting:
                 ended=next_attempt.COMPLETE,
                 exit_code=ended.code,
                 seconds=self._seconds(),
-                output=ended.output,
-                result=result,
+                output=_masked(ended.output),
+                result=_masked(result),
             )
             self._write("complete", followed=self._followed)
         except LeaseLost:
@@ -109,8 +109,8 @@ class Attempting:
     def _fail(self, error: BaseException) -> None:
         """Records how the attempt ended."""
         ended = conducts.failed(self._attempt, error, self._conduct, seconds=self._seconds(), now=self._session.store.clock())
-        self._session.last_attempt = ended
-        self._write(str(ended.ended), errors=conducts.errors(error))
+        self._session.last_attempt = replace(ended, output=_masked(ended.output))
+        self._write(str(ended.ended), errors=[str(_masked(each)) for each in conducts.errors(error)])
 
     def _write(self, status: str, errors: Sequence[str] = (), *, followed: bool = False) -> None:
         label, attempt = f"{self._attempt.phase}-{status}", self._session.last_attempt
@@ -118,3 +118,12 @@ class Attempting:
 
     def _seconds(self) -> float:
         return round(time.monotonic() - self._started, 3)
+
+
+def _masked(text: str | None) -> str | None:
+    """Returns what a phase said as it is stored: with what looks like a secret masked."""
+    if not text:
+        return text
+    from gitckpt.store.secrets import detector
+
+    return detector.masked(text)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gitckpt.model import document, ids, toml
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.readers import pointers
@@ -266,6 +266,16 @@ def _worktree(take: Reader) -> Worktree:
         )
         for inner in _tables(take, "submodules")
     ]
+    suspects = [
+        Suspect(
+            inner.required("path", str),
+            inner.required("rule", str),
+            _count(inner, "line", 1) or 1,
+            inner.required("digest", str),
+            unknown=inner.rest,
+        )
+        for inner in _tables(take, "suspects")
+    ]
     return Worktree(
         dirty=take.required("dirty", bool),
         tree=tree,
@@ -274,6 +284,7 @@ def _worktree(take: Reader) -> Worktree:
         omitted=tuple(omitted),
         submodules=tuple(submodules),
         converted=take.texts("converted"),
+        suspects=tuple(suspects),
         degraded=take.optional("degraded", str),
         unknown=take.rest,
     )
@@ -332,10 +343,12 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
         fields["omitted"] = [_set_fields(entry) for entry in worktree.omitted]
     if worktree.submodules:
         fields["submodules"] = [_set_fields(entry) for entry in worktree.submodules]
+    if worktree.suspects:
+        fields["suspects"] = [_set_fields(entry) for entry in worktree.suspects]
     return fields
 
 
-def _set_fields(record: Worktree | Progress | Omitted | Submodule | Pipeline | Attempt) -> dict[str, Any]:
+def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt) -> dict[str, Any]:
     """Returns the keys of a table; what is None, an empty tuple or an empty map is absent."""
     found: dict[str, Any] = {}
     for name in record.__slots__:

@@ -29,6 +29,9 @@ ENTRY = b"run"
 INPUT, OUTPUT = "input", "output"
 """The directories of a run: its inputs that are files; and one for each phase that puts something out."""
 
+_TOLD = (".log", "/prompt")
+"""How the names end of what was told to an agent, and of what it said: a secret in these is masked before they are stored."""
+
 _EXECUTABLE = b"100755"
 _DEEPEST = 400
 """How many directories of a run may lie within each other."""
@@ -164,6 +167,10 @@ class RunFiles:
                 data = file.read()
         except OSError as error:
             raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
+        if inner.startswith(f"{OUTPUT}/") and inner.endswith(_TOLD):
+            from gitckpt.store.secrets import detector
+
+            data = detector.masked_bytes(data)
         oid = object_id("blob", data, repository.object_format)
         pending.append(("blob", data))
         self._seen[inner] = mark, oid

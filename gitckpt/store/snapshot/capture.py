@@ -20,7 +20,7 @@ from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
-from gitckpt.model.checkpoint import Omitted, Worktree
+from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
 from gitckpt.store.records.recorder import FilesPruned
@@ -41,6 +41,9 @@ _MANY = 1000
 
 _AT_ONCE = 20_000
 """Git compares each object of a pack that it streams with all that are in it already (`already_written` in bulk-checkin.c)."""
+
+_SUSPECTS = 1000
+"""So many suspects are named: a dump may have any number of them."""
 
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
@@ -189,7 +192,7 @@ class _Capture:
         dirty = bool(stages or is_flagged or under_way or files != base)
         converted = tuple(sorted(self._converted))
         if not dirty and settings is None and raw is None and not directories and not modes:
-            found = Worktree(dirty=False, omitted=omitted, converted=converted)
+            found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
             looked_at = seen.directories if not omitted and not converted else None
             return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left)
         stale = inexact.stale(seen.changed, seen.staged)
@@ -203,7 +206,7 @@ class _Capture:
             from gitckpt.git.worktree import provenance
 
             provenance.note(self._repository, tree)
-        found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted)
+        found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects())
         return Captured(found, files, seen.submodules.keys(), left=inexact.left)
 
     def _survey(self) -> tuple[Survey, bytes | None]:
@@ -360,6 +363,26 @@ class _Capture:
     def _omit(self, path: bytes, reason: str) -> None:
         self._unread.add(path)
         self._omitted.append(Omitted(quoted(path), reason))
+
+    def _suspects(self) -> tuple[Suspect, ...]:
+        """Returns what looks like a secret in the files that were read; they are captured all the same, as it may be none."""
+        if not self._read:
+            return ()
+        from gitckpt.store.secrets import detector
+
+        found: list[Suspect] = []
+        settled = None
+        for path in self._read:
+            hits = detector.find_in_file(os.path.join(self._top, path)) if path not in self._unread else ()
+            for hit, line, secret in hits:
+                if settled is None:
+                    from gitckpt.store.secrets.settled import Settled
+
+                    settled = Settled(self._repository)
+                digest = settled.digest(secret)
+                if not settled.knows(quoted(path), digest):
+                    found.append(Suspect(quoted(path), hit.rule, line, digest))
+        return tuple(sorted(found, key=lambda suspect: (suspect.path, suspect.line))[:_SUSPECTS])
 
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"

@@ -49,6 +49,7 @@ def save(
                 terminal.warn(f"not captured: {entry.path}: {entry.reason}")
         for path in files.converted if files else ():
             terminal.warn(f"comes back as git writes it, not byte for byte: {path}")
+        terminal.warn_of_suspects(files.suspects if files else ())
         what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")

@@ -173,6 +173,8 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {path}")
     _print_layout(store, checkpoint)
+    for suspect in files.suspects:
+        terminal.out(f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})")
     for entry in files.omitted:
         terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 

@@ -200,6 +200,7 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
     for entry in files.omitted if files else ():
         if entry.dirty is not False:
             terminal.warn(f"not captured: {entry.path}: {entry.reason}")
+    terminal.warn_of_suspects(files.suspects if files else ())
     if files and files.degraded:
         terminal.warn(f"no files were captured: {files.degraded}")
 
