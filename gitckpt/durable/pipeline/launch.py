@@ -45,12 +45,14 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mappin
     Args:
         store: of the repository.
         definition: the pipeline.
-        said: what the caller says, by name; files as seen from the current directory.
+        said: what the caller says, by name; files as seen from the current directory. A text of which a part looks like a secret is
+            taken with that part masked, from the start, so that all phases get the same: they find secrets in their environment.
 
     Raises:
         UsageError: there is no such input, or a file cannot be read.
     """
     _require_inputs(definition, said)
+    said = _masked(definition, said)
     top = store.repository.worktree or main_worktree(store.repository)
     inputs, contents = {**definition.inputs, **said}, {}
     for name in definition.files:
@@ -210,7 +212,14 @@ def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mappi
         if name in definition.files:
             hint = "change the file itself, then go on with it: --accept-changes"
             raise UsageError(f"the input {name} is a file, whose content belongs to the run", hint=hint)
-    return replace(newest, inputs={**newest.inputs, **said})
+    return replace(newest, inputs={**newest.inputs, **_masked(definition, said)})
+
+
+def _masked(definition: PipelineDefinition, said: Mapping[str, str]) -> dict[str, str]:
+    """Returns inputs as they are stored: secrets in texts are masked, paths are as they were."""
+    from gitckpt.store.secrets import detector
+
+    return {name: value if name in definition.files else detector.masked(value) for name, value in said.items()}
 
 
 def with_copies(run: ActiveRun, now: Pipeline, definition: PipelineDefinition) -> Pipeline:
