@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.command import require_git
 from gitckpt.store.config import settings
-from gitckpt.store.hooks import installation
+from gitckpt.store.hooks import installation, mirrors
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -29,6 +29,9 @@ def install(repository: Repository, mode: str) -> Installation:
     version = require_git()
     settings.read(repository)  # what is wrong in them is said before anything changes
     done = installation.install(repository, version=version, mode=mode)
+    done = replace(
+        done, advice=[*done.advice, *(f"{found.object} {found.sentence}: {found.cure}" for found in mirrors.inspect(repository))]
+    )
     path = _file(repository)
     if path is None:
         return done

@@ -278,3 +278,14 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
     done = ckpt("restore", saved.out.strip(), "--dry-run", at=main_checkout)
     assert done.out == "change  id_b.nb\n"
     assert done.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_b.nb"
+
+
+def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    token = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
+    main_checkout.write("a.py", f"x = '{token}'\ny = '{token}'\n")
+    done = ckpt("save", at=main_checkout)
+    assert done.code == 0
+    assert "warning: captured, and looks like a secret: a.py:1 (github-pat), and 1 more\n" in done.err
+    shown = ckpt("show", at=main_checkout).out
+    assert "    looks like a secret: a.py:2 (github-pat, " in shown
+    assert token not in done.err + shown
