@@ -232,7 +232,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
     if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
         moved = administration.moved_to(store.repository, git_dir, path)
         if moved is not None:
-            return f"its worktree was moved to {moved}: git worktree repair '{moved}'"
+            return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"you are in its worktree {path}"
