@@ -86,7 +86,32 @@ def ignored(here: Checkout) -> None:
     (here.path / "a.o").unlink()
 
 
+def over_an_empty_file_of_the_commit(here: Checkout) -> None:
+    """`git reset --hard` takes such an entry for that of the commit, and keeps it among trees that it calls written."""
+    here.commit("empty", empty="", other="")
+    here.git("rm", "--quiet", "--cached", "empty", "other")
+    intend(here, "empty", "other")
+    here.git("reset", "--quiet", "--hard")
+    (here.path / "other").unlink()
+    here.write("README", "changed\n")
+
+
+def of_another_kind_by_now(here: Checkout) -> None:
+    here.write("plain", "1\n").chmod(0o755)
+    here.write("linked", "1\n").chmod(0o755)
+    (here.path / "file").symlink_to("README")
+    intend(here, "plain", "linked", "file", "tool", "link")
+    (here.path / "plain").chmod(0o644)
+    (here.path / "tool").chmod(0o755)
+    for name in ("linked", "file", "link"):
+        (here.path / name).unlink()
+    (here.path / "linked").symlink_to("README")
+    (here.path / "link").symlink_to("nowhere")
+    here.write("file", "2\n")
+
+
 STATES: list[Prepare] = [
+    *(over_an_empty_file_of_the_commit, of_another_kind_by_now),
     *(deleted, file_in_the_place_of_the_directory, link_in_the_place_of_the_directory, directory_in_the_place_of_the_file),
     *(tools_and_links, over_a_file_of_the_commit, among_others, ignored),
 ]
@@ -117,6 +142,28 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
     assert (view(checkout.path), flags(checkout.path)) == before
     redo(inside(store))
     assert (view(checkout.path), flags(checkout.path)) == expected
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_what_git_itself_overlooks(store: Store, checkout: Checkout, has_file: bool) -> None:
+    """In a directory that it calls written, git compares no entry with the commit, so that its status says less than there is."""
+    checkout.commit("empty", **{"d/empty": ""})
+    checkout.git("rm", "--quiet", "--cached", "d/empty")
+    intend(checkout, "d/empty")
+    checkout.git("reset", "--quiet", "--hard")
+    if not has_file:
+        (checkout.path / "d" / "empty").unlink()
+    made = store.save("a-complete", {})
+    expected = [("100644", "README", "0"), ("100644", "d/empty", "20000000")]
+    assert flags(checkout.path) == expected
+    opened = resume(inside(store), made)
+    assert (flags(opened.path), (Path(opened.path) / "d" / "empty").exists()) == (expected, has_file)
+    checkout.git("rm", "--quiet", "--cached", "d/empty")
+    checkout.write("d/empty", "other\n")
+    restore(inside(store), made)
+    assert (flags(checkout.path), (checkout.path / "d" / "empty").exists()) == (expected, has_file)
+    undo(inside(store))
+    assert (flags(checkout.path), (checkout.path / "d" / "empty").read_text()) == (expected[:1], "other\n")
 
 
 def test_one_path_of_several(store: Store, checkout: Checkout) -> None:

@@ -1,4 +1,4 @@
-"""Entries of an index that were added in intent only (`git add --intent-to-add`), also where they have no file, or none any more."""
+"""Entries of an index that were added in intent only (`git add --intent-to-add`), whatever has become of their files."""
 
 from __future__ import annotations
 
@@ -44,40 +44,48 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
     return {path: mode for mode, path, flags in _ENTRY.findall(listing) if path in wanted and int(flags, 16) & _FLAG}
 
 
+def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
+    """Has git write the trees above some entries anew, without them.
+
+    Where the commit has an empty file, `git reset --hard` takes an entry in intent for that one, and keeps it among trees that it then
+    calls written.
+
+    Args:
+        index: where.
+        paths: of entries that were added in intent only; they are not assumed to be unchanged.
+    """
+    index.update("--no-assume-unchanged", paths)  # of all that git does to an entry, this changes nothing else
+
+
 def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
     """Adds entries in intent only; others in the place of them, or of directories above them, go.
+
+    Git finds files of these names in a directory of our own: without a file it makes no such entry, and of the one in the worktree it
+    would take the mode, which may be another one by now.
 
     Args:
         index: where.
         paths: of the entries.
-        modes: as in trees, of those without a file that are no plain files.
+        modes: as in trees, of those that are no plain files.
 
     Raises:
         GitError: git refuses a path.
     """
-    top = os.fsencode(index.repository.worktree or "")
-    there = [path for path in paths if _is_file(top, path)]
-    if there:
-        index.git("--literal-pathspecs", *_ADD, data=b"\0".join(there))
-    gone = sorted(set(paths).difference(there))
-    if gone:
-        _add_without_file(index, gone, modes)
-
-
-def _add_without_file(index: PrivateIndex, paths: list[bytes], modes: Mapping[bytes, bytes]) -> None:
-    """Lets git find files of these names in a directory of our own: it makes no such entry without one."""
+    if not paths:
+        return
+    wanted = sorted(set(paths))
     oid = placeholder(index.repository.object_format)
-    index.put(b"100644 %s 0\t%s" % (oid, path) for path in paths)  # git looks at the paths, which may have been fetched
-    index.update("--force-remove", paths)
+    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)  # git looks at the paths, which may have been fetched
+    index.update("--force-remove", wanted)
     scratch = os.path.join(index.repository.make_private_dir(), f"intent.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         try:
-            for path in paths:
+            for path in wanted:
                 _stand_in(os.path.join(os.fsencode(scratch), path), modes.get(path))
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "-c", "core.fileMode=true", "-c", "core.symlinks=true")
-        index.git(*words, "--literal-pathspecs", *_ADD, data=b"\0".join(paths))
+        index.git(*words, "--literal-pathspecs", *_ADD, data=b"\0".join(wanted))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -89,11 +97,3 @@ def _stand_in(path: bytes, mode: bytes | None) -> None:
     else:
         with open(path, "wb") as file:
             os.fchmod(file.fileno(), 0o700 if mode == EXECUTABLE else 0o600)
-
-
-def _is_file(top: bytes, path: bytes) -> bool:
-    """Tells whether there is a file or a link, and not by way of another link; of a directory, git would add all that is in it."""
-    parts = path.split(b"/")
-    above = (os.path.join(top, *parts[:count]) for count in range(1, len(parts)))
-    whole = os.path.join(top, path)
-    return (os.path.islink(whole) or os.path.isfile(whole)) and not any(os.path.islink(parent) for parent in above)

@@ -180,6 +180,9 @@ class _Capture:
         under_way = self._repository.operation()
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
+        if not seen.is_staged and manifest.INTENT in seen.flags:  # of such entries, git compares neither those in trees that are written
+            tree = self._index.write_tree()
+            stages = {0: tree} if tree != base else {}
         rules = self._rules(seen)
         files = self._files_tree(seen, base)
         inexact = self._inexact(rules)

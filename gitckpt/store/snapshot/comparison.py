@@ -14,7 +14,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture, manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.snapshot.manifest import ABSENT, FILELESS, SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
@@ -138,4 +138,4 @@ def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
 
 
 def _flags(found: Contents) -> dict[str, set[bytes]]:
-    return {flag: set(paths) for flag, paths in found.flags.items() if flag not in (SKIPPED, ABSENT, *FILELESS)}
+    return {flag: set(paths) for flag, paths in found.flags.items() if flag not in (SKIPPED, ABSENT)}

@@ -8,7 +8,7 @@ from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.store.snapshot.manifest import ASSUMED, FILELESS, INTENT, SKIPPED, Contents, base_tree
+from gitckpt.store.snapshot.manifest import ASSUMED, INTENDED, INTENT, SKIPPED, Contents, base_tree
 
 
 def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
@@ -60,7 +60,7 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
         contents: of the snapshot.
         paths: of the entries.
     """
-    modes = {path: mode for flag, mode in FILELESS.items() for path in contents.flags.get(flag, ())}
+    modes = {path: mode for flag, mode in INTENDED.items() for path in contents.flags.get(flag, ())}
     if paths:
         intent.add(index, paths, modes)
 

@@ -33,8 +33,8 @@ RAW = b"raw"
 """The entry of a snapshot's tree."""
 
 _REGULAR = (b"100644 ", b"100755 ")
-FILELESS = {"executable": intent.EXECUTABLE, "link": intent.LINK}
-"""Flags of entries that were added in intent only and have no file: their modes, where they are not those of a plain file."""
+INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK}
+"""Flags of entries that were added in intent only: their modes, where they are not those of a plain file."""
 
 _DEEPEST = 20
 """How many directories lie within each other in what git keeps of an operation: those of a label in a rebase, as the name of a ref."""
@@ -75,13 +75,13 @@ class Contents:
 
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
-    """Returns the flags of entries that were added in intent only and have no file: paths by flag.
+    """Returns the flags of entries that were added in intent only: paths by flag.
 
     Args:
         intended: their modes, by path.
     """
     found = {INTENT: sorted(intended)}
-    found |= {flag: sorted(path for path, mode in intended.items() if mode == its) for flag, its in FILELESS.items()}
+    found |= {flag: sorted(path for path, mode in intended.items() if mode == its) for flag, its in INTENDED.items()}
     return {flag: paths for flag, paths in found.items() if paths}
 
 

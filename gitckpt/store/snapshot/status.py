@@ -238,11 +238,14 @@ def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path:
 
 
 def _read_intended(index: PrivateIndex, found: Survey) -> None:
-    """Notes entries that were added in intent only and have no file any more: `git status` says of them what it says of empty files."""
+    """Notes entries that were added in intent only, with their modes, and those that have no file any more: `git status` says of
+    these what it says of empty files, and not which modes the entries of others have.
+    """
     empty = intent.placeholder(index.repository.object_format) if found.vanished else b""
-    intended = intent.intended(index, [path for path, oid in found.vanished.items() if oid == empty])
-    for flag, paths in flags_of(intended).items():
-        found.flags.setdefault(flag, []).extend(paths)
+    candidates = [*found.flags.get(INTENT, ()), *(path for path, oid in found.vanished.items() if oid == empty)]
+    intended = intent.intended(index, candidates)
+    found.flags.update(flags_of(intended))
+    intent.forget_trees(index, sorted(intended))
 
 
 def _read_submodules(index: PrivateIndex, found: Survey) -> None:
