@@ -124,3 +124,44 @@ def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(store: Store,
     assert view(checkout.path) == before
     restorer.redo(inside(store))
     assert view(checkout.path) == after
+
+
+@pytest.mark.parametrize("paths", [[], [b"d"]])
+def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(store: Store, checkout: Checkout, paths: list[bytes]) -> None:
+    (checkout.path / "d/b").unlink()
+    (checkout.path / "d").rmdir()
+    made = store.save("a-complete")
+    checkout.git("reset", "--quiet", "--hard")
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    before = view(checkout.path)
+    assert checkout.git("status", "--porcelain") == ""
+    restorer.restore(inside(store), made, paths)
+    assert checkout.git("status", "--porcelain") == " D d/b"
+    after = view(checkout.path)
+    assert restorer.restore(inside(store), made, paths).safety is None
+    restorer.undo(inside(store))
+    assert view(checkout.path) == before
+    restorer.redo(inside(store))
+    assert view(checkout.path) == after
+
+
+def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(store: Store, checkout: Checkout) -> None:
+    """Its bytes are those of the entry that is skipped by now."""
+    base = checkout.git("rev-parse", "HEAD")
+    checkout.git("checkout", "--quiet", "-b", "theirs")
+    checkout.git("rm", "--quiet", "d/b")
+    checkout.commit("deleted", other="side\n")
+    checkout.git("checkout", "--quiet", "--detach", base)
+    checkout.commit("changed", **{"d/b": "changed\n"})
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    clean = store.save("a-complete")
+    checkout.git("merge", "--quiet", "theirs", ok=(1,))
+    before = view(checkout.path)
+    assert (checkout.path / "d/b").read_text() == "changed\n"
+    restorer.restore(inside(store), clean)
+    after = view(checkout.path)
+    assert not (checkout.path / "d/b").exists()
+    restorer.undo(inside(store))
+    assert view(checkout.path) == before
+    restorer.redo(inside(store))
+    assert view(checkout.path) == after

@@ -218,7 +218,7 @@ class WorktreeMachine(RuleBasedStateMachine):
         assert resumption.resume(inside(self.store), checkpoint, path).made
         seen = Place(path).look()
         assert self.here.look() == before
-        assert (seen.files, seen.entries, seen.operation) == (target.captured, target.entries, detached(target.operation))
+        assert (seen.files, seen.entries, seen.operation) == (target.captured, target.entries, detached(target.operation, before.refs))
         assert (seen.status, seen.commit) == (target.status, target.commit)
         if seen.is_converted_as(target) and CONVERTED in target.captured:
             assert seen.exact == target.exact
@@ -247,7 +247,7 @@ class WorktreeMachine(RuleBasedStateMachine):
         is_step = written is not None  # `undo` or `redo`, which is taken though nothing is to be done
         expected = expect(before, target, paths, written or frozenset())
         if before.commit == target.commit and not paths and not is_at_its_start(target.operation, before.refs):
-            expected = replace(expected, operation=detached(target.operation))
+            expected = replace(expected, operation=detached(target.operation, before.refs))
         if expected.refused:
             with pytest.raises(WorktreeError, match=r"^in the way of the files, and in no checkpoint: "):
                 command()

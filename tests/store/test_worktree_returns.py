@@ -186,7 +186,7 @@ class ReturnMachine(RuleBasedStateMachine):
         assert resumption.resume(inside(self.store), checkpoint, path).made
         seen = Place(path, is_exact=True).look()
         assert differing(self._look().seen, before.seen) == {}
-        expected = replace(target.seen, files=target.seen.captured, operation=detached(target.seen.operation))
+        expected = replace(target.seen, files=target.seen.captured, operation=detached(target.seen.operation, before.seen.refs))
         ours = {"files", "entries", "operation", "commit", *(["status"] if before.configured == target.configured else [])}
         assert {key: value for key, value in differing(seen, expected).items() if key.partition(" ")[0] in ours} == {}
         self._main.git("worktree", "remove", "--force", "--force", path)

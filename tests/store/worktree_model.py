@@ -29,7 +29,8 @@ _OWN = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints
 _PASSING = ("ORIG_HEAD", "AUTO_MERGE")
 """Of no meaning for the operation in progress: the first outlives it, of the second a `gc` takes the object."""
 
-_MARKS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "sequencer")
+_MARKS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG")
+_OF_OPERATIONS = ("refs/bisect/", "refs/rewritten/")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Seen:
     """What `git status` says of each path that is not as the commit has it, but for untracked ones."""
 
     operation: Mapping[str, bytes]
+    """What git keeps of an operation in progress: files, and refs of the worktree's own by name; nothing where none is."""
+
     commit: bytes
     head: bytes
     refs: tuple[bytes, ...]
@@ -198,10 +201,10 @@ class Place:
             ignored=frozenset(ignored),
             entries=self._entries(),
             status=status_lines,
-            operation=self._operation(),
+            operation=self._operation(line for line in refs if line.decode().startswith(_OF_OPERATIONS)),
             commit=commit,
             head=_content(os.path.join(self.git_dir, b"HEAD")),
-            refs=tuple(line for line in refs if not line.decode().startswith(_OWN)),
+            refs=tuple(line for line in refs if not line.decode().startswith((*_OWN, *_OF_OPERATIONS))),
             index=_content(os.path.join(self.git_dir, b"index")),
         )
 
@@ -246,8 +249,7 @@ class Place:
             found.setdefault(path, []).append((mode, oid, stage, b"%x" % (int(flags, 16) & _MEANT)))
         return {path: tuple(entries) for path, entries in found.items()}
 
-    def _operation(self) -> dict[str, bytes]:
-        """What git keeps of an operation in progress; nothing where none is."""
+    def _operation(self, refs: Iterable[bytes]) -> dict[str, bytes]:
         git_dir = os.fsdecode(self.git_dir)
         if not any(os.path.exists(os.path.join(git_dir, name)) for name in _MARKS):
             return {}
@@ -255,7 +257,8 @@ class Place:
         for directory in operation.DIRECTORIES:
             for parent, _, inside in os.walk(os.path.join(git_dir, directory)):
                 names += [os.path.relpath(os.path.join(parent, name), git_dir) for name in inside]
-        return {name: _content(os.path.join(git_dir, name)) for name in names if os.path.isfile(os.path.join(git_dir, name))}
+        found = {name: _content(os.path.join(git_dir, name)) for name in names if os.path.isfile(os.path.join(git_dir, name))}
+        return found | {name.decode(): oid + b"\n" for name, oid in (line.split() for line in refs)}
 
 
 @dataclass(frozen=True)
@@ -283,11 +286,20 @@ def is_at_its_start(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> bo
     return not branch.startswith(b"refs/heads/") or branch + b" " + operation[f"{state}/orig-head"].strip() in refs
 
 
-def detached(operation: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Returns an operation without the branch of its rebase."""
-    state = _rebase(operation)
-    is_of_branch = operation.get(f"{state}/head-name", b"").startswith(b"refs/heads/")
-    return dict(operation) | ({f"{state}/head-name": b"detached HEAD\n"} if is_of_branch else {})
+def detached(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> dict[str, bytes]:
+    """Returns an operation that moves no branch and comes back to none; `refs` say where branches are when it is brought back."""
+    found = {name: content for name, content in operation.items() if name != "rebase-merge/update-refs"}
+    state = _rebase(found)
+    if found.get(f"{state}/head-name", b"").startswith(b"refs/heads/"):
+        found[f"{state}/head-name"] = b"detached HEAD\n"
+    if "rebase-merge/git-rebase-todo" in found:
+        lines = found["rebase-merge/git-rebase-todo"].splitlines(keepends=True)
+        found["rebase-merge/git-rebase-todo"] = b"".join(line for line in lines if not line.startswith((b"update-ref ", b"u ")))
+    branch = b"refs/heads/" + found.get("BISECT_START", b"").strip()
+    for name, oid in (line.split() for line in refs):
+        if name == branch:
+            found["BISECT_START"] = oid + b"\n"
+    return found
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:

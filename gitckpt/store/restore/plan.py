@@ -219,9 +219,14 @@ class _Planner:
             before = {path for path in self._found.flags.get(flag, ()) if self._is_wanted(path)}
             after = {path for path in self._wanted.flags.get(flag, ()) if self._is_wanted(path)}
             if flag == SKIPPED and (self._found.sparse is not None or self._wanted.sparse is not None):
-                continue  # what a sparse checkout skips is for its patterns to say
+                after = set(filter(self._is_wanted, self._without_file_then()))
             if before != after:
                 self.plan.flags[flag] = (sorted(after - before), sorted(before - after))
+
+    def _without_file_then(self) -> list[bytes]:
+        """Returns the entries that are to be skipped in a sparse checkout afterwards: those without a file."""
+        planned = {one.path: one.status != "D" for one in self.plan.files}
+        return [path for path in sorted(self.plan.skipped) if not planned.get(path, self._is_there(path))]
 
     def _conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         """Returns the lines of the entries in conflict, by path."""

@@ -203,16 +203,22 @@ class _Restore:
             back=undoing.way_back(self._step),
         )
 
-    @staticmethod
-    def _files_there(index: PrivateIndex, captured: Captured, found: Contents) -> str:
+    def _files_there(self, index: PrivateIndex, captured: Captured, found: Contents) -> str:
         """Returns the tree of the files that are there; the index has entries for no others then, so that git writes what is missing.
 
-        A capture holds what the index says of files that are to be skipped and are not there.
+        A capture holds what the index says of files that are to be skipped and are not there. In a sparse checkout they stay away, but
+        for those that were there, or that were deleted.
         """
-        absent = found.flags.get(ABSENT, ())
+        absent = set(found.flags.get(ABSENT, ()))
+        skipped = found.flags.get(SKIPPED, ()) if found.sparse is not None else ()
+        if skipped:
+            entries = comparison.merged_tree(self._repository, self._wanted, self._checkpoint.git_sha)
+            otherwise = {one.path for one in diff.differences(self._repository, entries, self._wanted.files, self._paths)}
+            top = os.fsencode(self._repository.worktree or "")
+            absent |= {path for path in otherwise.intersection(skipped) if not os.path.lexists(os.path.join(top, path))}
         if not absent:
             return captured.files
-        index.update("--force-remove", absent)
+        index.update("--force-remove", sorted(absent))
         return index.write_tree()
 
     def _require_paths(self, found: Contents) -> None:
