@@ -165,3 +165,21 @@ def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(store: 
     assert view(checkout.path) == before
     restorer.redo(inside(store))
     assert view(checkout.path) == after
+
+
+def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(store: Store, checkout: Checkout) -> None:
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    bare = store.save("a-complete")
+    checkout.write("d/b", "committed\n")
+    checkout.git("status", "--porcelain")  # takes the flag away
+    before = view(checkout.path)
+    there = store.save("b-complete")
+    restorer.restore(inside(store), bare)
+    after = view(checkout.path)
+    assert not (checkout.path / "d/b").exists()
+    restorer.undo(inside(store))
+    assert view(checkout.path) == before
+    restorer.redo(inside(store))
+    assert view(checkout.path) == after
+    restorer.restore(inside(store), there, [b"d"])
+    assert view(checkout.path) == before

@@ -100,6 +100,32 @@ def make_plan(
     return _Planner(repository, found, wanted, paths, written).plan
 
 
+def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
+    """Tells whether a path is one of some files and directories, or lies in one; without any, all are meant."""
+    return not paths or any(path == one or not one or path.startswith(one + b"/") for one in paths)
+
+
+def missing(repository: Repository, found: Contents, wanted: Contents, commit: str, paths: Sequence[bytes]) -> set[bytes]:
+    """Returns files that a capture holds as the index has them, and that are not there; in a sparse checkout only those that may come.
+
+    Args:
+        repository: seen from the worktree.
+        found: what was captured.
+        wanted: what it shall hold.
+        commit: the one that this is linked to.
+        paths: files and directories to which the restore is restricted; none for all.
+    """
+    skipped = set(found.flags.get(SKIPPED, ()) if found.sparse is not None else ())
+    if found.sparse == wanted.sparse:
+        skipped -= set(wanted.flags.get(SKIPPED, ()))
+    elif skipped:
+        entries = comparison.merged_tree(repository, wanted, commit)
+        skipped &= {one.path for one in diff.differences(repository, entries, wanted.files)}
+    top = os.fsencode(repository.worktree or "")
+    away = {path for path in skipped if is_within(path, paths) and not os.path.lexists(os.path.join(top, path))}
+    return away.union(found.flags.get(ABSENT, ()))
+
+
 class _Planner:
     def __init__(
         self,
@@ -191,10 +217,13 @@ class _Planner:
     def _skipped(self, after: str) -> set[bytes]:
         """Returns the paths whose files stay away; `after` is the tree of the wanted entries.
 
-        What is skipped here, but was there and differed from its entry, is not among them: the entry does not hold it.
+        Where the patterns are the same, they are those that stayed away then. What is skipped here by other ones, but was there and
+        differed from its entry, is not among them: the entry does not hold it.
         """
         wanted = set(self._wanted.flags.get(ABSENT if self._wanted.sparse is None else SKIPPED, ()))
-        found = set(self._found.flags.get(SKIPPED, ()) if self._found.sparse is not None else ()) - wanted
+        if self._found.sparse is None or self._found.sparse == self._wanted.sparse:
+            return wanted
+        found = set(self._found.flags.get(SKIPPED, ())) - wanted
         if found:
             found -= {one.path for one in diff.differences(self._repository, after, self._wanted.files)}
         return wanted | found
@@ -238,7 +267,7 @@ class _Planner:
         return found
 
     def _is_wanted(self, path: bytes) -> bool:
-        return not self._paths or any(path == one or not one or path.startswith(one + b"/") for one in self._paths)
+        return is_within(path, self._paths)
 
     def _is_there(self, path: bytes) -> bool:
         return os.path.lexists(os.path.join(self._top, path))

@@ -25,14 +25,14 @@ from gitckpt.store.records import layout
 from gitckpt.store.restore import exactness, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan
+from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan, missing
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.restore.report import Restored, remarks
 from gitckpt.store.restore.shape import Shape
 from gitckpt.store.restore.submodules import Outcome, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
-from gitckpt.store.snapshot.manifest import ABSENT, INTENT, SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import INTENT, SKIPPED, Contents
 from gitckpt.store.submodules import keeper
 
 Announce = Callable[[Sequence[str]], None]
@@ -206,16 +206,9 @@ class _Restore:
     def _files_there(self, index: PrivateIndex, captured: Captured, found: Contents) -> str:
         """Returns the tree of the files that are there; the index has entries for no others then, so that git writes what is missing.
 
-        A capture holds what the index says of files that are to be skipped and are not there. In a sparse checkout they stay away, but
-        for those that were there, or that were deleted.
+        A capture holds what the index says of files that are to be skipped and are not there.
         """
-        absent = set(found.flags.get(ABSENT, ()))
-        skipped = found.flags.get(SKIPPED, ()) if found.sparse is not None else ()
-        if skipped:
-            entries = comparison.merged_tree(self._repository, self._wanted, self._checkpoint.git_sha)
-            otherwise = {one.path for one in diff.differences(self._repository, entries, self._wanted.files, self._paths)}
-            top = os.fsencode(self._repository.worktree or "")
-            absent |= {path for path in otherwise.intersection(skipped) if not os.path.lexists(os.path.join(top, path))}
+        absent = missing(self._repository, found, self._wanted, self._checkpoint.git_sha, self._paths)
         if not absent:
             return captured.files
         index.update("--force-remove", sorted(absent))

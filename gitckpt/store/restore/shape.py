@@ -9,7 +9,7 @@ from typing import Any
 
 from gitckpt.git.contents import layout
 from gitckpt.git.repository import Repository
-from gitckpt.store.restore.plan import ADD, DELETE, MODE, PathChange, Plan
+from gitckpt.store.restore.plan import ADD, DELETE, MODE, PathChange, Plan, is_within
 from gitckpt.store.snapshot.manifest import Contents
 
 _MADE, _NARROWED = "directories", "modes"
@@ -58,8 +58,8 @@ def plan(repository: Repository, wanted: Contents, files: Plan, paths: Sequence[
     layout.require_plain(wanted.directories, wanted.modes)
     top = repository.worktree or ""
     touched = {one.path for one in files.files}
-    directories = [path for path in wanted.directories if _is_wanted(path, paths)]
-    modes = {path: mode for path, mode in wanted.modes.items() if _is_wanted(path, paths)}
+    directories = [path for path in wanted.directories if is_within(path, paths)]
+    modes = {path: mode for path, mode in wanted.modes.items() if is_within(path, paths)}
     coming = layout.missing(top, sorted(layout.with_above(directories)))
     narrowed = {path: now for path, now in layout.wider(top, modes).items() if path not in touched}
     kept = layout.with_above(directories)
@@ -96,10 +96,6 @@ def _is_in_the_way(path: bytes) -> bool:
 
 def _is_empty(path: bytes, removed: Collection[bytes], top: bytes) -> bool:
     return all(os.path.join(path, name)[len(top) + 1 :] in removed for name in os.listdir(path))
-
-
-def _is_wanted(path: bytes, paths: Sequence[bytes]) -> bool:
-    return not paths or any(path == one or not one or path.startswith(one + b"/") for one in paths)
 
 
 def _path(said: object) -> bytes:
