@@ -235,3 +235,25 @@ def test_a_directory_in_which_all_is_ignored_does_not_count(store: Store, checko
     for name in (".cache/.gitignore", ".cache/v/some", ".cache/v/lastfailed/some"):
         checkout.write(name, "*\n")
     assert store.save("b-complete", {}).worktree == before
+
+
+@pytest.mark.parametrize("what", ["directory", "mode"])
+@pytest.mark.parametrize("how", ["restore", "restore a path", "resume"])
+def test_what_does_not_come_back_is_said(store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, what: str, how: str) -> None:
+    """As on a file system that takes every mode and keeps none, or where somebody else removes a directory."""
+    (checkout.path / "d" / "empty").mkdir(parents=True)
+    checkout.write("d/secret", "secret\n").chmod(0o600)
+    made = store.save("a-complete")
+    shutil.rmtree(checkout.path / "d")
+    honest = layout.bring_back
+
+    def forgetful(top: str, directories: list[bytes], modes: dict[bytes, int]) -> None:
+        honest(top, () if what == "directory" else directories, {} if what == "mode" else modes)
+
+    monkeypatch.setattr(layout, "bring_back", forgetful)
+    name = "d/empty/" if what == "directory" else "d/secret"
+    with pytest.raises(WorktreeError, match=f"captured: the mode or directory {name}$"):
+        if how == "resume":
+            resume(inside(store), made)
+        else:
+            restore(inside(store), made, [b"d"] if how != "restore" else [])

@@ -147,6 +147,19 @@ def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
     return found
 
 
+def unmet(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[bytes]:
+    """Returns what `bring_back` has left otherwise: directories that are not there, with a slash, and what may more than it is to."""
+    return [path + b"/" for path in missing(top, directories)] + [path for path in sorted(wider(top, modes)) if _is_ours(top, path)]
+
+
+def _is_ours(top: str, path: bytes) -> bool:
+    try:
+        with _opened(top, path.split(b"/")[:-1]):
+            return True
+    except OSError:
+        return False
+
+
 def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
     """Makes directories, with those above them, and narrows modes, where there is what they belong to.
 

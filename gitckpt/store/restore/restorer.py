@@ -177,7 +177,7 @@ class _Restore:
             safety = self._record_safety(captured, shape.state)
             held = self._write(index, plan, found, expected, shape)
         held += replacement.complete(self._repository, pending)
-        self._verify(plan, expected)
+        self._verify(plan, expected, shape)
         self._submodules.bring_back()
         undoing.finish(self._store, self._step, self._checkpoint.id)
         self._submodules.require_all()
@@ -344,7 +344,7 @@ class _Restore:
                     index_state.change_flag(own, flag, gets, loses)
             own.install()
 
-    def _verify(self, plan: Plan, expected: str) -> None:
+    def _verify(self, plan: Plan, expected: str, shape: Shape) -> None:
         gone = {one.path for one in plan.files if one.status == "D"} - set(plan.absent)
         if self._paths:
             with PrivateIndex(self._repository) as index:
@@ -352,6 +352,7 @@ class _Restore:
                 again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
             came = diff.differences(self._repository, expected, again.files)
             differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)
+            differing += comparison.unshaped(self._repository, shape.directories, shape.modes)
         else:
             wanted, commit = self._wanted, self._checkpoint.git_sha
             differing = comparison.compare(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gitckpt.git.contents import conversion, raw_files
+from gitckpt.git.contents import conversion, layout, raw_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.repository import Repository
@@ -61,7 +61,18 @@ def compare(
     if with_operation and wanted.operation != found.operation:
         names = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
         said.append(f"the operation in progress ({', '.join(names)})")
-    return said
+    return said + unshaped(repository, wanted.directories, wanted.modes)
+
+
+def unshaped(repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[str]:
+    """Returns which directories and modes of a snapshot did not come back, for a person.
+
+    Args:
+        repository: seen from the worktree.
+        directories: that hold no file.
+        modes: of files and directories.
+    """
+    return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in layout.unmet(repository.worktree or "", directories, modes)]
 
 
 def unexpected(
