@@ -27,7 +27,7 @@ from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
 from tests.store import test_user_settings
 from tests.store.test_worktree_machine import EDITS, NUMBERS, PATHS, RULES_OF_CONVERSION, SIDES, SOME, Edit, prepare, run_machine
-from tests.store.worktree_model import ATTRIBUTES, Place, Seen, detached, is_at_its_start, is_within
+from tests.store.worktree_model import Place, Seen, detached, is_at_its_start, is_within
 
 pytestmark = pytest.mark.long
 
@@ -216,8 +216,7 @@ class ReturnMachine(RuleBasedStateMachine):
         if not paths and not before.sparse and not target.sparse:
             files = {path: file for path, file in after.seen.files.items() if path in target.seen.captured}
             expected = replace(target.seen, files=target.seen.captured)
-            is_ruled = ATTRIBUTES in before.seen.ignored and ATTRIBUTES not in target.seen.captured
-            ours = {"entries"} if is_ruled else {"files", "entries"}  # what is ignored stays, and says what git writes
+            ours = {"files", "entries"}
             found = differing(replace(after.seen, files=files), expected)
             assert {key: value for key, value in found.items() if key.partition(" ")[0] in ours} == {}
             if before.seen.commit == target.seen.commit and is_at_its_start(target.seen.operation, before.seen.refs):

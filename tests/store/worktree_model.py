@@ -144,8 +144,9 @@ class Place:
         os.mkdir(self.make_way(path))
 
     def ignore(self, directory: bytes, rules: bytes) -> None:
+        """Writes what is ignored; the attributes are not, as only those that a checkpoint holds decide how its files come back."""
         if rules:
-            self.write(directory + b".gitignore", rules)
+            self.write(directory + b".gitignore", rules + b"!.gitattributes\n")
         else:
             self.delete(directory + b".gitignore")
 
