@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt.cli.parser.commands import COMMANDS
+from gitckpt.git import command
 from tests.house_rules import RANK
+from tests.store import test_user_settings
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,3 +34,13 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_table_of_settings_names_all_that_are_tried_and_all_that_are_overruled() -> None:
+    page = (ROOT / "docs" / "exact.md").read_text()
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    overruled = [word for word in (*command._OURS, *command.NO_HOOKS) if "=" in word and word != "core.warnAmbiguousRefs=false"]
+    tried = {name.partition("=")[0] for name in (*test_user_settings.SETTINGS, *overruled)} | test_user_settings.VARIABLES.keys()
+    known = {re.sub(r"^(submodule|hook|filter)\.(.+)\.(\w+)$", r"\1.<name>.\3", name) for name in tried}
+    assert known - named - {"hook.<name>.enabled"} == set()
