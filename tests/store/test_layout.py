@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import stat
@@ -252,8 +253,6 @@ def test_what_does_not_come_back_is_said(store: Store, checkout: Checkout, monke
 
     monkeypatch.setattr(layout, "bring_back", forgetful)
     name = "d/empty/" if what == "directory" else "d/secret"
+    command = functools.partial(restore, paths=[b"d"]) if how == "restore a path" else restore if how == "restore" else resume
     with pytest.raises(WorktreeError, match=f"captured: the mode or directory {name}$"):
-        if how == "resume":
-            resume(inside(store), made)
-        else:
-            restore(inside(store), made, [b"d"] if how != "restore" else [])
+        command(inside(store), made)

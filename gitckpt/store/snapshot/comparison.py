@@ -72,7 +72,8 @@ def unshaped(repository: Repository, directories: Collection[bytes], modes: Mapp
         directories: that hold no file.
         modes: of files and directories.
     """
-    return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in layout.unmet(repository.worktree or "", directories, modes)]
+    unmet = layout.unmet(repository.worktree or "", directories, modes)
+    return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
 
 def unexpected(
