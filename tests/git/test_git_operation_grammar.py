@@ -68,7 +68,18 @@ UNKNOWN = (
 
 
 def test_what_git_writes_comes_back_as_it_is() -> None:
-    assert grammar.permitted(HONEST, commands=False) == (HONEST, ())
+    assert grammar.permitted(HONEST, commands=True) == (HONEST, ())
+    signing = "rebase-merge/gpg_sign_opt"
+    found, left_out = grammar.permitted(HONEST, commands=False)
+    assert found == {name: content for name, content in HONEST.items() if name != signing}
+    assert left_out == ("the command to sign what is committed",)
+
+
+def test_signing_with_the_key_of_whoever_goes_on_is_a_command() -> None:
+    files = {"sequencer/opts": b"[options]\n\tgpg-sign = me@example.org\n\tedit = true\n"}
+    assert grammar.permitted(files, commands=True) == (files, ())
+    kept = {"sequencer/opts": b"[options]\n\tedit = true\n"}
+    assert grammar.permitted(files, commands=False) == (kept, ("the command 'gpg-sign = me@example.org'",))
 
 
 @pytest.mark.parametrize(("name", "content"), [(name, content) for name, contents in HOSTILE.items() for content in contents])
@@ -88,7 +99,7 @@ def test_so_is_what_git_does_not_write(name: str) -> None:
     [
         *((TODO, line) for line in (b"evil", b"execute x", b"update-ref refs/tags/x", b"pick", b"merge", b"e")),
         *(("sequencer/todo", line) for line in (b"exec make", b"x make", b"edit 1111111", b"label x")),
-        *(("sequencer/opts", line) for line in (b"[include]", b"\tpath = /tmp/x", b"\tstrategy = x/evil", b"\tgpg-sign = --x", b"[core]")),
+        *(("sequencer/opts", line) for line in (b"[include]", b"\tpath = /tmp/x", b"\tstrategy = x/evil", b"[core]")),
         *(("sequencer/opts", line) for line in (b"\teditor = touch x", b"\tstrategy-option = x", b"\tedit = $(x)", b"[options]x = y")),
     ],
 )

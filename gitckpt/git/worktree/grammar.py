@@ -104,7 +104,7 @@ _FLAG = rb"""(?:
 )"""
 _OPTION = _whole(
     rb"\[options\]|[\t\ ]*(?:" + _FLAG + rb"\ =\ (?:true|false)|mainline\ =\ [0-9]{1,4}|strategy\ =\ " + _STRATEGY
-    + rb"|strategy-option\ =\ " + _MERGING + rb"|gpg-sign\ =\ [A-Za-z0-9@._+<>]*|default-msg-cleanup\ =\ [a-z]+)"
+    + rb"|strategy-option\ =\ " + _MERGING + rb"|gpg-sign\ =\s*|default-msg-cleanup\ =\ [a-z]+)"
 )  # fmt: skip
 """A line of `sequencer/opts`."""
 
@@ -114,6 +114,8 @@ _TODO_LINE = _whole(
     + rb"|(?:b|break|noop)\s*|(?:l|label|t|reset|m|merge)\ .*|(?:u|update-ref)\ refs/heads/.*)"
 )  # fmt: skip
 _COMMAND_LINE = re.compile(rb"\s*(?:x|exec)\s+(.*)")
+_SIGNING = "/gpg_sign_opt"
+_SIGNING_LINE = re.compile(rb"\s*(gpg-sign = .+)")
 _PICKING_LINE = _whole(rb"\s*(?:[^\w\s].*)?|\s*(?:p|pick|revert)\ .*")
 
 
@@ -137,6 +139,8 @@ def permitted(files: Mapping[str, bytes], *, commands: bool) -> tuple[dict[str, 
             found[name] = content  # refs are looked at where they are written
         elif name not in _RULES:
             left_out.append(f"{_shown(name)}, which git does not write")
+        elif name.endswith(_SIGNING) and content.strip(b"'\n") and not commands:
+            left_out.append("the command to sign what is committed")  # with the key of whoever goes on
         elif _RULES[name].fullmatch(content):
             found[name] = content
         else:
@@ -159,14 +163,19 @@ def _kept(name: str, content: bytes, allowed: re.Pattern[bytes], commands: bool,
     kept = []
     for line in content.splitlines(keepends=True):
         text = line.rstrip(b"\r\n")
-        command = _COMMAND_LINE.fullmatch(text) if allowed is _TODO_LINE else None
-        if allowed.fullmatch(text) or (command is not None and commands):
+        command = _COMMAND_LINE.fullmatch(text) if allowed is _TODO_LINE else _SIGNING_LINE.fullmatch(text) if allowed is _OPTION else None
+        if allowed.fullmatch(text) or (command is not None and commands and _may_sign(text)):
             kept.append(line)
         elif command is None:
             left_out.append(f"a line of {name}: {_shown(text)}")
-        elif name == TODO:
+        elif name in (TODO, "sequencer/opts"):
             left_out.append(f"the command {_shown(command[1])}")
     return b"".join(kept)
+
+
+def _may_sign(line: bytes) -> bool:
+    """Tells whether a line names nothing but a key, where it is about signing."""
+    return not _SIGNING_LINE.fullmatch(line) or _KEY_LINE.fullmatch(line) is not None
 
 
 def _shown(said: bytes | str) -> str:
@@ -176,6 +185,7 @@ def _shown(said: bytes | str) -> str:
 
 
 _LONGEST = 60
+_KEY_LINE = re.compile(rb"\s*gpg-sign = [A-Za-z0-9@._+<>][A-Za-z0-9@._+<> -]*")
 _LINES = {
     TODO: _TODO_LINE,
     _BACKUP: _TODO_LINE,
