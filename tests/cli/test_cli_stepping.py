@@ -329,7 +329,7 @@ class TestRefused:
         assert checkout.fingerprint() == before
 
     def test_what_is_not_there_exits_with_12(self, step: Step, ckpt: Ckpt, checkout: Checkout) -> None:
-        assert step("show", code=12).err == ("error: no run is about the track t\nhint: begin: git ckpt step start STEP --track 't'\n")
+        assert step("show", code=12).err == ("error: no run is about the track t\nhint: begin: git ckpt step start STEP --track t\n")
         assert step("start", "PLAN", "--commit", "HEAD..HEAD", code=12).out == ""
         assert step("start", "PLAN", "--commit", "none", code=12).err == (
             "error: no commit goes by 'none'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"

@@ -150,7 +150,7 @@ class TestPhases:
         run = act.stage.run()
         assert act.stage.status(run) == "blocked"
         assert act.stage.ckpt("resume").code == 4
-        assert act.stage.ok("status").splitlines()[-1] == f"next     git ckpt resume {run} --from 'beads_sync'"
+        assert act.stage.ok("status").splitlines()[-1] == f"next     git ckpt resume {run} --from beads_sync"
         act.stage.program("bd", "true")
         assert act.stage.ckpt("resume", run, "--from", "beads_sync").code == 0
         assert act.ended(run)[4:] == ["beads_sync-blocked", "beads_sync-complete", "implementation-complete", "run-complete"]

@@ -232,7 +232,7 @@ def test_a_phase_that_crashes_too_often_is_blocked(nest: Nest, nursery: Nursery)
     checkout, run = disturbed.project.checkout, str(disturbed.project.run())
     for _ in range(2):
         done = nursery.call(checkout, "resume", run)
-        assert (done.code, f"git ckpt resume {run} --from 'two'" in done.err) == (4, True), done
+        assert (done.code, f"git ckpt resume {run} --from two" in done.err) == (4, True), done
         assert nursery.call(checkout, "runs").out.split("\t")[:3] == [run, "blocked", "two-blocked"]
     assert disturbed.project.said("hold") == ["two"] * 3
     hold.unlink()

@@ -211,7 +211,7 @@ class TestWhatIsThereAlready:
         (main_checkout.path / ".git" / "worktrees" / str(made.run) / "ckpt-run").unlink()
         error = refused(plain, made)
         assert error.message == f"{path} is a worktree of gitckpt that does not say what it was made for"
-        assert error.hint == f"save what you need of it, then: git worktree remove --force --force '{path}'"
+        assert error.hint == f"save what you need of it, then: git worktree remove --force --force {path}"
         assert (path / "work").read_text() == "unsaved"
         main_checkout.git("worktree", "remove", "--force", "--force", str(path))
         assert resume(inside(plain), made) == Opened(str(path), made=True)

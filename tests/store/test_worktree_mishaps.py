@@ -124,7 +124,7 @@ class TestDeletedByHand:
             resume(inside(plain), made)
         assert caught.value.message == f"the directory {here.path} is gone, and {git_dir} still holds repositories of its submodules"
         assert caught.value.hint == (
-            f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f '{here.path}'"
+            f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {here.path}"
         )
         assert (os.path.isdir(f"{git_dir}/modules/sub"), main_checkout.fingerprint()) == (True, before)
         main_checkout.git("worktree", "remove", "-f", "-f", str(here.path))

@@ -234,7 +234,7 @@ class TestDirectoriesThatAreElsewhere:
     def test_moved(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
         moved = main_checkout.path / ".ckpt" / "worktrees" / "moved"
         work.worktree.path.rename(moved)
-        assert remove_worktree(inside(plain), work.run) == f"its worktree was moved to {moved}: git worktree repair '{moved}'"
+        assert remove_worktree(inside(plain), work.run) == f"its worktree was moved to {moved}: git worktree repair {moved}"
         assert (moved / "made").exists()
 
     def test_replaced(self, plain: Store, work: Work) -> None:
