@@ -159,7 +159,8 @@ def _record(repository: Repository, event: str) -> str:
     objects = Plumbing(repository)
     refs = Refs(repository, lambda path: _clear(repository, event, path), objects.settle)
     refs.warm_up()  # it starts while we go on
-    from gitckpt.model import document, ids, times
+    from gitckpt.model import ids, times
+    from gitckpt.model.format import document
     from gitckpt.store.records import layout
     from gitckpt.store.records.recorder import Proposal, Recorder
 

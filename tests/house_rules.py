@@ -71,7 +71,8 @@ NOUNS = words("encoding finding opening packing plumbing")
 """Names that end in "ing" and are nouns of the field all the same."""
 
 SPEAKERS = ("gitckpt/cli/screen/terminal.py", "gitckpt/hook.py")
-BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py")
+BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py", "gitckpt/model/readers/fence.py")
+"""The last is the fence around one ref: what fails there is said of that ref, and the others go on."""
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
 LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {

@@ -64,9 +64,16 @@ def test_every_room_stands_and_every_door_leads_somewhere() -> None:
 
 # The hook's imports
 
-LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase", "toml", "document", "readers.table")]
+LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase", "toml", "format.document", "readers.table")]
 HOOK = [
-    *("gitckpt.model.document", "gitckpt.model.times", "gitckpt.model.ids", "gitckpt.git.process", "gitckpt.git.refs", "gitckpt.git.notes"),
+    *(
+        "gitckpt.model.format.document",
+        "gitckpt.model.times",
+        "gitckpt.model.ids",
+        "gitckpt.git.process",
+        "gitckpt.git.refs",
+        "gitckpt.git.notes",
+    ),
     *("gitckpt.git.objects.plumbing", "gitckpt.git.lock", "gitckpt.store.records.recorder"),
 ]
 HEAVY = words(

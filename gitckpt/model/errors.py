@@ -103,6 +103,13 @@ class RunExists(CkptError):
         self.run = run
 
 
+_MOST_SAID = 500
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"
+
+
 class InvalidCheckpoint(CkptError):
     """A ref under `refs/checkpoints/` does not hold a valid checkpoint document.
 
@@ -115,6 +122,7 @@ class InvalidCheckpoint(CkptError):
     exit_code = 13
 
     def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
+        field, problem = _short(field), _short(problem)  # either may quote a document that somebody else has made
         where = f"{ref}: {field}: " if field else f"{ref}: "
         super().__init__(where + problem, hint=hint)
         self.ref = ref

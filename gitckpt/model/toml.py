@@ -4,7 +4,8 @@ Why a writer of our own: the hook has about 10 ms for everything and can import 
 must write the same bytes; and a state has to be walked value by value anyway, to find what TOML cannot hold. Doing
 both in one walk takes 0.4 ms for 10 KB, where tomlkit takes 25, tomli_w 1.7, and a walk followed by rtoml 0.4 (and
 rtoml refuses 128 levels). The reader is Python's own `tomllib`, imported when something is read. Files that people
-edit go through tomlkit (`gitckpt.store.config.settings`), which keeps their comments.
+edit go through tomlkit (`gitckpt.store.config.settings`), which keeps their comments. What a document may cost stands
+in `budget`: the writer keeps to it, and the reader looks first.
 
 Keys keep their order: a table is written as a `[header]` only where no plain value follows it in its parent.
 """
@@ -12,18 +13,19 @@ Keys keep their order: a table is written as a `[header]` only where no plain va
 from __future__ import annotations
 
 from gitckpt.model.errors import StateError
+from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
+
+    from gitckpt.model.format.budget import Limits
 
     Path: TypeAlias = tuple[Any, str | int] | None
 
 MAX_DEPTH = 200
 """How deep tables and arrays may nest. Readers in other languages stop near 80 to 128 levels."""
 
-_MAX_INT = 2**63 - 1
-_MIN_INT = -(2**63)
 _DECIMAL_DIGITS_BITS = 13_000
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _ESCAPES = {i: f"\\u{i:04X}" for i in (*range(0x20), *range(0x7F, 0xA0))}
@@ -32,18 +34,19 @@ _ESCAPES_MULTILINE = {code: text for code, text in _ESCAPES.items() if code != 1
 _MULTILINE_FROM = 60
 
 
-def dumps(document: dict[str, Any]) -> str:
+def dumps(document: dict[str, Any], limits: Limits = budget.HEADER) -> str:
     """Returns a TOML document.
 
     Args:
         document: only what TOML knows: strings, booleans, integers of 64 bits, floats, dates and times, lists, and dicts with string keys.
+        limits: how much it may be.
 
     Raises:
-        StateError: something else is in it; its path is named.
+        StateError: something else is in it, and its path is named; or it is more than readers take.
     """
     writer = _Writer(None)
     writer.table(document, "", None, 0)
-    return "".join(writer.parts)
+    return writer.text("the document, less the state," if limits is budget.HEADER else "the document", limits)
 
 
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
@@ -55,22 +58,29 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
             "null", "bytes" (base64) or "integer" (beyond 64 bits; decimal, or `0x…` where the decimal form would exceed 3,900 digits).
 
     Raises:
-        StateError: a value or key cannot be stored without changing it; its JSON pointer is named.
+        StateError: a value or key cannot be stored without changing it; its JSON pointer is named. Or the state is more than readers take.
     """
     writer = _Writer(types)
     writer.parts.append("[state]\n")
     writer.table(state, "state", None, 0)
-    return "".join(writer.parts)
+    return writer.text("the state", budget.STATE)
 
 
-def loads(text: str) -> dict[str, Any]:
+def loads(text: str, limits: Limits | None = budget.DOCUMENT) -> dict[str, Any]:
     """Returns the document in `text`.
 
+    Args:
+        text: TOML, or something else.
+        limits: how much it may be; None where that was looked at.
+
     Raises:
-        ValueError: it is not TOML (`tomllib.TOMLDecodeError` is one), or nests beyond what Python can follow.
+        ValueError: it is not TOML (`tomllib.TOMLDecodeError` is one), nests beyond what Python can follow, or is more than is allowed
+            (`budget.Excess`).
     """
     import tomllib
 
+    if limits is not None:
+        budget.require(text, limits)
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -90,11 +100,37 @@ class _Writer:
     def __init__(self, types: dict[str, str] | None) -> None:
         self.parts: list[str] = []
         self.types = types
+        self.names = 0
+        self.steps = 0
+        self.values = 0
+        self.long = 0
+
+    def text(self, what: str, limits: Limits) -> str:
+        """Returns what was written; raises `StateError` where no reader would take it."""
+        text = "".join(self.parts)
+        for found, most, unit in (
+            (len(text) if text.isascii() else len(text.encode()), limits.size, "bytes"),
+            (self.names, limits.names, "keys"),
+            (self.steps, limits.steps, "steps from the top to its keys, added up"),
+            (self.values, limits.values, "values in arrays"),
+            (self.long, budget.MAX_LONG, "digits in long integers"),
+        ):
+            if found > most:
+                said = f"{what} has {found:,} {unit}, and no reader takes more than {most:,}"
+                raise StateError("", said, hint="keep what is large in a file of the worktree, and its path in the state")
+        return text
+
+    def count(self, keys: int, depth: int) -> None:
+        self.names += keys
+        self.steps += keys * (depth + 2)
 
     def table(self, table: dict[str, Any], header: str, path: Path, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
         items = list(table.items())
+        self.count(len(items), depth)
+        self.count(1, depth)
+        self.names += depth
         inline = len(items)
         while inline and type(items[inline - 1][1]) is dict:
             inline -= 1
@@ -119,18 +155,31 @@ class _Writer:
         if kind is bool:
             return "true" if value else "false"
         if kind is int:
-            return str(value) if _MIN_INT <= value <= _MAX_INT else self.lacking(path, "integer", _digits(value))
+            if budget.MIN_INTEGER <= value <= budget.MAX_INTEGER:
+                return str(value)
+            return self.lacking(path, "integer", self.digits(value, path))
         if kind is float:
             return repr(value)
         if kind is dict or kind is list:
             if depth > MAX_DEPTH:
                 raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
             if kind is list:
+                self.values += len(value)
                 inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
                 return f"[{', '.join(inner)}]"
+            self.count(len(value), depth)
             pairs = [f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}" for key, item in value.items()]
             return f"{{{', '.join(pairs)}}}"
         return self.rare(value, path)
+
+    def digits(self, value: int, path: Path) -> str:
+        text = _digits(value)
+        if len(text) > budget.MAX_DECIMAL:
+            self.long += len(text)
+        if len(text) > budget.MAX_HEXADECIMAL:
+            problem = f"an integer of {len(text):,} hexadecimal digits, and no reader takes more than {budget.MAX_HEXADECIMAL:,}"
+            raise StateError(pointer(path), problem, hint="store it as bytes")
+        return text
 
     def rare(self, value: Any, path: Path) -> str:
         if value is None:

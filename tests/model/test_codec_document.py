@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.model import document, times, toml
+from gitckpt.model import times, toml
 from gitckpt.model.checkpoint import CLEAN, Omitted, Progress, Worktree
-from gitckpt.model.document import VERSION
+from gitckpt.model.format import document
+from gitckpt.model.format.document import VERSION
 from gitckpt.model.readers import codec
 from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, SHA, SMALL, SMALL_DOCUMENT, TREE, changed, fields, quick
 

@@ -171,7 +171,7 @@ def test_what_is_not_utf_8_is_refused(data: bytes, problem: str) -> None:
         b"\xef\xbb\xbf" + SMALL_DOCUMENT.encode(),
         DOCUMENT.encode()[:100],
         DOCUMENT.encode() + b"[state]\n",
-        SMALL_DOCUMENT.encode().replace(b"errors = []", b"errors = " + b"[" * 5000),
+        SMALL_DOCUMENT.encode().replace(b"errors = []", b"errors = " + b"[" * 200),
     ],
 )
 def test_what_is_not_toml_is_refused(data: bytes) -> None:
@@ -200,12 +200,36 @@ def test_a_document_of_a_later_version_is_refused_whatever_else_is_in_it(data: b
 @pytest.mark.parametrize("key", ["id", "phase", "sequence", "timestamp", "branch", "errors", "worktree", "progress", "types"])
 def test_an_integer_too_long_for_python_to_print_is_refused_like_any_other(key: str) -> None:
     lines = [line for line in SMALL_DOCUMENT.splitlines() if not line.startswith(f"{key} =")]
-    huge = "0x" + "f" * 5000
-    assert refusal("\n".join([f"{key} = {huge}", *lines]).encode())[2] in (key, "sequence")
-    assert refusal("\n".join([f"{key} = [{huge}]", *lines]).encode())[2] in (key, "errors[0]")
+    long, longer = "0x" + "f" * 100, "0x" + "f" * 5000
+    assert refusal("\n".join([f"{key} = {long}", *lines]).encode())[2] in (key, "sequence")
+    assert refusal("\n".join([f"{key} = [{long}]", *lines]).encode())[2] in (key, "errors[0]")
+    problem = "a number of 5,002 digits, where 128 are allowed"
+    assert refusal("\n".join([f"{key} = {longer}", *lines]).encode()) == (InvalidCheckpoint, REF, "", problem)
 
 
-def test_a_version_too_long_for_python_to_print_is_a_newer_one() -> None:
-    data = SMALL_DOCUMENT.replace("version = 1", "version = 0x" + "f" * 5000).encode()
-    problem = "written by a newer gitckpt (document version an integer of thousands of digits)"
+def test_a_version_beyond_64_bits_is_a_newer_one() -> None:
+    data = SMALL_DOCUMENT.replace("version = 1", "version = 0x" + "f" * 30).encode()
+    problem = f"written by a newer gitckpt (document version {16**30 - 1})"
     assert refusal(data) == (NewerCheckpoint, REF, "version", problem)
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        ("sequence = 2", "sequence = {}", "sequence"),
+        ("errors = []", "errors = []\nlater = {}", "later"),
+        ("errors = []", "errors = []\nlater = [1, {{a = [{}]}}]", "later"),
+        ("errors = []", "errors = []\nworktree = {{dirty = true, later = {}}}", "worktree.later"),
+        ("errors = []", "errors = []\nprogress = {{tasks_total = {}}}", "progress.tasks_total"),
+        ("errors = []", "errors = []\nattempt = {{phase = 'x', exit_code = {}}}", "attempt.exit_code"),
+    ],
+)
+def test_integers_outside_of_the_state_have_64_bits(number: int, before: str, after: str, field: str) -> None:
+    small = SMALL_DOCUMENT.replace("errors = []", 'run = "20261121-201500-x"\nsequence = 2\nerrors = []')
+    data = small.replace(before, after.format(number)).encode()
+    problem = f"must be an integer of 64 bits, not {number}"
+    for read in (codec.decode, codec.decode_header, codec.decode_summary):
+        with pytest.raises(InvalidCheckpoint) as caught:
+            read(data, REF)
+        assert (caught.value.field, caught.value.problem) == (field, problem)

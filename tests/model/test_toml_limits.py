@@ -218,8 +218,10 @@ def test_what_is_no_toml_raises_value_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "{b = " * 100_000])
 def test_nesting_beyond_what_python_follows_raises_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match="nests too deeply"):
+    with pytest.raises(ValueError, match="nests deeper than 256 levels"):
         toml.loads(text)
+    with pytest.raises(ValueError, match="nests too deeply"):
+        toml.loads(text, None)
 
 
 @pytest.mark.parametrize(

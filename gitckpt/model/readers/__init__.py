@@ -2,6 +2,7 @@
 
 Doors:
     codec: a document → a checkpoint, and its fields.
+    fence: what keeps one bad document from ending a command that reads many.
     table: the keys of one table, of any TOML.
     jsonable: a checkpoint as JSON.
     statediff: what differs between two states.

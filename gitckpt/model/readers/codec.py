@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gitckpt.model import document, ids, toml
+from gitckpt.model import ids, toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
-from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
+from gitckpt.model.format import budget, document
+from gitckpt.model.format.document import VERSION
 from gitckpt.model.readers import pointers
+from gitckpt.model.readers.fence import fenced
 from gitckpt.model.readers.table import Reader, shown
 
 _STATE = b"\n[state]\n"
@@ -57,7 +59,7 @@ def decode(data: bytes, ref: str) -> Checkpoint:
         NewerCheckpoint: its version is higher than `VERSION`.
         InvalidCheckpoint: anything else is wrong; ref and field are named.
     """
-    return _checkpoint(_parse(data, ref), ref, with_state=True)
+    return fenced(ref, lambda: _decode(data, ref))
 
 
 def decode_header(data: bytes, ref: str) -> Checkpoint:
@@ -65,10 +67,34 @@ def decode_header(data: bytes, ref: str) -> Checkpoint:
 
     Args and errors: as `decode`; a fault inside the state is not noticed.
     """
-    at = data.find(_STATE)
-    if at >= 0 and not _OTHER_TABLE.search(data, at + 1):
+    return fenced(ref, lambda: _decode_header(data, ref))
+
+
+def decode_summary(data: bytes, ref: str) -> Checkpoint:
+    """Returns the checkpoint of a document without its state, and without what drives its run, where these tables stand last.
+
+    A listing needs no more, and of a long pipeline they are nearly all of the document.
+
+    Args and errors: as `decode`; a fault inside these tables is not noticed.
+    """
+    return fenced(ref, lambda: _decode_summary(data, ref))
+
+
+def _decode(data: bytes, ref: str) -> Checkpoint:
+    _require_size(data, ref)
+    end = _end_of_header(data)
+    if end is None:
+        return _checkpoint(_parse(data, ref), ref, with_state=True)
+    _measured(data[:end], ref, budget.HEADER)
+    return _checkpoint(_parse(data, ref, budget.DOCUMENT), ref, with_state=True)
+
+
+def _decode_header(data: bytes, ref: str) -> Checkpoint:
+    _require_size(data, ref)
+    end = _end_of_header(data)
+    if end is not None:
         try:
-            head = _parse(data[: at + 1], ref)
+            head = _parse(data[:end], ref)
         except NewerCheckpoint:
             raise
         except InvalidCheckpoint:
@@ -79,13 +105,8 @@ def decode_header(data: bytes, ref: str) -> Checkpoint:
     return _checkpoint(_parse(data, ref), ref, with_state=False)
 
 
-def decode_summary(data: bytes, ref: str) -> Checkpoint:
-    """Returns the checkpoint of a document without its state, and without what drives its run, where these tables stand last.
-
-    A listing needs no more, and of a long pipeline they are nearly all of the document.
-
-    Args and errors: as `decode`; a fault inside these tables is not noticed.
-    """
+def _decode_summary(data: bytes, ref: str) -> Checkpoint:
+    _require_size(data, ref)
     found = _DRIVES.search(data)
     if found is not None and not _EARLIER_TABLE.search(data, found.start() + 1):
         try:
@@ -97,7 +118,7 @@ def decode_summary(data: bytes, ref: str) -> Checkpoint:
         else:
             head.setdefault("state", {})
             return _checkpoint(head, ref, with_state=False)
-    return decode_header(data, ref)
+    return _decode_header(data, ref)
 
 
 def check(found: Mapping[str, Any], ref: str) -> None:
@@ -116,11 +137,36 @@ def tables(found: Mapping[str, Any]) -> dict[str, Any]:
     return {key: readers[key](Reader(table, "", f"{key}.")) for key, table in found.items()}
 
 
-def _parse(data: bytes, ref: str) -> dict[str, Any]:
+def _end_of_header(data: bytes) -> int | None:
+    """Returns where the header ends: before the line `[state]`. None where all of the document counts, as other tables follow."""
+    at = data.find(_STATE)
+    return at + 1 if at >= 0 and not _OTHER_TABLE.search(data, at + 1) else None
+
+
+def _require_size(data: bytes, ref: str) -> None:
     try:
-        table = toml.loads(data.decode("utf-8"))
+        budget.require_size(len(data), budget.DOCUMENT)
+    except budget.Excess as error:
+        raise InvalidCheckpoint(ref, "", str(error)) from None
+
+
+def _measured(data: bytes, ref: str, limits: budget.Limits) -> str:
+    """Returns the text of a document, or of the beginning of one, that is cheap enough to be parsed."""
+    try:
+        budget.require_size(len(data), limits)
+        text = data.decode("utf-8")
+        budget.require(text, limits)
     except UnicodeDecodeError as error:
         raise InvalidCheckpoint(ref, "", f"not UTF-8 (byte {error.start})") from None
+    except budget.Excess as error:
+        raise InvalidCheckpoint(ref, "", str(error)) from None
+    return text
+
+
+def _parse(data: bytes, ref: str, limits: budget.Limits = budget.HEADER) -> dict[str, Any]:
+    text = _measured(data, ref, limits)
+    try:
+        table = toml.loads(text, None)
     except ValueError as error:
         raise InvalidCheckpoint(ref, "", f"not TOML: {error}") from None
     version = table.get("version")

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.format import budget
 from gitckpt.model.readers.table import shown
+
+_PLACE = 20
+"""No place in an array has more digits."""
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
@@ -18,8 +22,9 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
         ref: full name of the ref that the document was found at.
 
     Raises:
-        InvalidCheckpoint: a pointer leads to nothing, or to no string of its kind.
+        InvalidCheckpoint: a pointer leads to nothing, or to no string of its kind; or integers have more digits than are allowed.
     """
+    long = 0
     for where, kind in types.items():
         field = f"types.{where}"
         holder: Any = None
@@ -37,6 +42,10 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
             raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
         if type(value) is not str or holder is None:
             raise InvalidCheckpoint(ref, field, "must point to a string in the state")
+        if kind == "integer" and len(value) > budget.MAX_DECIMAL:
+            long += len(value)
+            if len(value) > budget.MAX_HEXADECIMAL or "x" not in value or long > budget.MAX_LONG:
+                raise InvalidCheckpoint(ref, field, "an integer of more digits than are allowed")
         try:
             holder[step] = _lacking(kind, value)
         except ValueError:  # as binascii.Error is
@@ -45,7 +54,7 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
 
 
 def _index(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or (text[0] == "0" and text != "0"):
+    if len(text) > _PLACE or not (text.isascii() and text.isdigit()) or (text[0] == "0" and text != "0"):
         raise ValueError(text)
     return int(text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitckpt.model import times
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ class Reader:
     @property
     def rest(self) -> dict[str, Any]:
         """The keys that nobody asked for: a later version wrote them."""
-        return {key: value for key, value in self.values.items() if key not in self._known}
+        found = {key: value for key, value in self.values.items() if key not in self._known}
+        for key, value in found.items():
+            self._require_storable(key, value)
+        return found
 
     def value(self, key: str, kind: type[T], default: D) -> T | D:
         """Returns a value; the default where it is missing."""
@@ -52,6 +56,8 @@ class Reader:
         if key not in self.values:
             return default
         value = self.values[key]
+        if kind is int:
+            self._require_storable(key, value)
         return value if type(value) is kind else self.wrong(key, self.kinds[kind], value, default)
 
     def optional(self, key: str, kind: type[T]) -> T | None:
@@ -94,6 +100,18 @@ class Reader:
             if type(value) is not str:
                 return self.wrong(f"{key}.{name}", self.kinds[str], value, {})
         return values
+
+    def _require_storable(self, key: str, value: object) -> None:
+        """Raises `InvalidCheckpoint` where a value is, or holds, an integer beyond 64 bits: neither TOML nor the index has any."""
+        waiting = [value]
+        while waiting:
+            value = waiting.pop()
+            if type(value) is int and not budget.MIN_INTEGER <= value <= budget.MAX_INTEGER:
+                raise self.invalid(key, f"must be an integer of 64 bits, not {shown(value)}")
+            if isinstance(value, dict):
+                waiting += value.values()
+            elif isinstance(value, list):
+                waiting += value
 
     def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - for those who go on with it
         """Says that a value is not what was wanted, and returns the default where it does not raise that.

@@ -10,6 +10,8 @@ from typing import Any
 from gitckpt.git import host
 from gitckpt.model import times, toml
 from gitckpt.model.errors import BusyError, InvalidCheckpoint
+from gitckpt.model.format import budget
+from gitckpt.model.readers.fence import fenced
 from gitckpt.model.readers.table import Reader
 from gitckpt.store.records import layout
 
@@ -111,7 +113,7 @@ def render(lease: Lease) -> bytes:
         value = getattr(lease, name)
         if name != "unknown" and value is not None and value is not False:
             found[name] = value
-    return toml.dumps(found | dict(lease.unknown)).encode()
+    return toml.dumps(found | dict(lease.unknown), budget.RECORD).encode()
 
 
 def parse(data: bytes, ref: str) -> Lease:
@@ -124,8 +126,13 @@ def parse(data: bytes, ref: str) -> Lease:
     Raises:
         InvalidCheckpoint: it is none; ref and key are named.
     """
+    return fenced(ref, lambda: _parsed(data, ref))
+
+
+def _parsed(data: bytes, ref: str) -> Lease:
     try:
-        found = toml.loads(data.decode("utf-8"))
+        budget.require_size(len(data), budget.RECORD)
+        found = toml.loads(data.decode("utf-8"), budget.RECORD)
     except ValueError as error:
         raise InvalidCheckpoint(ref, "", f"not a lease: {error}") from None
 
@@ -145,7 +152,7 @@ def parse(data: bytes, ref: str) -> Lease:
 class _Reader(Reader):
     """Its errors call types by the names that Python has for them."""
 
-    kinds: Mapping[type, str] = {kind: kind.__name__ for kind in (str, int, bool)}
+    kinds: Mapping[type, str] = {kind: kind.__name__ for kind in Reader.kinds}
 
 
 def held(run: str, lease: Lease, now: int) -> LeaseHeld:

@@ -14,7 +14,9 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, toml
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
+from gitckpt.model.format import budget
 from gitckpt.model.names import shell_word
+from gitckpt.model.readers.fence import fenced
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
@@ -55,8 +57,14 @@ def run_in(found: tuple[str, bytes] | None, ref: str) -> str:
     Raises:
         InvalidCheckpoint: it is no key.
     """
+    return fenced(ref, lambda: _run_in(found, ref))
+
+
+def _run_in(found: tuple[str, bytes] | None, ref: str) -> str:
+    data = found[1] if found is not None and found[0] == "blob" else b""
     try:
-        said = toml.loads(found[1].decode("utf-8")) if found is not None and found[0] == "blob" else {}
+        budget.require_size(len(data), budget.RECORD)
+        said = toml.loads(data.decode("utf-8"), budget.RECORD)
     except ValueError as error:
         raise InvalidCheckpoint(ref, "", f"not a key: {error}", hint=_cure(ref)) from None
     version, key, run = said.get("version"), said.get("key"), said.get("run")

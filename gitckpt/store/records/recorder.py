@@ -16,8 +16,8 @@ from gitckpt.git.notes import Notes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
-from gitckpt.model import document
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError
+from gitckpt.model.format import document
 from gitckpt.store.records import keep, layout
 
 TYPE_CHECKING = False
