@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 _AT_ONCE = 4096  # bytes of requests; any pipe holds as much, so that neither side waits for the other
 
 _MANY, _PORTION = 500, 5000
+_AT_MOST = 64 << 20
+"""So many bytes of answers are taken in at once; where there are more, they are asked for one by one."""
+
+_ENDED = -15
+"""How git ends that had too much to say: by SIGTERM."""
+
+OVERSIZED = "oversized"
+"""Kind of an object that is larger than whoever asked wants to read."""
 
 
 class CatFile:
@@ -48,18 +56,24 @@ class CatFile:
         self._standby.give_back(child)
         return found
 
-    def contents(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
-        """Yields oid, kind and content for each name, in order; None for one that is missing or damaged."""
+    def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
+        """Yields oid, kind and content for each name, in order; None for one that is missing or damaged.
+
+        Args:
+            names: as for `info`.
+            most: of how many bytes an object may be; a larger one is of the kind `OVERSIZED`, without its content. None for any size.
+        """
         if len(names) < _MANY:
-            yield from self._one_by_one(names)
+            yield from self._one_by_one(names, most)
             return
         for start in range(0, len(names), _PORTION):
-            yield from self._in_bulk(names[start : start + _PORTION])
+            yield from self._in_bulk(names[start : start + _PORTION], most)
 
-    def _in_bulk(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
+    def _in_bulk(self, names: Sequence[str], most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
         """Reads through a process that answers all at once, which takes a fifth of the time."""
         wanted = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
-        out = self._git.run("cat-file", "--batch", "--buffer", data=wanted, ok=(0, 128)).out
+        most_at_once = None if most is None else _AT_MOST
+        out = self._git.run("cat-file", "--batch", "--buffer", data=wanted, ok=(0, 128, _ENDED), most=most_at_once).out
         at = answered = 0
         while answered < len(names):
             end = out.find(b"\n", at)
@@ -67,14 +81,14 @@ class CatFile:
                 break
             header = _header(out[at:end])
             size = header[2] if header else -1
-            if end + 1 + size > len(out):
+            if end + 1 + size > len(out) or (most is not None and size > most):
                 break
             yield (header[0], header[1], out[end + 1 : end + 1 + size]) if header else None
             at = end + 2 + size
             answered += 1
-        yield from self._one_by_one(names[answered:])  # git ended at a damaged object
+        yield from self._one_by_one(names[answered:], most)  # git ended at a damaged object, or one is large
 
-    def _one_by_one(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
+    def _one_by_one(self, names: Sequence[str], most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
         requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
         done = 0
         while done < len(requests):
@@ -90,6 +104,9 @@ class CatFile:
                         found = None
                     else:
                         oid, kind, size = header
+                        if most is not None and size > most:  # git is ended instead of being listened to
+                            yield oid, OVERSIZED, b""
+                            break
                         data = child.read(size + 1)
                         if len(data) != size + 1:  # git ends at a damaged object; the rest is asked of another one
                             yield None

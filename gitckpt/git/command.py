@@ -66,6 +66,7 @@ class Git:
         ok: Sequence[int] = (0,),
         locks: bool = False,
         deadline: float | None = None,
+        most: int | None = None,
     ) -> Completed:
         """Runs one git command.
 
@@ -76,20 +77,27 @@ class Git:
             ok: the exit codes that are no failure.
             locks: whether it may take optional locks, that is, refresh the index on disk.
             deadline: when to end it, on the clock of `time.monotonic`.
+            most: after how many bytes of output to end it, by SIGTERM.
 
         Raises:
             GitError: another exit code.
             DeadlinePassed: it took longer.
         """
         child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
-        return self.finish(child, args, data=data, ok=ok, deadline=deadline)
+        return self.finish(child, args, data=data, ok=ok, deadline=deadline, most=most)
 
     @staticmethod
     def finish(
-        child: Child, args: Sequence[str], *, data: bytes = b"", ok: Sequence[int] = (0,), deadline: float | None = None
+        child: Child,
+        args: Sequence[str],
+        *,
+        data: bytes = b"",
+        ok: Sequence[int] = (0,),
+        deadline: float | None = None,
+        most: int | None = None,
     ) -> Completed:
         """Waits for a command that was started, and returns what it said. Args and errors: as `run`."""
-        done = child.communicate(data, deadline)
+        done = child.communicate(data, deadline, most)
         if done.code not in ok:
             raise GitError(args, done.code, done.complaint)
         return done

@@ -7,6 +7,7 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
+from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, encode_tree, object_id, place_in
 
 TYPE_CHECKING = False
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 _SPLIT_ABOVE = {True: 256, False: 1024}
 """A tree with more notes than this is split by the next two digits of the commit, as git does; the root sooner than what is below it."""
+
+MOST = 500_000
+"""How many notes, and trees of them, are looked at."""
+
+_LONGEST = 4 << 20
+"""The longest note that is read, in bytes; no line is added to a longer one."""
 
 _REBUILD_FROM = 500
 """With so many changes at once the whole tree is made anew: most of it would change anyway, and it comes out with fewer parts."""
@@ -79,7 +86,7 @@ class Notes:
         """Returns the lines of the notes of some commits; those without a note are left out."""
         wanted = set(commits)
         found = {commit: oid for commit, oid in self.items(wanted) if commit in wanted}
-        texts = self._objects.read(list(found.values()))
+        texts = self._objects.read(list(found.values()), _LONGEST)
         return {commit: _lines(text) for commit, text in zip(found, texts, strict=True) if text is not None}
 
     def everything(self, likely: Iterable[str] = ()) -> dict[str, list[str]]:
@@ -99,14 +106,15 @@ class Notes:
     def _lines_of(self, oids: Sequence[str]) -> Iterator[list[str] | None]:
         """Yields the lines of each note; None for one that is missing or damaged."""
         likely = self._likely
-        texts = self._objects.read([oid for oid in oids if oid not in likely])
+        wanted = list(dict.fromkeys(oid for oid in oids if oid not in likely))
+        texts = zip(wanted, self._objects.read(wanted, _LONGEST), strict=True)
+        read: dict[str, list[str] | None] = {}
         for oid in oids:
             known = likely.get(oid)
-            if known is not None:
-                yield list(known)
-            else:
-                text = next(texts)
-                yield None if text is None else _lines(text)
+            while known is None and oid not in read:
+                one, text = next(texts)
+                read[one] = None if text is None or text[0] == OVERSIZED else _lines(text)
+            yield list(known) if known is not None else read[oid]
 
     def items(self, only: set[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yields each annotated commit with the blob of its note.
@@ -120,15 +128,23 @@ class Notes:
                 yield path, oid
 
     def _walk(self, root: str, only: set[str] | None = None) -> Iterator[tuple[str, bytes, str]]:
-        """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name."""
+        """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
+
+        It ends after `MOST` of them: a few trees, each of which has the next one 256 times, may stand for more than any disk holds.
+        """
         whole = 64 if self._format == "sha256" else 40
         starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
         level = [("", root)] if root else []
+        left = MOST
         while level:
             prefixes, trees = zip(*level, strict=True)
             level = []
             for prefix, found in zip(prefixes, self._objects.read(trees), strict=True):
-                for name, (mode, oid) in (self._decoded(found[1]) if found else {}).items():
+                entries = self._decoded(found)
+                left -= len(entries) + 1
+                if left < 0:
+                    return
+                for name, (mode, oid) in entries.items():
                     path = prefix + name.decode("ascii", "replace")
                     if _is_note(name, mode, whole - len(prefix)):
                         yield path, mode, oid
@@ -178,7 +194,7 @@ class Notes:
         edited = self._edit_in_place(data, *wanted[0], change) if data and len(wanted) == 1 else None
         if edited is not None:
             return self._put("tree", edited) if edited != data else tree
-        entries = self._decoded(data)
+        entries = self._decoded(("tree", data))
         before = dict(entries)
         here: list[tuple[bytes, str]] = []
         below: dict[bytes, list[tuple[str, str]]] = {}
@@ -211,21 +227,21 @@ class Notes:
         at, end, is_there = found
         if not is_there and len(data) // len(encode_tree({rest.encode(): (FILE, commit)})) >= _SPLIT_ABOVE[len(rest) == len(commit)]:
             return None
-        text = next(self._objects.read([_oid_before(data, end, len(commit))])) if is_there else None
+        text = next(self._objects.read([_oid_before(data, end, len(commit))], _LONGEST)) if is_there else None
         old = _lines(text) if text else []
         new = change(commit, old)
-        if new == old:
+        if new == old or (text and text[0] == OVERSIZED):
             return data
         return data[:at] + encode_tree({rest.encode(): (FILE, self._put("blob", _text(new)))}) + data[end:] if new else None
 
     def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Edit) -> None:
         there = [name for name, _ in wanted if name in entries]
-        texts = dict(zip(there, self._objects.read([entries[name][1] for name in there]), strict=True))
+        texts = dict(zip(there, self._objects.read([entries[name][1] for name in there], _LONGEST), strict=True))
         for name, commit in wanted:
             found = texts.get(name)
             old = _lines(found) if found else []
             new = change(commit, old)
-            if new != old:
+            if new != old and not (found and found[0] == OVERSIZED):
                 self._set(entries, name, FILE, self._put("blob", _text(new)) if new else "")
 
     @staticmethod
@@ -249,18 +265,18 @@ class Notes:
         return kept
 
     def _entries(self, tree: str) -> Entries:
-        return self._decoded(self._content(tree))
+        return self._decoded(("tree", self._content(tree)))
 
-    def _decoded(self, tree: bytes) -> Entries:
-        """Returns the entries of a tree; none where it is malformed: notes are derived, and are made anew as those of a missing one are."""
+    def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
+        """Returns the entries of a tree; none where it is malformed, missing, or none: notes are derived, and made anew."""
         try:
-            return decode_tree(tree, self._format)
+            return decode_tree(found[1], self._format) if found is not None and found[0] == "tree" else {}
         except MalformedTree:
             return {}
 
     def _content(self, tree: str) -> bytes:
         found = self._pending.get(tree) or next(self._objects.read([tree]))
-        return found[1] if found else b""
+        return found[1] if found and found[0] == "tree" else b""
 
     def _put(self, kind: str, data: bytes) -> str:
         oid = object_id(kind, data, self._format)

@@ -192,12 +192,13 @@ class Child:
             pass  # it has ended early, and `communicate` returns why
         self._end_input()
 
-    def communicate(self, data: bytes = b"", deadline: float | None = None) -> Completed:
+    def communicate(self, data: bytes = b"", deadline: float | None = None, most: int | None = None) -> Completed:
         """Writes `data`, closes its input, and returns once it has ended, with all it said.
 
         Args:
             data: what it reads.
             deadline: when to give up, on the clock of `time.monotonic`; it must have a group of its own then.
+            most: after how many bytes of output it is ended, with what it has said by then. None for any number.
 
         Raises:
             DeadlinePassed: it was ended, with all it had started.
@@ -212,8 +213,11 @@ class Child:
             poll.register(self.stdin, select.POLLOUT)
             if not pending:
                 self._close_input(poll)
-        waiting = 2
+        waiting, said = 2, 0
         while waiting:
+            if most is not None and said > most:
+                self.terminate()
+                break
             left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             ready = poll.poll(left)
             if not ready:
@@ -228,6 +232,7 @@ class Child:
                         self._close_input(poll)
                     continue
                 chunk = os.read(fd, _CHUNK)
+                said += len(chunk)
                 if chunk:
                     (out if fd == self.stdout else err).append(chunk)
                 else:

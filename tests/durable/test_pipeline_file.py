@@ -318,7 +318,7 @@ class TestMistakes:
             (PHASE.replace("ci", "'a/b'"), "1: the name of pipeline 'a/b' has a /"),
             ("\n[pipelines.ci\n", "2: not TOML: Expected ']' at the end of a table declaration"),
             ("a = 1\nb = '''\n\n", "3: not TOML: Expected \"'''\""),
-            ("a = " + "[" * 5000, "1: not TOML: nests too deeply"),
+            ("a = " + "[" * 5000, "1: nests deeper than 256 levels, the parts of dotted keys counted"),
         ],
     )
     def test_in_the_file(self, file: File, text: str, mistake: str) -> None:

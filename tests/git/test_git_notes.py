@@ -400,8 +400,8 @@ class TestLikely:
         """The blobs that are read from here on."""
         read, found = book.objects.read, []
 
-        def noted(oids: list[str]) -> Iterator[tuple[str, bytes] | None]:
-            for oid, each in zip(oids, read(oids), strict=True):
+        def noted(oids: list[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
+            for oid, each in zip(oids, read(oids, *most), strict=True):
                 found.extend([oid] if each is None or each[0] == "blob" else [])
                 yield each
 

@@ -174,9 +174,9 @@ class TestTheIndexFollowsTheRefs:
         read: list[str] = []
         really = inside(store).objects.read
 
-        def counting(oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+        def counting(oids: Sequence[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
             read.extend(oids)
-            return really(oids)
+            return really(oids, *most)
 
         monkeypatch.setattr(inside(store).objects, "read", counting)
         for _ in range(3):

@@ -96,8 +96,14 @@ class TestReading:
             ("[retention]\nkeep_last = 1.0\n", "2: keep_last in [retention] must be a whole number from 0 on, not 1.0", None),
             ("[retention]\n\nolder_than = 30\n", '3: older_than in [retention] must be an age such as "30d", not 30', None),
             (
-                f"[retention]\nolder_than = 0x{'f' * 5000}\n",
-                '2: older_than in [retention] must be an age such as "30d", not an integer of thousands of digits',
+                f"[retention]\nolder_than = 0x{'f' * 20}\n",
+                f'2: older_than in [retention] must be an age such as "30d", not {16**20 - 1}',
+                None,
+            ),
+            (f"[retention]\nolder_than = 0x{'f' * 5000}\n", "1: a number of 5,002 digits, where 128 are allowed", None),
+            (
+                "[x" + ".x" * 300 + "]",
+                "1: nests deeper than 256 levels, the parts of dotted keys counted",
                 None,
             ),
             (

@@ -13,6 +13,7 @@ from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import Changed
 from gitckpt.durable.run.opener import begin
+from gitckpt.git.files import regular
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
@@ -259,8 +260,7 @@ def _deadline(store: Checkpoints, timeout: int | None) -> str | None:
 
 def _content(path: str, name: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return regular.content(path)
     except OSError as error:
         raise UsageError(f"cannot read {path}, the input {name}: {error.strerror}", hint="name a file that can be read") from None
 

@@ -11,6 +11,7 @@ from gitckpt.durable.steps import machine, plan, statuses
 from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.machine import OutOfOrder, Position
 from gitckpt.durable.steps.plan import PlanTask
+from gitckpt.git.files import regular
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.names import shell_word
 
@@ -159,8 +160,7 @@ def _number(text: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return file.read(_LARGEST).decode("utf-8", "replace")
+        return regular.content(path, _LARGEST).decode("utf-8", "replace")
     except FileNotFoundError:
         raise NotFoundError(f"there is no file {path}", hint="name the plan: --plan FILE") from None
     except OSError as error:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
 
@@ -22,6 +23,9 @@ SETTINGS = r"core\.(autocrlf|eol|attributesfile)$|filter\."
 """The settings that `Configured.of` reads, as a regular expression on their names."""
 
 FILE = b".gitattributes"
+
+_LARGEST = 100 << 20
+"""The largest file of attributes that git reads, in bytes."""
 
 _CONVERTING = re.compile(rb"^(?![ \t]*#).*[ \t](?:text|crlf|eol|filter|ident|working-tree-encoding)(?:[ \t\r=]|$)", re.MULTILINE)
 """An attribute that is given and may convert; `-text` and `binary` only say that nothing is."""
@@ -203,7 +207,6 @@ def _outside(repository: Repository, configured: Configured) -> list[str]:
 
 def _content(path: str | bytes) -> bytes | None:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return regular.content(path, _LARGEST)
     except OSError:  # there is none, or it is none: git passes it over as well
         return None

@@ -1,6 +1,7 @@
-"""What git keeps in files, read and written without a process where that is plain.
+"""What git keeps in files, read and written without a process where that is plain; and files that anybody may have made.
 
 Doors:
     reader: refs and objects, as `CatFile` gives them.
+    regular: files that a branch may have brought along.
     loose: objects as files of their own.
 """

@@ -59,14 +59,14 @@ class Reader(CatFile):
         oid, kind, data = found
         return (oid, kind, len(data)) if oid else None
 
-    def contents(self, names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
+    def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
         """See `CatFile.contents`."""
         for at, name in enumerate(names):
             found = self._look(name)
             if found is None:
-                yield from super().contents(names[at:])
+                yield from super().contents(names[at:], most)
                 return
-            yield found if found[0] else None
+            yield found if found[0] else None  # which are never larger than a document may be
 
     def _look(self, name: str) -> tuple[str, str, bytes] | None:
         """Returns oid, kind and content of what a name means; empty ones where there is no such ref, None where git has to be asked."""

@@ -129,7 +129,7 @@ class _Walk:
 
     def _names_in(self, above: str, child: str) -> list[bytes]:
         """Returns the names of an object in a tree; none in a commit."""
-        read = next(self._objects.read([above]))
+        read = next(self._objects.read([above], None))
         if read is None or read[0] != "tree":
             return []
         return [name for name, (_, oid) in decode_tree(read[1], self._format).items() if oid == child]
@@ -138,7 +138,7 @@ class _Walk:
         """Yields the commits and trees that those of a level lead to."""
         there = [oid for oid in level if oid in self._present]
         self._lack(oid for oid in level if oid not in self._present)
-        for oid, found in zip(there, self._objects.read(there), strict=True):
+        for oid, found in zip(there, self._objects.read(there, None), strict=True):
             if found is None:
                 self.missing.add(oid)
                 continue
@@ -199,7 +199,7 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
                 out = repository.git.run("show-index", f"--object-format={repository.object_format}", data=file.read()).out
             sent += [line.split(b" ")[1].decode("ascii") for line in out.splitlines()]
     promised = set(sent)
-    for found in objects.read(sent):
+    for found in objects.read(sent, None):
         if found is not None and found[0] != "blob":
             promised.update(oid for oid, _ in _references(found, repository.object_format, is_cut=False))
     return promised

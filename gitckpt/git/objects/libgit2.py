@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pygit2
 from pygit2.enums import ObjectType
 
+from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.anchor import Anchor
+from gitckpt.git.objects.port import MOST
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
 
@@ -54,11 +56,14 @@ class Libgit2:
                 return "", branch
             return str(self._repo.head.target), branch
 
-    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+    def read(self, oids: Sequence[str], most: int | None = MOST) -> Iterator[tuple[str, bytes] | None]:
         """See `Objects.read`."""
         for oid in oids:
             try:
                 with _TURN:
+                    if most is not None and self._odb.read_header(oid)[1] > most:
+                        yield OVERSIZED, b""
+                        continue
                     kind, data = self._odb.read(oid)
             except (KeyError, pygit2.GitError):
                 yield None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.git.objects.anchor import Anchor
+from gitckpt.git.objects.port import MOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ class Plumbing:
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 
-    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+    def read(self, oids: Sequence[str], most: int | None = MOST) -> Iterator[tuple[str, bytes] | None]:
         """See `Objects.read`."""
-        for found in self._repository.cat_file.contents(oids):
+        for found in self._repository.cat_file.contents(oids, most):
             yield None if found is None else (found[1], found[2])
 
     def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:

@@ -6,6 +6,11 @@ reftable, a partial clone's extension, or a sparse or split index. Plumbing (the
 
 from __future__ import annotations
 
+from gitckpt.model.format import budget
+
+MOST = budget.DOCUMENT.size
+"""The largest object that is read where nobody says otherwise, in bytes: what a ref points to may have been fetched."""
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +24,14 @@ if TYPE_CHECKING:
         def head(self) -> tuple[str, str | None]:
             """Returns the commit that HEAD points to ("" on an unborn branch) and the short name of the branch (None when detached)."""
 
-        def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
-            """Yields kind and content for each oid, in order; None for an object that is missing or damaged."""
+        def read(self, oids: Sequence[str], most: int | None = MOST) -> Iterator[tuple[str, bytes] | None]:
+            """Yields kind and content for each oid, in order; None for an object that is missing or damaged.
+
+            Args:
+                oids: of objects.
+                most: of how many bytes one may be: a larger one is of the kind `catfile.OVERSIZED`, without its content, which is not
+                    read. None for any size: for files of the user's.
+            """
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
             """Writes objects and returns their oids.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
@@ -12,6 +13,7 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.names import shell_word
 from gitckpt.model.readers.codec import decode
+from gitckpt.model.readers.fence import fenced
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
@@ -112,7 +114,7 @@ def gather(store: Checkpoints) -> Evidence:
     flaws = [*broken(store.repository, complaint), *in_the_way(store.repository, listing)]
     for (ref, oid), read in zip(own, store.objects.read([oid for _, oid in own]), strict=True):
         try:
-            record = _record(ref, oid, read)
+            record = fenced(ref, partial(_record, ref, oid, read))
         except InvalidCheckpoint as error:
             unjudged[ref.removeprefix(layout.CHECKPOINTS)] = oid
             flaws.append(_invalid(error, is_missing=read is None))

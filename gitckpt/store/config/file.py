@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
+from gitckpt.git.files import regular
 from gitckpt.model import toml
 from gitckpt.model.errors import UsageError
+from gitckpt.model.format import budget
 from gitckpt.store.config.table import Mistake, Mistakes, Table, name_problem
 
 T = TypeVar("T")
@@ -118,11 +120,10 @@ def text_of(path: str) -> str:
     """Returns the text of a file; "" where there is none.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it cannot be read, is no regular file, or is larger than such a file may be.
     """
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
+        return regular.content(path, budget.FILE.size).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -133,7 +134,9 @@ def _document(text: str, path: str) -> dict[str, object]:
     if not text:
         return {}  # where there is no file, the reader of TOML need not be imported
     try:
-        return toml.loads(text)
+        return toml.loads(text, budget.FILE)
+    except budget.Excess as error:
+        raise ConfigError(path, [Mistake(1, str(error))]) from None
     except ValueError as error:
         import re
 

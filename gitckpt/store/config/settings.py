@@ -13,6 +13,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.format import budget
 from gitckpt.model.policy import Policy
 from gitckpt.store.config import keys, order
 from gitckpt.store.config.file import ConfigFile, read_file, text_of
@@ -242,6 +243,7 @@ def write_template(path: str) -> bool:
 
     try:
         before = text_of(path)
+        budget.require(before, budget.FILE)
         document = tomlkit.parse(before or _SETTINGS)
         for name, table in tomlkit.parse(_SETTINGS).items():
             if name not in document:
@@ -253,7 +255,7 @@ def write_template(path: str) -> bool:
         if after != before:
             with open(path, "w", encoding="utf-8", newline="") as file:
                 file.write(after)
-    except TOMLKitError as error:
+    except (TOMLKitError, budget.Excess) as error:
         raise UsageError(f"{path} is not TOML: {error}", hint="correct it, then run the command again") from None
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None

@@ -6,6 +6,8 @@ import os
 import re
 from dataclasses import dataclass
 
+from gitckpt.git.files import regular
+from gitckpt.model.format import budget
 from gitckpt.store.hooks.events import PRE_COMMIT_ARGUMENTS
 from gitckpt.store.hooks.files import without_blocks
 
@@ -190,10 +192,7 @@ def _lefthook_files(worktree: str) -> list[str]:
 
 def _content(path: str) -> bytes:
     """Returns other people's text in a file."""
-    if not os.path.isfile(path):
-        return b""
     try:
-        with open(path, "rb") as file:
-            return without_blocks(file.read())
-    except PermissionError:
+        return without_blocks(regular.content(path, budget.FILE.size))
+    except OSError:
         return b""

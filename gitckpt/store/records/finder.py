@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require_text
-from gitckpt.model.errors import AmbiguousError, NotFoundError, UsageError
+from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
 from gitckpt.model.names import closest
+from gitckpt.model.readers.fence import fenced
 from gitckpt.store import chains
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry, Query
@@ -42,10 +43,12 @@ def _latest(repository: Repository, index: Index) -> str:
 
 def _by_name(text: str, repository: Repository, index: Index) -> str | None:
     """Returns the checkpoint whose id, or whose run's id, is or begins with `text`."""
+    checkpoints = _checkpoints(text.lower(), repository)
+    if text.lower() in checkpoints:
+        return checkpoints[0]  # whatever else there is, and whether or not the others can be listed
     runs = _runs(text, index)
     if text in runs:
         return _newest_of(text, index)
-    checkpoints = _checkpoints(text.lower(), repository)
     found = [*checkpoints, *runs]
     if len(found) > 1:
         raise AmbiguousError(f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it")
@@ -66,7 +69,11 @@ def _checkpoints(text: str, repository: Repository) -> list[str]:
 def _runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
-    return [run for run in index.runs() if run.startswith(text)]
+    try:
+        there = fenced(layout.CHECKPOINTS, index.runs)
+    except CkptError:
+        return []  # a checkpoint is found without: it may be the one that is to be removed for that
+    return [run for run in there if run.startswith(text)]
 
 
 def _newest_of(run: str, index: Index) -> str | None:

@@ -14,6 +14,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gitckpt import __version__
@@ -22,6 +23,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import require
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.readers.codec import decode_summary
+from gitckpt.model.readers.fence import fenced
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry, Problem, Query
 
@@ -39,7 +41,7 @@ CREATE TABLE entry (
     line BLOB PRIMARY KEY, name TEXT NOT NULL, status TEXT NOT NULL, rank INTEGER NOT NULL,
     {", ".join(_FIELDS)}
 ) WITHOUT ROWID;
-CREATE TABLE problem (ref TEXT PRIMARY KEY, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE problem (line BLOB PRIMARY KEY, ref TEXT NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX entry_by_rank ON entry (rank DESC, sequence DESC, id DESC);
 CREATE INDEX entry_by_run ON entry (run, sequence);
 CREATE INDEX entry_by_commit ON entry (git_sha);
@@ -164,9 +166,10 @@ class Index:
     def _sync(self, connection: sqlite3.Connection, listing: bytes, digest: str) -> None:
         if _digest(connection).partition(" ")[0] != __version__:
             connection.execute("DELETE FROM entry")
-        connection.execute("DELETE FROM problem")
+            connection.execute("DELETE FROM problem")
+        connection.execute("DELETE FROM problem WHERE may_pass")  # what is bad for good is as slow to read again as it was the first time
         now = set(listing.splitlines())
-        known = {row[0] for row in connection.execute("SELECT line FROM entry")}
+        known = {row[0] for row in connection.execute("SELECT line FROM entry UNION ALL SELECT line FROM problem")}
         new = (line for line in now - known if not layout.is_foreign(line.partition(b" ")[2].decode("utf-8", "backslashreplace")))
         runs = _forget(connection, known - now) | self._add(connection, sorted(new))
         _rank(connection, runs)
@@ -182,14 +185,14 @@ class Index:
             names = [line.decode("utf-8", "backslashreplace").partition(" ") for line in some]
             for line, (oid, _, ref), found in zip(some, names, self._objects.read([name[0] for name in names]), strict=True):
                 try:
-                    row = _row(line, oid, ref, found)
+                    row = fenced(ref, partial(_row, line, oid, ref, found))
                 except InvalidCheckpoint as error:
-                    problems.append((ref, error.message, found is None))
+                    problems.append((line, ref, error.message, found is None))
                 else:
                     rows.append(row)
                     runs.update([str(row[6])] if row[6] else [])
             connection.executemany(f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * (4 + len(_FIELDS)))})", rows)  # noqa: S608
-            connection.executemany("INSERT OR REPLACE INTO problem VALUES (?, ?, ?)", problems)
+            connection.executemany("INSERT OR REPLACE INTO problem VALUES (?, ?, ?, ?)", problems)
         return runs
 
     def _opened(self) -> sqlite3.Connection:
@@ -236,6 +239,7 @@ def _forget(connection: sqlite3.Connection, lines: Iterable[bytes]) -> set[str]:
     connection.executemany("INSERT INTO gone VALUES (?)", [(line,) for line in lines])
     runs = {row[0] for row in connection.execute("SELECT DISTINCT run FROM entry JOIN gone USING (line) WHERE run IS NOT NULL")}
     connection.execute("DELETE FROM entry WHERE line IN (SELECT line FROM gone)")
+    connection.execute("DELETE FROM problem WHERE line IN (SELECT line FROM gone)")
     connection.execute("DROP TABLE gone")
     return runs
 

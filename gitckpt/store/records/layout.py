@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
 
@@ -108,6 +109,8 @@ def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str =
     if found is None:
         raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint)
     kind, data = found
+    if kind == OVERSIZED:
+        raise InvalidCheckpoint(ref, "", "points to an object that is too large for a document")
     if kind != "blob":
         raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
     return data

@@ -9,16 +9,19 @@ import contextlib
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
+from gitckpt.model.errors import CkptError
 from gitckpt.model.ids import is_id
+from gitckpt.model.readers.fence import fenced
 from gitckpt.store import chains
 from gitckpt.store.records import keep, keys, layout
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.recorder import LOCK_FILE
 
@@ -150,7 +153,7 @@ class Remover:
         """
         self.finish()
         with Lock(self._lock, _LOCK_PATIENCE):
-            keep.settle(self._repository, self._objects, self._refs.update, self._index.commits)
+            keep.settle(self._repository, self._objects, self._refs.update, self._commits)
 
     def _begin(self, ids: Collection[str]) -> None:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
@@ -200,16 +203,33 @@ class Remover:
         lines = self._refs.list(layout.RUNS.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]
         return {ref.removeprefix(layout.RUNS) for oid, _, ref in (line.partition(" ") for line in lines) if oid in oids}
 
+    def _listed(self, query: Query) -> Sequence[Entry]:
+        """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.
+
+        A head that was to move then goes: who reads the run takes the newest checkpoint that is left, and `verify --repair` puts it back.
+        """
+        try:
+            return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
+        except CkptError:
+            return ()
+
+    def _commits(self) -> set[str] | None:
+        """Returns the commits that checkpoints need; None where that cannot be told."""
+        try:
+            return fenced(layout.CHECKPOINTS, self._index.commits)
+        except CkptError:
+            return None
+
     def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:
         """Returns the updates that move heads of runs off checkpoints that go."""
         updates = []
         if runs is None:
-            entries = self._index.select(Query(ids=list(gone)))
+            entries = self._listed(Query(ids=list(gone)))
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(gone):  # where a document cannot be read, only the head tells whose it was
                 runs |= self._headed_by(set(gone.values()))
         newest: dict[str, str] = {}
-        for entry in self._index.select(Query(runs=sorted(runs))) if runs else ():
+        for entry in self._listed(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:
                 newest.setdefault(entry.run, entry.oid)
         for run in sorted(runs):

@@ -70,7 +70,7 @@ class RunFiles:
             return found
         whole: Entries = {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
         if found.tree is not None:
-            held = next(objects.read([found.tree]))
+            held = next(objects.read([found.tree], None))
             if held is None:
                 raise WorktreeError(f"the snapshot {found.tree} vanished while it was made", hint="run the command again")
             whole = manifest.decoded(held[1], repository, found.tree)
@@ -97,7 +97,7 @@ class RunFiles:
         Raises:
             WorktreeError: an object is missing, or a file cannot be written.
         """
-        found = next(objects.read([tree]))
+        found = next(objects.read([tree], None))
         entry = manifest.decoded(found[1], repository, tree).get(ENTRY) if found else None
         if entry is not None and entry[0] == DIRECTORY:
             make_directory(self.path)
@@ -177,7 +177,7 @@ class RunFiles:
         return oid
 
     def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:
-        found = next(objects.read([tree]))
+        found = next(objects.read([tree], None))
         if found is None or found[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint="see what is wrong: git fsck")
         if directory.count(os.sep) - self.path.count(os.sep) > _DEEPEST:
@@ -189,7 +189,7 @@ class RunFiles:
             if mode == DIRECTORY:
                 self._write(repository, objects, oid, path)
             elif mode in (FILE, _EXECUTABLE) and not os.path.lexists(path):
-                held = next(objects.read([oid]))
+                held = next(objects.read([oid], None))
                 if held is None or held[0] != "blob":
                     raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git fsck")
                 _put(path, held[1], 0o777 if mode != FILE else 0o666)

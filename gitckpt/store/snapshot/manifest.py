@@ -320,13 +320,13 @@ class _Reader:
         self._objects = objects
 
     def entries(self, tree: str) -> Entries:
-        found = next(self._objects.read([tree]))
+        found = next(self._objects.read([tree], None))
         if found is None or found[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=_FSCK)
         return decoded(found[1], self._repository, tree)
 
     def blob(self, oid: str) -> bytes:
-        found = next(self._objects.read([oid]))
+        found = next(self._objects.read([oid], None))
         if found is None or found[0] != "blob":
             raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=_FSCK)
         return found[1]

@@ -89,7 +89,7 @@ def _below(objects: Objects, tree: str, object_format: str, unreadable: set[str]
     level: dict[str, set[bytes]] = {tree: {b""}}
     while level:
         below: dict[str, set[bytes]] = {}
-        for (oid, paths), read in zip(level.items(), objects.read(list(level)), strict=True):
+        for (oid, paths), read in zip(level.items(), objects.read(list(level), None), strict=True):
             found.setdefault(oid, set())
             if read is None or read[0] != "tree":
                 unreadable.add(oid)

@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gitckpt.git.lock import Lock
+from gitckpt.git.objects.port import MOST
 from gitckpt.git.worktree import modules
 from gitckpt.model import times
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import codec
+from gitckpt.model.readers.fence import fenced
 from gitckpt.store import log
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
@@ -129,7 +131,7 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
     if there is None:
         return f"no repository of it has the checkpoint {checkpoint_id}"
     try:
-        found = next(there.cat_file.contents([ref]))
+        found = next(there.cat_file.contents([ref], MOST))
         checkpoint = codec.decode_header(layout.document(found and found[1:], ref, "of the document"), ref)
         needed = [checkpoint.git_sha, checkpoint.tree, checkpoint.worktree.operation_commit if checkpoint.worktree else None]
         gone = [oid for oid in needed if oid and there.cat_file.info(oid) is None]
@@ -157,7 +159,10 @@ def removal(store: Checkpoints, checkpoint_ids: Collection[str]) -> Iterator[Non
     if not modules.are_there(store.repository):
         yield
         return
-    named = named_by(store.list(Query(ids=list(checkpoint_ids))))
+    try:
+        named = named_by(fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))))
+    except CkptError:
+        named = {}  # what is to be removed may be the reason that nothing can be listed: an expiry looks for the others
     yield
     if not named:
         return

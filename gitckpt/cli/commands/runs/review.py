@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.git.files import regular
 from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
@@ -65,8 +66,7 @@ def _text(task: str) -> str:
     if not task.endswith(".md"):
         return task
     try:
-        with open(task, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return regular.content(task).decode("utf-8", "replace")
     except OSError as error:
         raise UsageError(f"cannot read the task {task}: {error.strerror}") from None
 

@@ -1,0 +1,36 @@
+"""Reads files that a branch may have brought along: a link to /dev/zero has no end, and a pipe waits for somebody who never writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+
+def content(path: str | bytes, most: int | None = None) -> bytes:
+    """Returns what a regular file holds, or one that a link leads to.
+
+    Args:
+        path: of the file.
+        most: of how many bytes it may be; None for any number.
+
+    Raises:
+        OSError: it is missing, cannot be read, is larger, or is something else than a file, which is not opened then, nor waited for.
+    """
+    _require_regular(os.stat(path), path)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may have become a pipe since
+    with open(fd, "rb") as file:
+        _require_regular(os.fstat(fd), path)
+        if most is None:
+            return file.read()
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", path)
+    return data
+
+
+def _require_regular(status: os.stat_result, path: str | bytes) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", path)
