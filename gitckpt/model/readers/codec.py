@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitckpt.model import ids, toml
@@ -11,7 +11,7 @@ from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Pro
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.format import budget, document
 from gitckpt.model.format.document import VERSION
-from gitckpt.model.readers import pointers
+from gitckpt.model.readers import parts, pointers
 from gitckpt.model.readers.fence import fenced
 from gitckpt.model.readers.table import Reader, shown
 
@@ -133,7 +133,7 @@ def check(found: Mapping[str, Any], ref: str) -> None:
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tables `pipeline` and `attempt`, of those that are there, as a checkpoint has them."""
-    readers: dict[str, Callable[[Reader], Pipeline | Attempt]] = {"pipeline": _pipeline, "attempt": _attempt}
+    readers: dict[str, Callable[[Reader], Pipeline | Attempt]] = {"pipeline": parts.pipeline, "attempt": parts.attempt}
     return {key: readers[key](Reader(table, "", f"{key}.")) for key, table in found.items()}
 
 
@@ -189,24 +189,24 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     worktree, progress = take.optional("worktree", dict), take.optional("progress", dict)
     pipeline, attempt = take.optional("pipeline", dict), take.optional("attempt", dict)
     checkpoint = Checkpoint(
-        id=_id(take, "id", take.required("id", str)),
+        id=parts.identity(take, "id", take.required("id", str)),
         run=_run(take),
-        parent=_optional_id(take, "parent"),
-        sequence=_count(take, "sequence", 1),
-        phase=_line(take, "phase", take.required("phase", str)),
+        parent=parts.optional_identity(take, "parent"),
+        sequence=parts.count(take, "sequence", 1),
+        phase=parts.line(take, "phase", take.required("phase", str)),
         timestamp=_timestamp(take),
-        git_sha=_git_sha(take, take.required("git_sha", str)),
+        git_sha=parts.git_sha(take, take.required("git_sha", str)),
         branch=take.optional("branch", str),
         trigger=_trigger(take),
         message=take.optional("message", str),
         agent=take.optional("agent", str),
         errors=_errors(take),
-        worktree=None if worktree is None else _worktree(Reader(worktree, ref, "worktree.")),
-        progress=None if progress is None else _progress(Reader(progress, ref, "progress.")),
-        pipeline=None if pipeline is None else _pipeline(Reader(pipeline, ref, "pipeline.")),
-        attempt=None if attempt is None else _attempt(Reader(attempt, ref, "attempt.")),
-        forked_from=_optional_id(take, "forked_from"),
-        rewound_to=_optional_id(take, "rewound_to"),
+        worktree=None if worktree is None else parts.worktree(Reader(worktree, ref, "worktree.")),
+        progress=None if progress is None else parts.progress(Reader(progress, ref, "progress.")),
+        pipeline=None if pipeline is None else parts.pipeline(Reader(pipeline, ref, "pipeline.")),
+        attempt=None if attempt is None else parts.attempt(Reader(attempt, ref, "attempt.")),
+        forked_from=parts.optional_identity(take, "forked_from"),
+        rewound_to=parts.optional_identity(take, "rewound_to"),
         state=pointers.put_back(state, types, ref) if with_state else {},
         unknown=take.rest,
     )
@@ -219,17 +219,6 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     return checkpoint
 
 
-def _id(take: Reader, key: str, text: str) -> str:
-    if not ids.is_id(text):
-        raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
-    return text
-
-
-def _optional_id(take: Reader, key: str) -> str | None:
-    text = take.optional(key, str)
-    return None if text is None else _id(take, key, text)
-
-
 def _run(take: Reader) -> str | None:
     text = take.optional("run", str)
     if text is not None and not ids.is_run_id(text):
@@ -237,28 +226,9 @@ def _run(take: Reader) -> str | None:
     return text
 
 
-def _line(take: Reader, key: str, text: str) -> str:
-    if not text.strip():
-        raise take.invalid(key, "empty")
-    return text
-
-
 def _timestamp(take: Reader) -> str:
     text = take.required("timestamp", str)
     take.instant("timestamp")
-    return text
-
-
-def _count(take: Reader, key: str, least: int) -> int | None:
-    value = take.optional(key, int)
-    if value is not None and value < least:
-        raise take.invalid(key, f"must be {least} or more, not {shown(value)}")
-    return value
-
-
-def _git_sha(take: Reader, text: str) -> str:
-    if text and not ids.is_oid(text):
-        raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
     return text
 
 
@@ -272,114 +242,6 @@ def _trigger(take: Reader) -> str:
 def _errors(take: Reader) -> tuple[str, ...]:
     take.required("errors", list)
     return take.texts("errors")
-
-
-def _optional_oid(take: Reader, key: str) -> str | None:
-    text = take.optional(key, str)
-    if text is not None and not ids.is_oid(text):
-        raise take.invalid(key, f"must be a full object id, not {shown(text)}")
-    return text
-
-
-def _tables(take: Reader, key: str) -> Iterator[Reader]:
-    """Yields a reader for each table of an array in the table `worktree`."""
-    for i, entry in enumerate(take.optional(key, list) or []):
-        if type(entry) is not dict:
-            raise take.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
-        yield Reader(entry, take.source, f"worktree.{key}[{i}].")
-
-
-def _worktree(take: Reader) -> Worktree:
-    tree = _optional_oid(take, "tree")
-    omitted = [
-        Omitted(
-            inner.required("path", str),
-            inner.required("reason", str),
-            _count(inner, "size", 0),
-            _optional_oid(inner, "oid"),
-            inner.optional("dirty", bool),
-            unknown=inner.rest,
-        )
-        for inner in _tables(take, "omitted")
-    ]
-    submodules = [
-        Submodule(
-            inner.required("path", str),
-            _id(inner, "checkpoint", inner.required("checkpoint", str)),
-            _git_sha(inner, inner.required("git_sha", str)),
-            inner.required("dirty", bool),
-            unknown=inner.rest,
-        )
-        for inner in _tables(take, "submodules")
-    ]
-    suspects = [
-        Suspect(
-            inner.required("path", str),
-            inner.required("rule", str),
-            _count(inner, "line", 1) or 1,
-            inner.required("digest", str),
-            unknown=inner.rest,
-        )
-        for inner in _tables(take, "suspects")
-    ]
-    return Worktree(
-        dirty=take.required("dirty", bool),
-        tree=tree,
-        operation=take.optional("operation", str),
-        operation_commit=_optional_oid(take, "operation_commit"),
-        omitted=tuple(omitted),
-        submodules=tuple(submodules),
-        converted=take.texts("converted"),
-        suspects=tuple(suspects),
-        degraded=take.optional("degraded", str),
-        unknown=take.rest,
-    )
-
-
-def _progress(take: Reader) -> Progress:
-    return Progress(
-        current_phase=_count(take, "current_phase", 0),
-        total_phases=_count(take, "total_phases", 0),
-        current_task=take.optional("current_task", str),
-        tasks_completed=_count(take, "tasks_completed", 0),
-        tasks_total=_count(take, "tasks_total", 0),
-        unknown=take.rest,
-    )
-
-
-def _pipeline(take: Reader) -> Pipeline:
-    completed = take.map("completed")
-    for phase, checkpoint in completed.items():
-        _id(take, f"completed.{phase}", checkpoint)
-    return Pipeline(
-        name=take.optional("name", str),
-        phases=take.texts("phases"),
-        completed=completed,
-        autonomy=take.optional("autonomy", str),
-        deadline=take.instant("deadline"),
-        definition=take.map("definition"),
-        inputs=take.map("inputs"),
-        contents=take.map("contents"),
-        unknown=take.rest,
-    )
-
-
-def _attempt(take: Reader) -> Attempt:
-    return Attempt(
-        phase=_line(take, "phase", take.required("phase", str)),
-        number=_count(take, "number", 1) or 1,
-        ended=take.optional("ended", str),
-        began=_optional_id(take, "began"),
-        failures=_count(take, "failures", 0) or 0,
-        recoveries=_count(take, "recoveries", 0) or 0,
-        retry_at=take.instant("retry_at"),
-        exit_code=take.optional("exit_code", int),
-        seconds=take.optional("seconds", float),
-        output=take.optional("output", str),
-        result=take.optional("result", str),
-        inputs=take.map("inputs"),
-        unknown=take.rest,
-    )
 
 
 def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
