@@ -183,3 +183,20 @@ def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(store:
     assert view(checkout.path) == after
     restorer.restore(inside(store), there, [b"d"])
     assert view(checkout.path) == before
+
+
+def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_takes(store: Store, checkout: Checkout) -> None:
+    checkout.write("d/b", "changed\n")
+    made = store.save("a-complete")
+    checkout.git("rm", "--quiet", "-r", "--force", "d")
+    checkout.commit("d is a file", d="file\n")
+    checkout.git("sparse-checkout", "set", "--no-cone", "other")
+    before = view(checkout.path)
+    assert not (checkout.path / "d").exists()
+    restorer.restore(inside(store), made)
+    after = view(checkout.path)
+    assert (checkout.path / "d/b").read_text() == "changed\n"
+    restorer.undo(inside(store))
+    assert view(checkout.path) == before
+    restorer.redo(inside(store))
+    assert view(checkout.path) == after

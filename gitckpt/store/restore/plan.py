@@ -105,6 +105,18 @@ def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
     return not paths or any(path == one or not one or path.startswith(one + b"/") for one in paths)
 
 
+def is_file(top: bytes, path: bytes) -> bool:
+    """Tells whether there is a file or a symlink, and not by way of another symlink.
+
+    Args:
+        top: of the worktree.
+        path: relative to it.
+    """
+    whole = os.path.join(top, path)
+    there = os.path.isfile(whole) or os.path.islink(whole)
+    return there and not any(os.path.islink(os.path.join(top, parent)) for parent in _above(path))
+
+
 def missing(repository: Repository, found: Contents, wanted: Contents, commit: str, paths: Sequence[bytes]) -> set[bytes]:
     """Returns files that a capture holds as the index has them, and that are not there; in a sparse checkout only those that may come.
 
@@ -122,7 +134,7 @@ def missing(repository: Repository, found: Contents, wanted: Contents, commit: s
         entries = comparison.merged_tree(repository, wanted, commit)
         skipped &= {one.path for one in diff.differences(repository, entries, wanted.files)}
     top = os.fsencode(repository.worktree or "")
-    away = {path for path in skipped if is_within(path, paths) and not os.path.lexists(os.path.join(top, path))}
+    away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
     return away.union(found.flags.get(ABSENT, ()))
 
 
@@ -155,7 +167,7 @@ class _Planner:
                 self.plan.submodules.append(one)
             elif one.path in self.plan.absent:
                 continue
-            elif one.path not in spared and (one.path not in self.plan.skipped or self._is_there(one.path)):
+            elif one.path not in spared and (one.path not in self.plan.skipped or self._is_file(one.path)):
                 self.plan.files.append(one)
         self.plan.is_whole = not paths and self.plan.files == differing
         coming = {one.path for one in self.plan.files if one.status != "D"}
@@ -255,7 +267,7 @@ class _Planner:
     def _without_file_then(self) -> list[bytes]:
         """Returns the entries that are to be skipped in a sparse checkout afterwards: those without a file."""
         planned = {one.path: one.status != "D" for one in self.plan.files}
-        return [path for path in sorted(self.plan.skipped) if not planned.get(path, self._is_there(path))]
+        return [path for path in sorted(self.plan.skipped) if not planned.get(path, self._is_file(path))]
 
     def _conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         """Returns the lines of the entries in conflict, by path."""
@@ -269,14 +281,8 @@ class _Planner:
     def _is_wanted(self, path: bytes) -> bool:
         return is_within(path, self._paths)
 
-    def _is_there(self, path: bytes) -> bool:
-        return os.path.lexists(os.path.join(self._top, path))
-
     def _is_file(self, path: bytes) -> bool:
-        """Tells whether there is a file or a symlink, and not by way of another symlink."""
-        whole = os.path.join(self._top, path)
-        is_file = os.path.isfile(whole) or os.path.islink(whole)
-        return is_file and not any(os.path.islink(os.path.join(self._top, parent)) for parent in _above(path))
+        return is_file(self._top, path)
 
     def _look_for_obstacles(self) -> None:
         gone = {one.path for one in self.plan.files if one.status == "D"}
