@@ -119,6 +119,67 @@ def test_one_that_is_gone_comes_back_from_what_git_keeps(
     main_checkout.git("submodule", "--quiet", "status", "--recursive")
 
 
+def everything(top: Path) -> dict[str, str]:
+    """Returns each file and directory of a worktree."""
+    paths = (path for path in top.rglob("*") if not {".git", ".ckpt"} & set(path.relative_to(top).parts[:1]))
+    return {str(path.relative_to(top)): path.read_text() if path.is_file() else "" for path in paths}
+
+
+def head_of(git_dir: str) -> str:
+    return Path(git_dir, "HEAD").read_text()
+
+
+@pytest.fixture(params=["deleted", "deinitialized"])
+def gone(request: pytest.FixtureRequest, plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> Checkpoint:
+    """A checkpoint of submodules that are not there any more, with work in them; their HEAD has moved since."""
+    dirty(lib, inner)
+    made = plain.save("a-complete", {})
+    lib.git("checkout", "--quiet", "--force", "--detach", "HEAD~1")
+    if request.param == "deleted":
+        shutil.rmtree(lib.path)
+    else:
+        main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
+    return made
+
+
+def test_undo_takes_away_what_a_restore_has_checked_out(plain: Store, main_checkout: Checkout, lib: Checkout, gone: Checkpoint) -> None:
+    git_dir = str(main_checkout.path / ".git" / "modules" / "lib")
+    before = everything(main_checkout.path), head_of(git_dir)
+    restore(plain, gone)
+    after = everything(main_checkout.path), head_of(git_dir)
+    assert after[0]["lib/new"] == "new\n"
+    looked = restorer.undo(inside(plain), dry_run=True)
+    assert ("delete", b"lib") in changes(looked)
+    done = restorer.undo(inside(plain))
+    assert (changes(done), everything(main_checkout.path), head_of(git_dir)) == (changes(looked), *before)
+    restorer.redo(inside(plain))
+    assert (everything(main_checkout.path), head_of(git_dir)) == after
+    lib.commit("later", l="later\n")
+    lib.write("more work", "x\n")
+    worked = everything(main_checkout.path)
+    restorer.undo(inside(plain))
+    assert (everything(main_checkout.path), head_of(git_dir)) == before
+    restorer.redo(inside(plain))
+    assert everything(main_checkout.path) == worked
+
+
+@pytest.mark.parametrize("what", ["lib/x.o", "lib/inner/x.o", "lib/large"])
+def test_undo_leaves_a_submodule_with_something_that_no_checkpoint_holds(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, gone: Checkpoint, what: str
+) -> None:
+    restore(plain, gone)
+    for one in (lib, inner):
+        exclude = Path(one.git("rev-parse", "--absolute-git-dir"), "info", "exclude")
+        exclude.parent.mkdir(exist_ok=True)
+        exclude.write_text("*.o\n")
+    main_checkout.write(what, "x" * (200_000 if what == "lib/large" else 1))
+    main_checkout.git("config", "ckpt.maxFileSize", "100KB")
+    there = everything(main_checkout.path)
+    done = restorer.undo(inside(plain))
+    assert [remark for remark in done.remarks if remark.startswith("the submodule lib stays: ")]
+    assert everything(main_checkout.path) == there
+
+
 def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
     made = plain.save("a-complete", {})
     lib.git("update-ref", "-d", f"refs/checkpoints/{named(made)[0]}")

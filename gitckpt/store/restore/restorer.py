@@ -25,7 +25,8 @@ from gitckpt.store.records import layout
 from gitckpt.store.restore import exactness, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan, missing
+from gitckpt.store.restore.departure import Departures
+from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, is_file, make_plan, missing
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.restore.report import Restored, remarks
 from gitckpt.store.restore.shape import Shape
@@ -131,6 +132,7 @@ class _Restore:
         self._same_head = self._head == checkpoint.git_sha
         self._rebased: str | None = None
         self._submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
+        self._departures = Departures(store, self._undone, self._submodules.paths, self._limits)
         self.is_due = False
         self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
         self._wanted.operation = self._allowed.files
@@ -158,6 +160,7 @@ class _Restore:
             plan.changes = sorted([*plan.changes, *shape.changes], key=lambda change: change.path)
             operations = self._brings_operation and found.operation != self._wanted.operation
             gap = self._gap(captured.worktree.operation, changes_operation=operations)
+            plan.changes = sorted([*plan.changes, *self._departures.look()], key=lambda change: change.path)
             self.is_due = bool(self._submodules.look() or plan.changes or plan.flags or operations)
             is_nothing = not self.is_due
             pending = replacement.pending(self._repository, self._wanted.files, {one.path for one in plan.files}, self._paths)
@@ -174,14 +177,15 @@ class _Restore:
             expected = self._prepare(index, plan, captured.files)
             if coming := gap.sentences(is_done=False):
                 announce(coming)
-            safety = self._record_safety(captured, shape.state)
+            safety = self._record_safety(captured, {**shape.state, **self._submodules.state})
             held = self._write(index, plan, found, expected, shape)
         held += replacement.complete(self._repository, pending)
         self._verify(plan, expected, shape)
         self._submodules.bring_back()
+        self._departures.take(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
         self._submodules.require_all()
-        return self._restored(plan, safety, gap, gap.sentences(is_done=True), held)
+        return self._restored(plan, safety.id, gap, gap.sentences(is_done=True), held)
 
     def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
         changes = sorted([*plan.changes, *self._submodules.changes], key=lambda change: change.path)
@@ -189,7 +193,7 @@ class _Restore:
         rebased = self._rebased
         allowed = self._allowed if self._brings_operation else None
         said = remarks(self._checkpoint, plan, allowed, spoken_for=self._submodules.paths, rebased=rebased)
-        said += [*self._submodules.remarks, *failures]
+        said += [*self._submodules.remarks, *self._departures.remarks, *failures]
         return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
@@ -273,7 +277,7 @@ class _Restore:
                 )
         return expected
 
-    def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> str:
+    def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
         """Records what is there now; from here on `undo` can bring it back."""
         state = {
             "worktree": undoing.name_of(self._repository),
@@ -290,7 +294,7 @@ class _Restore:
             self._store.remove([made.id])
             raise assurance.failure(self._repository, self._store.objects, made)
         undoing.begin(self._store, self._step, made)
-        return made.id
+        return made
 
     def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str, shape: Shape) -> list[bytes]:
         """Writes files, index and operation; returns the files that are there only as git stores them, because a filter fails."""
@@ -329,7 +333,7 @@ class _Restore:
         top = os.fsencode(self._repository.worktree or "")
         wanted = self._wanted.flags.get(SKIPPED, [])
         if self._wanted.sparse is not None or found.sparse is not None:
-            wanted = [path for path in sorted(plan.skipped) if not os.path.lexists(os.path.join(top, path))]
+            wanted = [path for path in sorted(plan.skipped) if not is_file(top, path)]
         return replace(self._wanted, flags={**self._wanted.flags, SKIPPED: wanted})
 
     def _write_index_of_paths(self, plan: Plan) -> None:

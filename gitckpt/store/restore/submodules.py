@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
@@ -17,6 +18,7 @@ from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.names import shell_word
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
+from gitckpt.store.restore import departure
 from gitckpt.store.restore.plan import ADD, CHANGE, PathChange
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.submodules import keeper
@@ -66,6 +68,13 @@ class Submodules:
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
         self.failures: list[str] = []
+        self.made: dict[str, dict[str, Any]] = {}
+        """Those that are to be checked out, as `departure.KEY` knows them; after `look`."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """For the safety checkpoint: what `undo` has to know, after `look`."""
+        return {departure.KEY: self.made} if self.made else {}
 
     @property
     def paths(self) -> frozenset[bytes]:
@@ -144,6 +153,8 @@ class Submodules:
                 yield None
                 return
             with contextlib.closing(kept):
+                if dry_run:
+                    self.made[one.path] = departure.before(self._store, kept, top)
                 there = None if dry_run else modules.attach(kept, top)
             if there is None:
                 if dry_run:
