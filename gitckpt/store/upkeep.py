@@ -52,6 +52,23 @@ class Upkeep:
             maintenance.pack(inside.repository)
         return found
 
+    def settle(self, what: str) -> bool:
+        """Settles that something which looked like a secret is none: no checkpoint names it as a suspect from now on.
+
+        Args:
+            what: a digest, as `worktree.suspects` has it, or the path of a file relative to the top of the worktree.
+
+        Returns:
+            Whether it is new.
+
+        Raises:
+            UsageError: it is empty.
+            CkptError: it cannot be noted.
+        """
+        from gitckpt.store.secrets.settled import Settled
+
+        return Settled(self._checkpoints.repository).settle(what)
+
     def loosened(self) -> Sequence[Loosening]:
         """Returns where `gitckpt.toml`, as it is in this worktree, is looser than what is built in: more expires, or more is captured.
 

@@ -62,6 +62,7 @@ CALLS: dict[str, list[str]] = {
 """What is called of each command; of one that is not here, the command alone."""
 
 GOOD_CODES = {0, 1, 2, 10, 11, 12, 13, 14}
+_EVERY = 20
 SECONDS, MEMORY = 20, 2 << 30
 
 Attacked = Callable[[str], Victim]
@@ -133,8 +134,13 @@ def test_all_attacks_on_checkpoints_at_once(victim: Victim, spawn: Spawn, tmp_pa
         tried(command, victim, spawn, tmp_path)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each attack takes a minute: with `--long` all of them, otherwise some."""
+    if metafunc.function is test_each_attack_on_each_command:
+        metafunc.parametrize("name", list(ATTACKS)[:: 1 if metafunc.config.getoption("--long") else _EVERY])
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", ATTACKS)
 def test_each_attack_on_each_command(victim: Victim, name: str, spawn: Spawn, tmp_path: Path) -> None:
     ATTACKS[name](victim)
     for command in COMMANDS:

@@ -92,15 +92,18 @@ class Settled:
     def _read_key(self) -> bytes:
         path = os.path.join(self._repository.make_private_dir(), KEY)
         try:
-            try:
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            except FileExistsError:
-                with open(path, "rb") as file:
-                    return file.read(64)
-            with open(fd, "wb") as file:
-                key = os.urandom(32)
-                file.write(key)
-                return key
+            if not os.path.lexists(path):
+                scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+                with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+                    file.write(os.urandom(32))
+                try:
+                    os.link(scratch, path)  # whole or not at all: two that begin at once have the same key
+                except FileExistsError:
+                    pass
+                finally:
+                    os.unlink(scratch)
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                return file.read(64)
         except OSError as error:
             raise CkptError(f"cannot keep {path}: {error.strerror}") from None
 

@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 def allow(
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what is looser.")] = False,
     forget: Annotated[bool, typer.Option("--forget", help="Forget all that was allowed here; built-in values apply again.")] = False,
+    secret: Annotated[
+        str | None, typer.Option("--secret", metavar="PATH|DIGEST", help="Settle that what looks like a secret there is none.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Let gitckpt.toml, as it is here, expire more or capture more than what is built in. Prints what that is.
 
     A file that comes with a branch may only be stricter by itself. What is allowed counts on this machine, for these values in any branch.
+    With --secret, it settles instead that a file, or one text in whatever file, is no secret, as git ckpt show names them.
     """
+    if secret is not None:
+        _settle(secret, alone=not (dry_run or forget or as_json))
+        return
     if forget and (dry_run or as_json):
         raise UsageError("--forget shows nothing", hint="leave out the other option")
     with open_store() as store:
@@ -48,3 +55,11 @@ def allow(
         terminal.remark("built-in values apply until you allow that: git ckpt allow")
     else:
         terminal.remark("allowed on this machine; to take it back: git ckpt allow --forget")
+
+
+def _settle(secret: str, *, alone: bool) -> None:
+    if not alone:
+        raise UsageError("--secret settles that alone", hint="leave out the other option")
+    with open_store() as store:
+        is_new = store.settle(secret)
+    terminal.remark(f"{secret} is no suspect any more, on this machine" if is_new else f"{secret} was settled before")
