@@ -7,7 +7,9 @@ bisect, and end operations that are in a checkpoint. In the lane `long`; run wit
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -25,7 +27,7 @@ from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
-from tests.store import test_user_settings
+from tests.store import process_filter, test_user_settings
 from tests.store.test_worktree_machine import EDITS, NUMBERS, PATHS, RULES_OF_CONVERSION, SIDES, SOME, Edit, prepare, run_machine
 from tests.store.worktree_model import Place, Seen, detached, is_at_its_start, is_within
 
@@ -44,6 +46,7 @@ CHOSEN = st.sampled_from(
     ]
 )
 RULES = [b"", *RULES_OF_CONVERSION, b"* text=auto\n", b"a text\nd/* eol=lf\n", b"* -text\n", b"*.txt text=auto eol=crlf\na filter=strip\n"]
+RULES += [b"*.txt filter=turned\n", b"a filter=failing\nd/* filter=turned\n"]
 FURTHER = st.one_of(
     EDITS,
     EDITS,
@@ -244,11 +247,32 @@ class ReturnMachine(RuleBasedStateMachine):
         return os.path.join(os.fsdecode(self.here.git_dir), name)
 
 
+def ready(here: Checkout) -> None:
+    """Makes what the machine begins with: branches, a stash, and filters, one as a process, one that fails."""
+    prepare(here)
+    words = (sys.executable, "-I", "-S", str(Path(process_filter.__file__)))
+    here.git("config", "filter.turned.process", " ".join(map(shlex.quote, words)))
+    here.git("config", "filter.failing.clean", "false")
+    here.git("config", "filter.failing.smudge", "false")
+
+
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_was_there_comes_back(
     make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, adapter: str
 ) -> None:
-    prepare(make_checkout("template"))
+    ready(make_checkout("template"))
     long = bool(request.config.getoption("--long"))
     run_machine(ReturnMachine, (STEPS, LONG_STEPS), place=place, adapter=adapter, scratch=tmp_path, long=long)
+
+
+@pytest.mark.parametrize("kind", ["sha256", "reftable"])
+@pytest.mark.parametrize("place", ["main", "linked"])
+def test_what_was_there_comes_back_in_other_repositories(
+    make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, kind: str
+) -> None:
+    if kind == "reftable":
+        request.getfixturevalue("newer_git")
+    ready(make_checkout("template", "--object-format=sha256" if kind == "sha256" else "--ref-format=reftable"))
+    long = bool(request.config.getoption("--long"))
+    run_machine(ReturnMachine, (STEPS // 2, LONG_STEPS), place=place, adapter="plumbing", scratch=tmp_path, long=long)
