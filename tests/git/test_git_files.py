@@ -31,9 +31,9 @@ class Asked:
             self.count += 1
             return info(itself, name)
 
-        def counted_contents(itself: CatFile, names: list[str]) -> Iterator[tuple[str, str, bytes] | None]:
+        def counted_contents(itself: CatFile, names: list[str], *most: int) -> Iterator[tuple[str, str, bytes] | None]:
             self.count += len(names)
-            return contents(itself, names)
+            return contents(itself, names, *most)
 
         monkeypatch.setattr(CatFile, "info", counted_info)
         monkeypatch.setattr(CatFile, "contents", counted_contents)
