@@ -120,19 +120,40 @@ def _here() -> Repository:
     """Returns the repository that git runs the hook for.
 
     Git starts hooks at the top of the worktree, or in a bare repository, and sets `GIT_DIR` where that does not say it all (githooks(5)).
+
+    Raises:
+        RepositoryError: it is somebody else's, and git refuses it.
     """
     from gitckpt.git.files.reader import Reader
     from gitckpt.git.repository import Repository, discover
 
-    git_dir = os.environ.get("GIT_DIR", ".git")
+    git_dir = os.environ.get("GIT_DIR", "")
+    if not git_dir and not _is_own(".git"):
+        return discover()  # git says whether it is to be trusted (git-config(1), `safe.directory`), and who
+    git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
-        with open(git_dir, "rb") as file:
-            git_dir = os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
+        git_dir = _named_by(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
         repository = Repository(os.path.abspath(git_dir), None)
         repository.cat_file = Reader(repository)
         return repository
     return discover()
+
+
+def _is_own(dot_git: str) -> bool:
+    """Tells whether a worktree, its `.git` and the directory that this names are ours, as git wants it before it obeys what they say."""
+    places = [os.curdir, dot_git]
+    if os.path.isfile(dot_git):
+        places.append(_named_by(dot_git))
+    try:
+        return all(os.lstat(place).st_uid == os.geteuid() for place in places)
+    except OSError:
+        return False
+
+
+def _named_by(dot_git: str) -> str:
+    with open(dot_git, "rb") as file:
+        return os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
 
 
 def _branch(repository: Repository, event: str) -> str | None:
@@ -305,10 +326,11 @@ def _a_day_has_passed(repository: Repository) -> bool:
 
 def _start_maintenance(repository: Repository) -> None:
     """Starts expiry, and what else is due once a day."""
+    from gitckpt.git.files import premises
     from gitckpt.store.records import layout
 
     path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
-    with open(path, "wb"):
+    with open(path, "wb", opener=premises.create):
         pass
     os.utime(path)  # an empty file that is made empty keeps its time on some file systems
     _detach(repository, MAINTAIN)

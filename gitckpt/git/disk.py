@@ -14,6 +14,7 @@ import time
 from _thread import allocate_lock, start_new_thread  # `threading` would cost the hook 2 ms
 from errno import EBADF, EINVAL, ENOENT, ENOSYS, ENOTDIR, ENOTSUP
 
+from gitckpt.git.files import premises
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -237,7 +238,7 @@ class Arrivals:
         """
         then, commit = self._read()
         scratch = f"{self._mark()}.{os.getpid()}.{os.urandom(4).hex()}"
-        with open(scratch, "xb") as file:
+        with open(scratch, "xb", opener=premises.create) as file:
             try:
                 now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
                 hour_ago = now - SETTLED * _NANO

@@ -10,6 +10,8 @@ import os
 import time
 from _thread import get_ident
 
+from gitckpt.git.files import premises
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,7 +40,7 @@ class Lock:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                fd = premises.create(self._path, os.O_RDWR | os.O_CREAT)
             except OSError:
                 return False
             try:

@@ -6,6 +6,7 @@ import os
 
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git, ask_version, require_git
+from gitckpt.git.files import premises
 from gitckpt.git.process import ending, environment, git_executable, run
 from gitckpt.model import ids
 from gitckpt.model.errors import NotFoundError, RepositoryError
@@ -37,7 +38,6 @@ class Repository:
         self.object_format = object_format
         self.git = Git(git_dir, worktree)
         self.cat_file = CatFile(self.git)
-        self._has_private_dir = False
 
     @property
     def is_linked(self) -> bool:
@@ -51,25 +51,30 @@ class Repository:
 
     @property
     def private_dir(self) -> str:
-        """Where derived data and logs live; everything in it may be deleted at any time."""
-        return os.path.join(self.common_dir, "ckpt")
+        """Where derived data and logs live; everything in it may be deleted at any time.
+
+        Raises:
+            WorktreeError: it is a link, or somebody else's.
+        """
+        path = os.path.join(self.common_dir, "ckpt")
+        premises.private(path, self.common_dir, make=False)
+        return path
 
     def make_private_dir(self) -> str:
-        """Returns `private_dir`, created where it was missing.
+        """Returns `private_dir`, created where it was missing, for those alone with whom the repository is shared.
 
         Raises:
             RepositoryError: it cannot be created.
+            WorktreeError: as `private_dir`.
         """
-        if self._has_private_dir:
-            return self.private_dir
+        path = os.path.join(self.common_dir, "ckpt")
         try:
-            os.makedirs(self.private_dir, exist_ok=True)
-            self._has_private_dir = True
+            premises.private(path, self.common_dir, make=True)
         except OSError as error:
             raise RepositoryError(
                 f"cannot write to {self.common_dir}: {error.strerror}", hint=f"make it writable: chmod -R u+w {self.common_dir}"
             ) from None
-        return self.private_dir
+        return path
 
     def head_ref(self) -> str:
         """Returns the full name of the ref that HEAD stands for, without a process where its file says so; "" when detached."""

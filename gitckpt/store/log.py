@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.files import premises
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
 
@@ -38,7 +39,7 @@ def append(repository: Repository, text: str) -> str:
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
-        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=premises.create) as file:
             file.write(f"{times.to_text(times.now())} {_bounded(text.rstrip())}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None

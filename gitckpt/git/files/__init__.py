@@ -4,4 +4,5 @@ Doors:
     reader: refs and objects, as `CatFile` gives them.
     regular: files that a branch may have brought along.
     loose: objects as files of their own.
+    premises: directories of ours, which may lie where a branch has put a link.
 """

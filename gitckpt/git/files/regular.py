@@ -7,18 +7,19 @@ import os
 import stat
 
 
-def content(path: str | bytes, most: int | None = None) -> bytes:
+def content(path: str | bytes, most: int | None = None, *, follow: bool = True) -> bytes:
     """Returns what a regular file holds, or one that a link leads to.
 
     Args:
         path: of the file.
         most: of how many bytes it may be; None for any number.
+        follow: whether it may be a link.
 
     Raises:
         OSError: it is missing, cannot be read, is larger, or is something else than a file, which is not opened then, nor waited for.
     """
-    _require_regular(os.stat(path), path)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may have become a pipe since
+    _require_regular(os.stat(path, follow_symlinks=follow), path)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))  # it may have become a pipe since
     with open(fd, "rb") as file:
         _require_regular(os.fstat(fd), path)
         if most is None:

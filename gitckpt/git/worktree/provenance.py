@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from gitckpt.git.files import premises
 from gitckpt.git.worktree import grammar
 
 TYPE_CHECKING = False
@@ -44,12 +45,10 @@ def note(repository: Repository, tree: str) -> None:
     if is_known(repository, tree):
         return
     path = os.path.join(repository.make_private_dir(), FILE)
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, f"{tree}\n".encode("ascii"))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    with open(path, "ab", opener=premises.create) as file:
+        file.write(f"{tree}\n".encode("ascii"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def is_known(repository: Repository, tree: str | None) -> bool:

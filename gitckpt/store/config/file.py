@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from gitckpt.git.files import regular
+from gitckpt.git.files import premises, regular
 from gitckpt.model import toml
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.format import budget
 from gitckpt.store.config.table import Mistake, Mistakes, Table, name_problem
 
 T = TypeVar("T")
+
+OBEYED = "gitckpt.toml"
+"""The file of a worktree, which a branch may have made a link; those that come with gitckpt are found as Python finds them."""
 
 
 class ConfigError(UsageError):
@@ -123,7 +126,10 @@ def text_of(path: str) -> str:
         UsageError: it cannot be read, is no regular file, or is larger than such a file may be.
     """
     try:
-        return regular.content(path, budget.FILE.size).decode("utf-8", "surrogateescape")
+        read = premises.content if os.path.basename(path) == OBEYED else regular.content
+        return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")
+    except WorktreeError as error:
+        raise UsageError(error.message, hint=error.hint) from None
     except FileNotFoundError:
         return ""
     except OSError as error:

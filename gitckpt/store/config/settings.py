@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
+from gitckpt.git.files import premises
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
@@ -16,7 +17,7 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.format import budget
 from gitckpt.model.policy import Policy
 from gitckpt.store.config import keys, order
-from gitckpt.store.config.file import ConfigFile, read_file, text_of
+from gitckpt.store.config.file import OBEYED, ConfigFile, read_file, text_of
 from gitckpt.store.config.keys import KEYS
 from gitckpt.store.config.table import Mistakes, Table
 from gitckpt.store.snapshot.limits import Limits
@@ -24,7 +25,7 @@ from gitckpt.store.snapshot.limits import Limits
 if TYPE_CHECKING:
     from gitckpt.store.config.looseness import Loosening
 
-FILE = "gitckpt.toml"
+FILE = OBEYED
 
 _SETTINGS = """\
 # gitckpt: settings for everybody who works in this repository. `git config ckpt.*` overrides them for one clone.
@@ -253,7 +254,7 @@ def write_template(path: str) -> bool:
         if PIPELINES not in document and f"[{PIPELINES}." not in before:
             after += _EXAMPLE.replace("\n", "\r\n") if "\r\n" in before else _EXAMPLE
         if after != before:
-            with open(path, "w", encoding="utf-8", newline="") as file:
+            with open(path, "w", encoding="utf-8", newline="", opener=premises.own_file) as file:
                 file.write(after)
     except (TOMLKitError, budget.Excess) as error:
         raise UsageError(f"{path} is not TOML: {error}", hint="correct it, then run the command again") from None

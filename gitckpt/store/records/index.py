@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gitckpt import __version__
+from gitckpt.git.files import premises
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import require
@@ -198,7 +199,8 @@ class Index:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
-                os.makedirs(self._repository.private_dir, exist_ok=True)
+                self._repository.make_private_dir()
+                os.close(premises.create(self._path, os.O_RDWR | os.O_CREAT))  # what SQLite puts beside it gets the same mode
                 self._connection = _connect(self._path)
             except (OSError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
                 self._connection = _connect(":memory:")

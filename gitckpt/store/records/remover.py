@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
@@ -157,7 +158,7 @@ class Remover:
 
     def _begin(self, ids: Collection[str]) -> None:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
-        with contextlib.suppress(OSError), open(self._journal, "a", encoding="ascii", errors="replace") as file:
+        with contextlib.suppress(OSError), open(self._journal, "a", encoding="ascii", errors="replace", opener=premises.create) as file:
             file.write("".join(f"{name}\n" for name in ids))
 
     def _begun(self) -> set[str]:

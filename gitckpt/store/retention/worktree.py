@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
@@ -168,8 +169,7 @@ def delete_directory(path: str) -> None:
         except PermissionError:
             for directory, names, _ in os.walk(path):
                 for name in names:
-                    if not os.path.islink(os.path.join(directory, name)):
-                        os.chmod(os.path.join(directory, name), 0o700)
+                    premises.open_up(os.path.join(directory, name))
             shutil.rmtree(path)
     except FileNotFoundError:
         return  # somebody else was faster
@@ -321,7 +321,7 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
     private, token = repository.make_private_dir(), os.urandom(4).hex()
     stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
     parked = os.path.join(private, f"{_PARKED}{token}")
-    with Lock(os.path.join(private, _LOCK), _PATIENCE):
+    with premises.holding(os.path.dirname(path)), Lock(os.path.join(private, _LOCK), _PATIENCE):
         try:
             with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
                 json.dump({"git_dir": git_dir, "path": path, "stage": stage}, file)
@@ -346,6 +346,7 @@ def _finish(parked: str) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         return delete_directory(parked)  # a kill while it was deleted: the directory went first
     if os.path.lexists(stage):
+        premises.require(stage)
         delete_directory(stage)
     elif administration.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(git_dir):
         os.unlink(os.path.join(parked, _NOTE))

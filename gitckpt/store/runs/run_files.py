@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gitckpt.git.files import premises
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, encode_tree, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
@@ -18,7 +19,6 @@ from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.worktrees.opener import PRIVATE, make_private
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
@@ -61,6 +61,7 @@ class RunFiles:
         Raises:
             CkptError: a file cannot be read.
         """
+        premises.require(self.path)
         if found.degraded or not os.path.isdir(self.path):
             return found
         omitted: list[Omitted] = []
@@ -115,6 +116,7 @@ class RunFiles:
         Raises:
             WorktreeError: an object is missing, or a file cannot be removed or written.
         """
+        premises.require(self.path)
         listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", now, f"{ENTRY.decode()}/{OUTPUT}/").out
         try:
             for name in listed.split(b"\0")[:-1]:
@@ -163,7 +165,7 @@ class RunFiles:
         if seen is not None and seen[0] == mark and repository.cat_file.info(seen[1]) is not None:
             return seen[1]
         try:
-            with open(os.path.join(self.path, inner), "rb") as file:
+            with open(os.path.join(self.path, inner), "rb", opener=premises.create) as file:
                 data = file.read()
         except OSError as error:
             raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
@@ -192,13 +194,16 @@ class RunFiles:
                 held = next(objects.read([oid], None))
                 if held is None or held[0] != "blob":
                     raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git fsck")
-                _put(path, held[1], 0o777 if mode != FILE else 0o666)
+                _put(path, held[1], is_executable=mode != FILE)
 
 
-def _put(path: str, data: bytes, mode: int) -> None:
+def _put(path: str, data: bytes, *, is_executable: bool = False) -> None:
+    directory = os.path.dirname(path)
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
+        premises.make(directory)
+        with premises.holding(directory), open(path, "xb", opener=premises.create) as file:
+            if is_executable:
+                os.fchmod(file.fileno(), os.stat(directory).st_mode & 0o777)
             file.write(data)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
@@ -245,7 +250,7 @@ def directory(repository: Repository) -> str:
         repository: seen from any of its worktrees.
     """
     top = main_worktree(repository)
-    return os.path.join(top, PRIVATE, "runs") if top is not None else os.path.join(repository.common_dir, "ckpt-runs")
+    return os.path.join(top, premises.PRIVATE, "runs") if top is not None else os.path.join(repository.common_dir, premises.RUNS)
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
@@ -268,7 +273,7 @@ def replace_file(path: str, data: bytes) -> None:
     make_directory(os.path.dirname(path))
     if os.path.lexists(path):
         os.unlink(path)
-    _put(path, data, 0o666)
+    _put(path, data)
 
 
 def make_directory(path: str) -> None:
@@ -277,10 +282,7 @@ def make_directory(path: str) -> None:
     Raises:
         WorktreeError: it cannot be made.
     """
-    above, _, below = path.partition(f"{os.sep}{PRIVATE}{os.sep}")
     try:
-        os.makedirs(path, exist_ok=True)
-        if below:
-            make_private(os.path.join(above, PRIVATE))
+        premises.make(path)
     except OSError as error:
         raise WorktreeError(f"cannot make {path}: {error.strerror}") from None

@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gitckpt.git.files import premises
+
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
@@ -25,7 +27,7 @@ def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
     path = _path(repository, run)
     with contextlib.suppress(OSError):
         if sentences:
-            with open(path, "w", encoding="utf-8", errors="replace") as file:
+            with open(path, "w", encoding="utf-8", errors="replace", opener=premises.create) as file:
                 file.writelines(f"{' '.join(sentence.split())}\n" for sentence in sentences)
         elif os.path.exists(path):
             os.unlink(path)

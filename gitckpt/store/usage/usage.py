@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gitckpt.git.files import premises
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.store.records import index, layout
@@ -14,7 +15,7 @@ from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.usage import holdings
 from gitckpt.store.usage.places import Measure
-from gitckpt.store.worktrees import opener, ownership, resumption, scaffold
+from gitckpt.store.worktrees import ownership, resumption, scaffold
 
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -218,7 +219,7 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
 
 def _was_ours(repository: Repository, path: str) -> bool:
     """Tells whether a directory that git does not know was a worktree of ours: the settings may name a place for other things, too."""
-    if os.path.basename(os.path.dirname(os.path.dirname(path))) == opener.PRIVATE:
+    if os.path.basename(os.path.dirname(os.path.dirname(path))) == premises.PRIVATE:
         return os.path.isdir(path)
     git_dir = administration.named_by(path)
     return git_dir is not None and administration.is_ours(repository, git_dir)

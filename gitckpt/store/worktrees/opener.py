@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
+from gitckpt.git.files import premises
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, operation, provenance
@@ -25,9 +26,6 @@ from gitckpt.store.worktrees.ownership import Owner
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
-
-PRIVATE = ".ckpt"
-"""The directory at the top of the main worktree that holds the worktrees; it ignores itself."""
 
 _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
@@ -88,6 +86,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
             captured. Nothing that was there before is changed.
     """
     root = os.path.dirname(wish.path)
+    premises.require(wish.path)
     scaffold.sweep(repository, root)
     if os.path.lexists(wish.path):
         return _existing(repository, objects, wish)
@@ -101,7 +100,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
         _rescue(repository, forgotten, wish)
     _require_objects(repository, wish.checkpoint)
     _make_root(root)
-    with scaffold.around(repository, wish.path) as staged:
+    with premises.holding(root), scaffold.around(repository, wish.path) as staged:
         held = _add(repository, staged, wish.checkpoint)
         remarks, held = _fill(repository, staged, objects, wish, held)
         moved_in = _move(repository, staged, wish.path)
@@ -127,7 +126,7 @@ def default_root(repository: Repository, configured: str | None) -> str:
             f"{repository.common_dir} is bare: there is no worktree to put another one beside",
             hint="name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR",
         )
-    return os.path.join(top, PRIVATE, "worktrees")
+    return os.path.join(top, premises.PRIVATE, "worktrees")
 
 
 def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
@@ -293,24 +292,9 @@ def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
         raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git fsck")
 
 
-def make_private(directory: str) -> None:
-    """Lets the directory of our own at the top of a worktree ignore itself.
-
-    Raises:
-        OSError: its `.gitignore` cannot be written.
-    """
-    ignore = os.path.join(directory, ".gitignore")
-    if not os.path.exists(ignore) or not os.path.getsize(ignore):  # empty: a disk was full
-        with open(ignore, "w", encoding="utf-8") as file:
-            file.write("*\n")
-
-
 def _make_root(root: str) -> None:
-    parent, name = os.path.split(root)
     try:
-        os.makedirs(root, exist_ok=True)
-        if name == "worktrees" and os.path.basename(parent) == PRIVATE:
-            make_private(parent)
+        premises.make(root)
     except OSError as error:
         raise WorktreeError(f"cannot make {root}: {error.strerror}", hint="choose another place: git ckpt resume --into DIR") from None
 

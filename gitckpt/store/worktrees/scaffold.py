@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -84,6 +85,7 @@ def around(repository: Repository, path: str) -> Iterator[str]:
 
 def _discard(repository: Repository, directory: str) -> None:
     """Removes a scaffold, its lock, and what git keeps of the worktree that was made there. Nobody but its maker has ever known of it."""
+    premises.require(directory)
     real = os.path.realpath(directory) + os.sep
     for git_dir, place in administration.registered(repository):
         if not os.path.realpath(place).startswith(real):
