@@ -287,3 +287,16 @@ def test_a_restore_of_bytes_that_are_gone_changes_nothing(plain: Store, main_che
     with pytest.raises(Exception, match=r"^1 files of checkpoint .* are missing: "):
         restore(inside(plain), made)
     assert seen(here.path) == before
+
+
+@pytest.mark.parametrize("paths", [[], [b".gitattributes"]])
+def test_bytes_that_are_here_already_stay_when_other_attributes_come_back(store: Store, checkout: Checkout, paths: list[bytes]) -> None:
+    """By either attributes git would write it otherwise, and by both its bytes are kept."""
+    checkout.commit("more", **{"t.txt": "one\n"})
+    checkout.write(".gitattributes", "*.txt text=auto eol=crlf\n")
+    made = store.save("a-complete")
+    checkout.write(".gitattributes", "*.txt text eol=crlf\n")
+    restore(inside(store), made, paths)
+    assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [b"one\n", b"*.txt text=auto eol=crlf\n"]
+    undo(inside(store))
+    assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [b"one\n", b"*.txt text eol=crlf\n"]

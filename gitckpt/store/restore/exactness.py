@@ -30,6 +30,9 @@ class Exactness:
     alike: dict[bytes, str | None] = field(default_factory=dict)
     """Those of which git stores the same here and there, while their bytes differ: oids of the bytes here; None for as git writes them."""
 
+    same: set[bytes] = field(default_factory=set)
+    """Those whose bytes are here already: they stay, whatever git would make of them by other attributes."""
+
     stale: Collection[bytes] = ()
     """Those of `raw` that `git status` shall call changed by their size, as it did."""
 
@@ -67,7 +70,10 @@ def plan(
     if any(os.path.basename(path) == attributes.FILE for path in touched):
         made.touched = touched.keys()
     for path, oid in after.items():
-        if not is_within(path) or (path not in touched and before.get(path) == oid):
+        if not is_within(path):
+            continue
+        if path not in touched and before.get(path) == oid:
+            made.same.add(path)
             continue
         if touched.get(path, True):
             made.raw[path] = oid
@@ -158,6 +164,7 @@ def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, 
 
 def _converted(index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]) -> set[bytes]:
     """Returns the files that git converts, and that it does not write by itself."""
-    paths = [path for path in blobs if path not in planned.raw and path not in (planned.touched or ()) and planned.is_within(path)]
+    apart = {*planned.raw, *planned.same, *(planned.touched or ())}
+    paths = [path for path in blobs if path not in apart and planned.is_within(path)]
     found = attributes.treatments(index, configured, paths)
     return {path for path, treatment in found.items() if (treatment.is_rewritten or treatment.is_text) and not treatment.is_required}
