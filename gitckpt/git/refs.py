@@ -125,6 +125,8 @@ class Refs:
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
+            if error.code > 0 and "write failure" not in error.stderr:  # what git says at its end, where its answers were lost
+                raise
             left = self._left_undone(meant)
             if left == meant and error.code > 0:
                 raise

@@ -151,7 +151,9 @@ def test_every_code_is_described() -> None:
     text = (PROJECT / "docs/verify.md").read_text("utf-8")
     described = {code for line in text.splitlines() if line.startswith("| `") for code in re.findall(r"`([a-z-]+)`", line.split("|")[1])}
     source = "".join(path.read_text("utf-8") for path in (PROJECT / "gitckpt/store/audit").glob("*.py") if path.stem in MODULES)
-    named = set(re.findall(r'(?:lasting\(|mendable\(|Finding\(|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"', source))
+    named = set(
+        re.findall(r'(?:lasting\(\s*|mendable\(\s*|Finding\(\s*|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"', source)
+    )
     named |= set(re.findall(r'"([a-z]+-[a-z]+(?:-[a-z]+)?)" if misnamed', source))
     built = {f"{word}-ref-{what}" for word in ("commit", "tree", "operation") for what in ("missing", "wrong")}
     assert described == named | built

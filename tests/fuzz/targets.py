@@ -74,7 +74,7 @@ class Memory:
     def head(self) -> tuple[str, str | None]:
         return "", None
 
-    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+    def read(self, oids: Sequence[str], most: int | None = None) -> Iterator[tuple[str, bytes] | None]:
         return map(self.found.get, oids)
 
     def write(self, items: Sequence[tuple[str, bytes]], *, flushed: bool = True) -> list[str]:

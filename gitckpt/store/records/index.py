@@ -22,7 +22,7 @@ from gitckpt.git.files import premises
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import require
-from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
 from gitckpt.model.readers.codec import decode_summary
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store.records import layout
@@ -202,7 +202,7 @@ class Index:
                 self._repository.make_private_dir()
                 os.close(premises.create(self._path, os.O_RDWR | os.O_CREAT))  # what SQLite puts beside it gets the same mode
                 self._connection = _connect(self._path)
-            except (OSError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
+            except (OSError, RepositoryError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
                 self._connection = _connect(":memory:")
             except sqlite3.DatabaseError:  # damaged: the next one that opens it starts anew
                 self._discard()

@@ -241,7 +241,7 @@ class TestFile:
             ("version = ", "a.toml: is not TOML: "),
             ("created_at = 5\nversion = 1", "a.toml: created_at: is 5, not a date-time"),
             ("version = 2\ncycle = 1\nphase = 2", "a.toml: version: 2 is not supported"),
-            ("a = " + "[" * 5000, "a.toml: is not TOML: nests too deeply"),
+            ("a = " + "[" * 5000, "a.toml: is not TOML: nests deeper than 256 levels"),
         ],
     )
     def test_other_damage(self, text: str, said: str) -> None:
