@@ -97,7 +97,7 @@ def test_after_a_kill_the_next_one_goes_on(
     dirty(lib, inner)
     made = plain.save("a-complete", {})
 
-    def kill(*_: object) -> None:
+    def kill(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

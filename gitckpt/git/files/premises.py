@@ -263,7 +263,7 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
         return
     if make:
-        mode = 0o700 | _shared(os.path.join(common_dir, "objects"))
+        mode = (found.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))  # who made it read-only has meant it
         if found.st_mode & 0o7777 != mode and found.st_uid == os.geteuid():
             _share(directory, mode, os.stat(common_dir).st_gid)
     if not _is_friend(found, os.stat(common_dir)):
