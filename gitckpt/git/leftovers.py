@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import time
 
+from gitckpt.git.files import premises
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -89,9 +91,7 @@ def discard(path: str, known: Mark) -> bool:
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
-            import shutil  # what is seldom needed is imported where it is: the hook comes by here
-
-            shutil.rmtree(path)
+            premises.remove(path)
         else:
             os.unlink(path)
     except OSError:

@@ -156,13 +156,20 @@ def test_removal_follows_no_link(tmp_path: Path, elsewhere: Path) -> None:
     assert (stat.S_IMODE(elsewhere.stat().st_mode), (elsewhere / "precious").read_text()) == (0o500, "x")
 
 
-def test_rights_are_given_to_no_link(tmp_path: Path, elsewhere: Path) -> None:
-    elsewhere.chmod(0o500)
-    (tmp_path / "link").symlink_to(elsewhere)
-    premises.open_up(str(tmp_path / "link"))
-    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o500
-    premises.open_up(str(elsewhere))
-    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o700
+def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
+    """Deeper than Python recurses, than there are descriptors, and than a path is long."""
+    doomed = tmp_path / "doomed"
+    doomed.mkdir()
+    fd = os.open(doomed, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=fd)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+        inner = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(fd)
+    premises.remove(str(doomed))
+    assert not doomed.exists()
 
 
 def test_one_module_knows_the_names_of_our_directories() -> None:

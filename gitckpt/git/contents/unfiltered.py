@@ -13,6 +13,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
+from gitckpt.git.files import premises
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree.index import PrivateIndex
@@ -155,7 +156,7 @@ def complete(repository: Repository, files: Held) -> Held:
         for path in still(repository, {path: each for path, each in files.items() if path not in left}):
             _move(os.path.join(scratch, path), os.path.join(top, path))
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        premises.discard(os.fsdecode(scratch))
     others = {path: each for path, each in held(repository).items() if path not in files}
     note(repository, others | left)
     return left

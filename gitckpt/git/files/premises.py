@@ -208,14 +208,78 @@ def own_file(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
-def open_up(directory: str) -> None:
-    """Gives us all rights to a directory that is to be deleted; a link stays as it is, with what it leads to."""
-    fd = os.open(directory, getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC)
+def remove(path: str) -> None:
+    """Deletes a directory with all that is in it, however deep, also where directories in it are read-only. No link is followed.
+
+    A tree that was fetched may be deeper than Python recurses, and than there are descriptors: what lies in a directory is moved up to
+    the first one, a level at a time.
+
+    Raises:
+        OSError: something cannot be deleted, or there is no such directory.
+    """
+    top = _entered(path, None)
     try:
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            os.chmod(f"/proc/self/fd/{fd}" if sys.platform == "linux" else fd, 0o700)
+        token, count = os.urandom(4).hex(), 0
+        while names := _names(top):
+            for name in _without_files(top, names):
+                inner = _entered(name, top)
+                try:
+                    for below in _without_files(inner, _names(inner)):
+                        count += 1
+                        os.close(_entered(below, inner))  # what is read-only cannot be moved
+                        os.rename(below, f".{token}-{count}", src_dir_fd=inner, dst_dir_fd=top)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
     finally:
-        os.close(fd)
+        os.close(top)
+    os.rmdir(path)
+
+
+def discard(path: str) -> None:
+    """Does as `remove`, as far as that is possible: what stays is for somebody else to sweep."""
+    try:
+        remove(path)
+    except OSError:
+        return
+
+
+def _names(fd: int) -> list[tuple[str, bool]]:
+    with os.scandir(fd) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+def _without_files(fd: int, names: list[tuple[str, bool]]) -> list[str]:
+    """Deletes what is no directory; returns what is one."""
+    for name, is_directory in names:
+        if not is_directory:
+            os.unlink(name, dir_fd=fd)
+    return [name for name, is_directory in names if is_directory]
+
+
+def _entered(name: str, fd: int | None) -> int:
+    """Returns a descriptor of a directory that is to be deleted, with all rights to it."""
+    try:
+        found = os.open(name, _DIRECTORY, dir_fd=fd)
+    except PermissionError:
+        _open_up(name, fd)
+        found = os.open(name, _DIRECTORY, dir_fd=fd)
+    if os.fstat(found).st_mode & 0o700 != 0o700:
+        try:
+            os.fchmod(found, 0o700)
+        except OSError:
+            os.close(found)
+            raise
+    return found
+
+
+def _open_up(name: str, fd: int | None) -> None:
+    """Gives us all rights to a directory that we may not even read; a link stays as it is, with what it leads to."""
+    found = os.open(name, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    try:
+        os.chmod(f"/proc/self/fd/{found}" if sys.platform == "linux" else found, 0o700)
+    finally:
+        os.close(found)
 
 
 def content(path: str, most: int) -> bytes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 
+from gitckpt.git.files import premises
 from gitckpt.git.repository import Repository
 
 RULES = b".gitignore"
@@ -39,7 +39,7 @@ def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequen
         words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index", "-z", "--stdin")
         return set(repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")) - {b""}
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        premises.discard(scratch)
 
 
 def _content(repository: Repository, oid: str) -> bytes:

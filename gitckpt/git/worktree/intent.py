@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 
+from gitckpt.git.files import premises
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 
@@ -87,7 +87,7 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
         words = (f"--work-tree={scratch}", "-C", scratch, "-c", "core.fileMode=true", "-c", "core.symlinks=true")
         index.git(*words, "--literal-pathspecs", *_ADD, data=b"\0".join(wanted))
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        premises.discard(scratch)
 
 
 def _stand_in(path: bytes, mode: bytes | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.files import premises
 from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.model.errors import WorktreeError
 
@@ -186,10 +187,8 @@ def clear(repository: Repository) -> None:
     Args:
         repository: seen from the worktree.
     """
-    import shutil
-
     for directory in DIRECTORIES:
-        shutil.rmtree(os.path.join(repository.git_dir, directory), ignore_errors=True)
+        premises.discard(os.path.join(repository.git_dir, directory))
     for name in FILES:
         try:
             os.unlink(os.path.join(repository.git_dir, name))

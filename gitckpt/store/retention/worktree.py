@@ -10,7 +10,6 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -164,13 +163,7 @@ def delete_directory(path: str) -> None:
         WorktreeError: it cannot be deleted.
     """
     try:
-        try:
-            shutil.rmtree(path)
-        except PermissionError:
-            for directory, names, _ in os.walk(path):
-                for name in names:
-                    premises.open_up(os.path.join(directory, name))
-            shutil.rmtree(path)
+        premises.remove(path)
     except FileNotFoundError:
         return  # somebody else was faster
     except OSError as error:

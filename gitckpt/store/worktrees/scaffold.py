@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 
 from gitckpt.git.files import premises
@@ -97,7 +96,7 @@ def _discard(repository: Repository, directory: str) -> None:
             administration.call(repository, "repair", final)
         else:
             with administration.turn(repository):
-                shutil.rmtree(git_dir, ignore_errors=True)
-    shutil.rmtree(directory, ignore_errors=True)
+                premises.discard(git_dir)
+    premises.discard(directory)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{directory}.lock")
