@@ -141,7 +141,7 @@ def test_what_could_not_be_flushed_is_not_taken_for_flushed(
 ) -> None:
     commit = main_checkout.git("rev-parse", "HEAD")
     with monkeypatch.context() as broken:
-        broken.setattr(disk, "flush", lambda paths: (_ for _ in ()).throw(CkptError("the disk is broken")))
+        broken.setattr(disk, "flush", lambda *_paths: (_ for _ in ()).throw(CkptError("the disk is broken")))
         with pytest.raises(CkptError, match="the disk is broken"):
             Arrivals(repository).flush([commit], [])
     assert os.listdir(main_checkout.path / ".git/ckpt") == []

@@ -198,7 +198,7 @@ class TestPrivateDirectory:
         with pytest.raises(RepositoryError) as caught:
             repository.make_private_dir()
         assert (caught.value.message, caught.value.hint) == (
-            f"cannot write to {main_checkout.path / '.git'}: File exists",
+            f"cannot write to {main_checkout.path / '.git'}: Not a directory",
             f"make it writable: chmod -R u+w {main_checkout.path / '.git'}",
         )
 

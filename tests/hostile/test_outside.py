@@ -90,7 +90,7 @@ def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
     (checkout.main / ".git/ckpt/operations").unlink()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_outside_changes_and_nothing_runs(filled: Checkout, outside: Path, command: str) -> None:
     home = Path(os.environ["HOME"])

@@ -246,7 +246,7 @@ class TestWhatIsAllowed:
             monkeypatch.setattr(module, "KEYS", keys)
         found = read(main_checkout)
         assert ([each.key for each in found.loosened], loosened(found)) == (
-            ["retention.older_than", "retention.keep_last", "snapshot.secrets"],
+            ["retention.older_than", "retention.keep_last"],  # the file that init writes leaves the names to what is built in
             [],
         )
         assert (found.policy, found.limits) == (Policy(), Limits())

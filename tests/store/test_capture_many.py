@@ -156,9 +156,9 @@ def test_a_large_file_is_never_held_as_a_whole(main_checkout: Checkout, make_sto
         cat_file = inside(store).repository.cat_file
         really = cat_file.contents
 
-        def contents(names: Sequence[str]) -> Iterator[tuple[str, str, bytes] | None]:
+        def contents(names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
             asked.extend(names)
-            return really(names)
+            return really(names, most)
 
         monkeypatch.setattr(cat_file, "contents", contents)
         made = store.save("a-complete")

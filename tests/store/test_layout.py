@@ -63,7 +63,7 @@ def prepared(here: Checkout) -> None:
         (here.path / name).mkdir(parents=True)
     (here.path / "gone/in/it").unlink()
     (here.path / "private").mkdir(0o700)
-    here.write("private/secret", "secret\n").chmod(0o600)
+    here.write("private/diary", "secret\n").chmod(0o600)
     here.write("tool", "x\n").chmod(0o700)
     here.write("read only", "x\n").chmod(0o444)
     here.write("wide", "x\n").chmod(0o666)
@@ -79,10 +79,10 @@ def test_there_and_back(store: Store, checkout: Checkout) -> None:
     assert store.save("b-complete", {}).tree == made.tree
     found = contents(store, made)
     assert found.directories == [b"caf\xe9", b"d/in a known one", b"deep/er/empty", b"empty", b"gone/in", b"other"]
-    assert found.modes == {b"private": 0o700, b"private/secret": 0o600, b"read only": 0o444, b"tool": 0o700}
+    assert found.modes == {b"private": 0o700, b"private/diary": 0o600, b"read only": 0o444, b"tool": 0o700}
     there = Path(resume(inside(store), made).path)
     assert directories(there) == expected
-    assert [mode(there / name) for name in ("private/secret", "tool", "read only", "wide")] == ["600", "700", "444", "644"]
+    assert [mode(there / name) for name in ("private/diary", "tool", "read only", "wide")] == ["600", "700", "444", "644"]
     assert Checkout(there).git("status", "--porcelain") == checkout.git("status", "--porcelain")
 
 
@@ -102,13 +102,13 @@ def test_restore_and_undo(store: Store, checkout: Checkout) -> None:
         ("add", b"empty/"),
         ("delete", b"gone/in/it"),
         ("add", b"other/"),
-        ("add", b"private/secret"),
+        ("add", b"private/diary"),
         ("mode", b"tool"),
     ]
     assert directories(checkout.path) == before
     assert restore(inside(store), made).changes == plan.changes
     assert directories(checkout.path) == {**expected, "mine": "755"}
-    assert (mode(checkout.path / "private/secret"), mode(checkout.path / "tool")) == ("600", "700")
+    assert (mode(checkout.path / "private/diary"), mode(checkout.path / "tool")) == ("600", "700")
     assert view(checkout.path)["status"] == files["status"]
     assert restore(inside(store), made).safety is None
     checkout.write("empty/by hand", "")
@@ -243,7 +243,7 @@ def test_a_directory_in_which_all_is_ignored_does_not_count(store: Store, checko
 def test_what_does_not_come_back_is_said(store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, what: str, how: str) -> None:
     """As on a file system that takes every mode and keeps none, or where somebody else removes a directory."""
     (checkout.path / "d" / "empty").mkdir(parents=True)
-    checkout.write("d/secret", "secret\n").chmod(0o600)
+    checkout.write("d/diary", "secret\n").chmod(0o600)
     made = store.save("a-complete")
     shutil.rmtree(checkout.path / "d")
     honest = layout.bring_back
@@ -252,7 +252,7 @@ def test_what_does_not_come_back_is_said(store: Store, checkout: Checkout, monke
         honest(top, () if what == "directory" else directories, {} if what == "mode" else modes)
 
     monkeypatch.setattr(layout, "bring_back", forgetful)
-    name = "d/empty/" if what == "directory" else "d/secret"
+    name = "d/empty/" if what == "directory" else "d/diary"
     command = functools.partial(restore, paths=[b"d"]) if how == "restore a path" else restore if how == "restore" else resume
     with pytest.raises(WorktreeError, match=f"captured: the mode or directory {name}$"):
         command(inside(store), made)

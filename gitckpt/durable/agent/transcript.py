@@ -10,6 +10,9 @@ FIRST = 1 << 20
 LAST = 15 << 20
 """Of a longer output, so many bytes of its beginning and of its end are kept, and a line between them says so."""
 
+_LINE = 100
+"""More bytes than that line has."""
+
 
 class Transcript:
     """The file with the output. While it is written it may have up to twice the bytes that stay.
@@ -56,9 +59,11 @@ class Transcript:
         """Masks what looks like a secret: whoever reads the transcript needs to know that there was one, and not which."""
         from gitckpt.store.secrets import detector
 
+        if not self._size:
+            return
         try:
             self._file.seek(0)
-            data = self._file.read()
+            data = self._file.read(FIRST + LAST + _LINE)
             masked = detector.masked_bytes(data)
             if masked != data:
                 beside = f"{self.path}.new"
