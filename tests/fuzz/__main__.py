@@ -111,7 +111,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}; by default all")
     parser.add_argument("--runs", type=int, default=0, help="how many inputs each target reads")
-    parser.add_argument("--seconds", type=int, default=0, help="how long it takes, for all targets together; by default a minute")
+    parser.add_argument("--seconds", type=int, default=0, help="how long, all targets added up; by default two minutes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--grow", action="store_true", help="keep in the corpus what reaches something new")
@@ -119,8 +119,8 @@ def main(words: list[str]) -> int:
     names = options.targets or list(TARGETS)
     if unknown := set(names) - set(TARGETS):
         parser.error(f"there is no target {', '.join(sorted(unknown))}")
-    total = options.seconds or (0 if options.runs else 60)
-    each = -(-total * options.jobs // len(names))
+    total = options.seconds or (0 if options.runs else 120)
+    each = -(-total // len(names))
     found = Path(tempfile.mkdtemp(prefix="fuzz-"))
 
     def one(name: str) -> Came:

@@ -249,7 +249,7 @@ class TestWhatIsAllowed:
             ["retention.older_than", "retention.keep_last"],  # the file that init writes leaves the names to what is built in
             [],
         )
-        assert (found.policy, found.limits) == (Policy(), Limits())
+        assert (found.policy, found.limits) == (Policy(), Limits(secrets=(*SECRETS, "*.new")))
 
     def test_init_allows_nothing_that_was_there(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", LOOSE)

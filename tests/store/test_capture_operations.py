@@ -320,7 +320,7 @@ class TestCapturedElsewhere:
         store = make_store(checkout)
         made = store.save("a-complete", {})
         assert made.tree is not None
-        evil = {"rebase-merge/strategy": "x/evil\n", "rebase-merge/strategy_opts": " --x", "rebase-merge/gpg_sign_opt": "-S--x"}
+        evil = {"rebase-merge/strategy": "x/evil\n", "rebase-merge/strategy_opts": " --x"}
         changed = planted(checkout, made.tree, {f"operation/{name}": text for name, text in evil.items()})
         program = checkout.path / "git-merge-x" / "evil"
         program.parent.mkdir()
