@@ -124,6 +124,7 @@ def test_each_call_is_of_a_command() -> None:
     assert bombs.REF.endswith(BAD)
 
 
+@pytest.mark.long
 def test_all_attacks_on_checkpoints_at_once(victim: Victim, spawn: Spawn, tmp_path: Path) -> None:
     for number, make in enumerate(bombs.DOCUMENTS.values()):
         data = make()

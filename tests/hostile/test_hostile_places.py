@@ -204,7 +204,7 @@ MEMBER = "import os, sys; os.umask(0o022); from gitckpt.cli.main import run; sys
 @pytest.fixture
 def public() -> Iterator[Path]:
     """A directory that everybody may enter, which those of the tests are not."""
-    path = Path(tempfile.mkdtemp())
+    path = Path(tempfile.mkdtemp(dir="/tmp"))  # the one of the tests may be below a directory that nobody else may enter
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
