@@ -285,7 +285,16 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(ckpt: 
     main_checkout.write("a.py", f"x = '{token}'\ny = '{token}'\n")
     done = ckpt("save", at=main_checkout)
     assert done.code == 0
-    assert "warning: captured, and looks like a secret: a.py:1 (github-pat), and 1 more\n" in done.err
+    settling = "what is no secret is settled by: git ckpt allow --secret a.py\n"
+    assert f"warning: captured, and looks like a secret: a.py:1 (github-pat), and 1 more\n{settling}" in done.err
     shown = ckpt("show", at=main_checkout).out
     assert "    looks like a secret: a.py:2 (github-pat, " in shown
     assert token not in done.err + shown
+    for said in ("a.py is no suspect any more, on this machine\n", "a.py was settled before\n"):
+        assert ckpt("allow", "--secret", "a.py", at=main_checkout) == Outcome(0, "", said)
+    main_checkout.write("b.py", "x\n")
+    again = ckpt("save", at=main_checkout)
+    assert (again.code, "secret" in again.err) == (0, False)
+    assert "secret" not in ckpt("show", at=main_checkout).out
+    assert ckpt("allow", "--secret", "a.py", "--forget", at=main_checkout).code == 2
+    assert ckpt("allow", "--secret", "", at=main_checkout).code == 2

@@ -158,6 +158,10 @@ def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
     for path, found in by_path.items():
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         warn(f"captured, and looks like a secret: {path}:{found[0].line} ({found[0].rule}){more}")
+    if by_path:
+        from gitckpt.model.names import shell_word
+
+        remark(f"what is no secret is settled by: git ckpt allow --secret {shell_word(next(iter(by_path)))}")
 
 
 def fail(error: CkptError) -> int:
