@@ -97,10 +97,14 @@ def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
     (checkout.main / ".git/ckpt/operations").unlink()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With `--long` all commands, in each of the ways in which they are called; otherwise each third, in the first of them."""
+    if "command" in metafunc.fixturenames:
+        metafunc.parametrize("command", list(COMMANDS)[:: 1 if metafunc.config.getoption("--long") else 3])
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_outside_changes_and_nothing_runs(filled: Checkout, outside: Path, command: str, request: pytest.FixtureRequest) -> None:
-    """With `--long`, in each of the ways in which a command is called."""
     home = Path(os.environ["HOME"])  # beside the place, as are the copies of this test alone
     known = [words for words in CALLS[command] if command not in NAMING or "--dry-run" in words]
     calls = [
