@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.git.worktree import grammar
-from gitckpt.git.worktree.operation import TODO
+from gitckpt.git.worktree.operation import INSTRUCTIONS
 
 OID = b"1" * 40
 HONEST = {
@@ -19,7 +19,7 @@ HONEST = {
     "BISECT_NAMES": b" 'a file' 'it'\\''s'\n",
     "BISECT_LOG": b"git bisect start\n# status: waiting\ngit bisect good 1\n",
     "refs/bisect/bad": OID + b"\n",
-    TODO: b"pick 1111111 one\nfixup -C 1111111 two\nlabel onto\nmerge -C 111 x # y\nbreak\nnoop\n\n# comment\nu refs/heads/x\n",
+    INSTRUCTIONS: b"pick 1111111 one\nfixup -C 1111111 two\nlabel onto\nmerge -C 111 x # y\nbreak\nnoop\n\n# comment\nu refs/heads/x\n",
     "rebase-merge/git-rebase-todo.backup": b"reword 1111111 one\n",
     "rebase-merge/done": b"drop 1111111\nreset onto\n",
     "rebase-merge/head-name": b"refs/heads/topic/one\n",
@@ -97,7 +97,7 @@ def test_so_is_what_git_does_not_write(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        *((TODO, line) for line in (b"evil", b"execute x", b"update-ref refs/tags/x", b"pick", b"merge", b"e")),
+        *((INSTRUCTIONS, line) for line in (b"evil", b"execute x", b"update-ref refs/tags/x", b"pick", b"merge", b"e")),
         *(("sequencer/todo", line) for line in (b"exec make", b"x make", b"edit 1111111", b"label x")),
         *(("sequencer/opts", line) for line in (b"[include]", b"\tpath = /tmp/x", b"\tstrategy = x/evil", b"[core]")),
         *(("sequencer/opts", line) for line in (b"\teditor = touch x", b"\tstrategy-option = x", b"\tedit = $(x)", b"[options]x = y")),
@@ -113,7 +113,7 @@ def test_so_are_lines(name: str, line: bytes) -> None:
 @pytest.mark.parametrize("command", [b"exec make test", b"x touch y", b"  exec  a"])
 def test_commands_come_only_where_they_may(command: bytes) -> None:
     lines = b"pick 1111111 one\n" + command + b"\npick 1111111 two\n"
-    files = {TODO: lines, "rebase-merge/git-rebase-todo.backup": lines, "rebase-merge/done": lines}
+    files = {INSTRUCTIONS: lines, "rebase-merge/git-rebase-todo.backup": lines, "rebase-merge/done": lines}
     told = command.split(None, 1)[1].decode()
     assert grammar.permitted(files, commands=True) == (files, ())
     assert grammar.commands_in(files) == [told]

@@ -19,7 +19,7 @@ from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 
-TODO = "GIT_SEQUENCE_EDITOR"
+EDITOR = "GIT_SEQUENCE_EDITOR"
 
 
 class Kind(NamedTuple):
@@ -67,7 +67,7 @@ def rebase(*options: str, todo: str = ":") -> Callable[[Checkout], None]:
         two_sides(here)
         here.git("checkout", "--quiet", "-b", "topic", "theirs")
         main = "main" if here.main == here.path else "side"
-        here.git("rebase", *options, main, env={TODO: todo}, ok=(1,))
+        here.git("rebase", *options, main, env={EDITOR: todo}, ok=(1,))
 
     return start
 
@@ -401,7 +401,7 @@ def planted(here: Checkout, tree: str, files: dict[str, str]) -> str:
 def test_commands_in_a_todo_list_are_told(plain: Store, main_checkout: Checkout, line: str, command: str | None) -> None:
     two_sides(main_checkout)
     main_checkout.git("checkout", "--quiet", "-b", "topic", "theirs")
-    main_checkout.git("rebase", "--interactive", "main", env={TODO: "true"}, ok=(1,))
+    main_checkout.git("rebase", "--interactive", "main", env={EDITOR: "true"}, ok=(1,))
     todo = main_checkout.path / ".git/rebase-merge/git-rebase-todo"
     todo.write_text(f"{line}\n{todo.read_text()}")
     opened = resumption.resume(inside(plain), plain.save("a-complete", {}))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 
 from gitckpt.git.repository import PSEUDO_REFS
-from gitckpt.git.worktree.operation import TODO
+from gitckpt.git.worktree.operation import INSTRUCTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BACKUP = f"{TODO}.backup"
+_BACKUP = f"{INSTRUCTIONS}.backup"
 
 _OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _QUOTED = rb"'(?:[^'\0]|'\\''|'\\!')*'"
@@ -109,7 +109,7 @@ _OPTION = _whole(
 """A line of `sequencer/opts`."""
 
 _COMMIT_LINE = rb"(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|revert)\ .*"
-_TODO_LINE = _whole(
+_INSTRUCTION_LINE = _whole(
     rb"\s*(?:[^\w\s].*)?|\s*(?:" + _COMMIT_LINE
     + rb"|(?:b|break|noop)\s*|(?:l|label|t|reset|m|merge)\ .*|(?:u|update-ref)\ refs/heads/.*)"
 )  # fmt: skip
@@ -154,7 +154,7 @@ def commands_in(files: Mapping[str, bytes]) -> list[str]:
     Args:
         files: content by name.
     """
-    found = (_COMMAND_LINE.fullmatch(line) for line in files.get(TODO, b"").splitlines())
+    found = (_COMMAND_LINE.fullmatch(line) for line in files.get(INSTRUCTIONS, b"").splitlines())
     return [line[1].decode("utf-8", "replace") for line in found if line is not None and line[1].strip()]
 
 
@@ -163,12 +163,14 @@ def _kept(name: str, content: bytes, allowed: re.Pattern[bytes], commands: bool,
     kept = []
     for line in content.splitlines(keepends=True):
         text = line.rstrip(b"\r\n")
-        command = _COMMAND_LINE.fullmatch(text) if allowed is _TODO_LINE else _SIGNING_LINE.fullmatch(text) if allowed is _OPTION else None
+        command = (
+            _COMMAND_LINE.fullmatch(text) if allowed is _INSTRUCTION_LINE else _SIGNING_LINE.fullmatch(text) if allowed is _OPTION else None
+        )
         if allowed.fullmatch(text) or (command is not None and commands and _may_sign(text)):
             kept.append(line)
         elif command is None:
             left_out.append(f"a line of {name}: {_shown(text)}")
-        elif name in (TODO, "sequencer/opts"):
+        elif name in (INSTRUCTIONS, "sequencer/opts"):
             left_out.append(f"the command {_shown(command[1])}")
     return b"".join(kept)
 
@@ -187,9 +189,9 @@ def _shown(said: bytes | str) -> str:
 _LONGEST = 60
 _KEY_LINE = re.compile(rb"\s*gpg-sign = [A-Za-z0-9@._+<>][A-Za-z0-9@._+<> -]*")
 _LINES = {
-    TODO: _TODO_LINE,
-    _BACKUP: _TODO_LINE,
-    "rebase-merge/done": _TODO_LINE,
+    INSTRUCTIONS: _INSTRUCTION_LINE,
+    _BACKUP: _INSTRUCTION_LINE,
+    "rebase-merge/done": _INSTRUCTION_LINE,
     "sequencer/todo": _PICKING_LINE,
     "sequencer/opts": _OPTION,
 }

@@ -31,7 +31,7 @@ _TRACE = "ORIG_HEAD"
 _AM = ("rebase-apply", "applying")
 """What is there during an `am`. That alone goes back to `ORIG_HEAD`; otherwise it is a trace of what moved HEAD last, be it a `stash`."""
 
-TODO = "rebase-merge/git-rebase-todo"
+INSTRUCTIONS = "rebase-merge/git-rebase-todo"
 """What a rebase has still to do, a line each."""
 
 _REBASES = ("rebase-merge", "rebase-apply")
@@ -152,9 +152,9 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
     for directory in _REBASES:
         if found.get(f"{directory}/head-name", b"").startswith(b"refs/"):
             found[f"{directory}/head-name"] = _DETACHED
-    if TODO in found:
-        lines = found[TODO].splitlines(keepends=True)
-        found[TODO] = b"".join(line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"]))
+    if INSTRUCTIONS in found:
+        lines = found[INSTRUCTIONS].splitlines(keepends=True)
+        found[INSTRUCTIONS] = b"".join(line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"]))
     words = found.get("BISECT_START", b"").split()
     began = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
     if began is not None:
