@@ -11,11 +11,11 @@ its run has to be adopted; nothing else is lost with it.
 from __future__ import annotations
 
 import os
-import stat
 import time
 
+from gitckpt.git.files import premises
 from gitckpt.model import ids
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store import log
 
 TYPE_CHECKING = False
@@ -69,13 +69,13 @@ def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[st
     try:
         if not os.path.isdir(place):
             repository.make_private_dir()
-            os.makedirs(place, 0o700, exist_ok=True)
-            _share(repository, place, 0o2770)
-        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "ab", buffering=0) as file:
+        premises.private(place, repository.common_dir, make=True)
+        with open(path, "ab", buffering=0, opener=premises.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
-            if is_new:
-                _share(repository, path, 0o660)
             file.write(b"\n%s\n" % "\n".join(oids).encode("ascii"))  # a line that a full disk has cut off is none of these
+    except WorktreeError as error:
+        _log(repository, error.message)
+        return [], []
     except OSError as error:
         _log(repository, f"{path} cannot be written: {error.strerror}; to go on with the run: git ckpt resume {run} --trust")
         return [], []
@@ -130,12 +130,6 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
 
 def _path(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, DIRECTORY, run)
-
-
-def _share(repository: Repository, path: str, mode: int) -> None:
-    """Lets those write there, too, who share the repository (core.sharedRepository): git has given them the directory of objects."""
-    if os.stat(os.path.join(repository.common_dir, "objects")).st_mode & stat.S_IWGRP:
-        os.chmod(path, mode)
 
 
 def _log(repository: Repository, sentence: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gitckpt.durable.driver.registry import OPTIONS
 from gitckpt.durable.pipeline import file
+from gitckpt.git.objects.encoding import DIRECTORY, encode_tree
 from tests.conftest import Checkout
 
 FETCHED = ("refs/ckpt/*:refs/ckpt/*", "refs/checkpoints/*:refs/checkpoints/*")
@@ -232,6 +233,20 @@ renewed = "{renewed}"
 expires = "9999-12-31T23:59:59.000000Z"
 """
     forger.point(f"refs/ckpt/leases/{run}", forger.blob(text))
+
+
+def malformed_inputs(forger: Forger) -> None:
+    """The forged run has an input that is a file, whose copies are in a tree that is none: git fetches no such thing, backups bring it."""
+    here, ref = forger.victim, f"refs/ckpt/runs/{FORGED}"
+    document = here.git("cat-file", "blob", ref) + "\n"
+    tree = here.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=b"nonsense")
+    for name in ("input", "run"):
+        raw = encode_tree({name.encode(): (DIRECTORY, tree)})
+        tree = here.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=raw)
+    claimed = '[pipeline.inputs]\nplan = "x"\n\n[pipeline.contents]\nplan = "' + "0" * 64 + '"\n\n[state]'
+    text = document.replace("dirty = false", f'dirty = true\ntree = "{tree}"').replace("[state]", claimed)
+    for each in (ref, f"refs/checkpoints/{_value(document, 'id')}"):
+        here.git("update-ref", each, here.git("hash-object", "-w", "--stdin", data=text))
 
 
 def _value(text: str, name: str) -> str:

@@ -304,3 +304,13 @@ def test_a_checkpoint_of_no_run_that_says_what_drives_one_is_nothing_to_fork(vic
     forger.fetched()
     assert victim.ckpt("resume", checkpoint, "--fork").code == 2
     assert is_unharmed(victim)
+
+
+def test_what_decides_is_shown_where_the_tree_of_the_inputs_is_none(victim: Stage, tmp_path: Path) -> None:
+    forger = Forger(victim.checkout, tmp_path / "forger")
+    attacks.run_of_2099(forger, "ci", ["review", "test"], attacked={"Makefile": EVIL})
+    forger.fetched()
+    attacks.malformed_inputs(forger)
+    done = victim.ckpt("resume", FORGED)
+    assert (done.code, is_unharmed(victim)) == (2, True), done
+    assert "plan = x, of which there is no copy" in done.err

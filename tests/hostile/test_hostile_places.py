@@ -238,8 +238,9 @@ def test_a_shared_repository_is_shared_with_its_group(public: Path, sealed: Path
         return done.stdout
 
     for uid in (5001, 5002, 5001):
-        here.write("README", f"of {uid}\n")
+        here.write("README", f"of {uid}\nghp_{'aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4'}\n")
         member(uid, "save")
+        assert "github-pat" in member(uid, "show", "latest")
     assert len(member(5002, "list").splitlines()) == 3
     for uid, line in zip((5001, 5002), member(5001, "list").splitlines(), strict=False):
         member(uid, "resume", "--no-run", line.split()[0])

@@ -351,6 +351,15 @@ class TestCapturedElsewhere:
         checkout.git("rebase", "--abort")
         assert checkout.refs("refs/heads") == branches
 
+    def test_what_cannot_be_noted_is_saved_all_the_same(self, checkout: Checkout, make_store: MakeStore) -> None:
+        (checkout.main / ".git/ckpt/operations").mkdir(parents=True)
+        rebase("--interactive", todo="echo 'exec touch was-run' >>")(checkout)
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        assert made.worktree is not None
+        assert made.worktree.operation == "rebase"
+        assert any("the command 'touch was-run'" in said for said in resumption.resume(inside(store), made).remarks)
+
     def test_labels_that_are_in_each_others_way(self, checkout: Checkout, make_store: MakeStore) -> None:
         rebase("--merge")(checkout)
         store = make_store(checkout)

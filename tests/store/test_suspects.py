@@ -74,6 +74,15 @@ def test_what_is_not_looked_at(tmp_path: object, main_checkout: Checkout) -> Non
     assert found == {"binary": 0, "large": 0, "link": 0, "text": 1, "fifo": 0, "none": 0}
 
 
+@pytest.mark.parametrize("obstacle", ["secret-key", "settled-secrets"])
+def test_what_cannot_be_kept_about_suspects_keeps_nobody_from_a_checkpoint(plain: Store, main_checkout: Checkout, obstacle: str) -> None:
+    (main_checkout.path / ".git/ckpt" / obstacle).mkdir(parents=True)
+    main_checkout.write("config.py", f"y = '{TOKEN}'\n")
+    made = plain.save("a-complete")
+    assert made.worktree is not None
+    assert [suspect.path for suspect in made.worktree.suspects] == ["config.py"]
+
+
 def test_a_file_with_a_secret_is_captured_and_named(plain: Store, main_checkout: Checkout) -> None:
     main_checkout.write("config.py", f"x = 1\ny = '{TOKEN}'\n")
     main_checkout.write("other.py", "x = 1\n")

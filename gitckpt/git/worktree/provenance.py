@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import premises, regular
 from gitckpt.git.worktree import grammar
+from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,23 +33,21 @@ class Permitted(NamedTuple):
 
 
 def note(repository: Repository, tree: str) -> None:
-    """Remembers that a snapshot was captured here. Without the file, what it names counts as fetched, and nothing else is lost.
+    """Remembers that a snapshot was captured here, if that is possible; otherwise it counts as fetched, and nothing else is lost.
 
     Args:
         repository: where.
         tree: the snapshot.
-
-    Raises:
-        OSError: the file cannot be written.
-        RepositoryError: nor can its directory be made.
     """
     if is_known(repository, tree):
         return
-    path = os.path.join(repository.make_private_dir(), FILE)
-    with open(path, "ab", opener=premises.create) as file:
-        file.write(f"{tree}\n".encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(os.path.join(repository.make_private_dir(), FILE), "ab", opener=premises.create) as file:
+            file.write(f"\n{tree}\n".encode("ascii"))  # a line that a full disk has cut off is none of these
+            file.flush()
+            os.fsync(file.fileno())
+    except (OSError, RepositoryError):
+        return  # a checkpoint is worth more: what is left out when it comes back is said then
 
 
 def is_known(repository: Repository, tree: str | None) -> bool:
@@ -56,11 +55,9 @@ def is_known(repository: Repository, tree: str | None) -> bool:
     if tree is None:
         return False
     try:
-        fd = os.open(os.path.join(repository.private_dir, FILE), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        return tree.encode("ascii") in regular.content(os.path.join(repository.private_dir, FILE), follow=False).split()
     except OSError:
         return False
-    with open(fd, "rb") as file:
-        return tree.encode("ascii") in file.read().split()
 
 
 def permitted(repository: Repository, files: Mapping[str, bytes], tree: str | None, *, trusted: bool) -> Permitted:

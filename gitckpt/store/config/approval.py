@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.model.errors import CkptError
 
@@ -99,11 +100,8 @@ def _write(repository: Repository, lines: Collection[str]) -> None:
 
     scratch = os.path.join(repository.make_private_dir(), f"{FILE}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="ascii") as file:
+        with open(scratch, "x", encoding="ascii", opener=premises.create) as file:
             file.write("".join(f"{line}\n" for line in lines))
-            file.flush()
-            os.fchmod(fd, 0o600)
         disk.flush([scratch])
         os.replace(scratch, path(repository))
         disk.flush([repository.private_dir])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gitckpt.git import disk
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.encoding import decode_tree
 from gitckpt.git.process import GitError
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
@@ -20,7 +19,7 @@ from gitckpt.store import chains
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.run_files import ENTRY, INPUT
-from gitckpt.store.snapshot import comparison
+from gitckpt.store.snapshot import comparison, manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -218,5 +217,8 @@ def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
     held = next(store.objects.read([found[0]])) if found is not None else None
     if held is None or held[0] != "tree":
         return {}
-    entries = decode_tree(held[1], store.repository.object_format)
+    try:
+        entries = manifest.decoded(held[1], store.repository, found[0] if found is not None else "")
+    except WorktreeError:
+        return {}  # of each input it is then said that there is no copy
     return {name.decode("utf-8", "replace"): oid for name, (_, oid) in entries.items()}
