@@ -11,9 +11,9 @@ from pygit2.enums import ObjectType
 
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.anchor import Anchor
-from gitckpt.git.objects.port import MOST
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
+from gitckpt.model.format import budget
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item
@@ -56,7 +56,7 @@ class Libgit2:
                 return "", branch
             return str(self._repo.head.target), branch
 
-    def read(self, oids: Sequence[str], most: int | None = MOST) -> Iterator[tuple[str, bytes] | None]:
+    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
         """See `Objects.read`."""
         for oid in oids:
             try:

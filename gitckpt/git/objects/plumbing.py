@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.git.objects.anchor import Anchor
-from gitckpt.git.objects.port import MOST
+from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Plumbing:
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 
-    def read(self, oids: Sequence[str], most: int | None = MOST) -> Iterator[tuple[str, bytes] | None]:
+    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
         """See `Objects.read`."""
         for found in self._repository.cat_file.contents(oids, most):
             yield None if found is None else (found[1], found[2])

@@ -6,15 +6,12 @@ reftable, a partial clone's extension, or a sparse or split index. Plumbing (the
 
 from __future__ import annotations
 
-from gitckpt.model.format import budget
-
-MOST = budget.DOCUMENT.size
-"""The largest object that is read where nobody says otherwise, in bytes: what a ref points to may have been fetched."""
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Protocol
+
+    from gitckpt.model.format import budget
 
     Item = tuple[str, bytes]
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
         def head(self) -> tuple[str, str | None]:
             """Returns the commit that HEAD points to ("" on an unborn branch) and the short name of the branch (None when detached)."""
 
-        def read(self, oids: Sequence[str], most: int | None = MOST) -> Iterator[tuple[str, bytes] | None]:
+        def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
             """Yields kind and content for each oid, in order; None for an object that is missing or damaged.
 
             Args:

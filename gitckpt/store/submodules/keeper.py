@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gitckpt.git.lock import Lock
-from gitckpt.git.objects.port import MOST
 from gitckpt.git.worktree import modules
 from gitckpt.model import times
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
+from gitckpt.model.format import budget
 from gitckpt.model.readers import codec
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store import log
@@ -131,7 +131,7 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
     if there is None:
         return f"no repository of it has the checkpoint {checkpoint_id}"
     try:
-        found = next(there.cat_file.contents([ref], MOST))
+        found = next(there.cat_file.contents([ref], budget.DOCUMENT.size))
         checkpoint = codec.decode_header(layout.document(found and found[1:], ref, "of the document"), ref)
         needed = [checkpoint.git_sha, checkpoint.tree, checkpoint.worktree.operation_commit if checkpoint.worktree else None]
         gone = [oid for oid in needed if oid and there.cat_file.info(oid) is None]

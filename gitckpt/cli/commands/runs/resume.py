@@ -143,7 +143,7 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
     def show(what: str, lines: list[str]) -> None:
         terminal.remark(f"adopts {what}, which was not written in this repository")
         for line in lines:
-            terminal.remark(f"  {terminal.harmless(line)}")
+            terminal.remark(f"  {line}")
 
     adoption.require(here, wanted, trusted=trusted, show=show, adopts=not fork)
 
