@@ -63,15 +63,29 @@ def test_every_rule_compiles_and_is_reached_by_its_beginnings() -> None:
         assert all(len(beginning) >= 2 for beginning in beginnings.split()), name
 
 
-def test_what_is_not_looked_at(tmp_path: object, main_checkout: Checkout) -> None:
+def test_what_is_not_looked_at(plain: Store, main_checkout: Checkout) -> None:
     top = main_checkout.path
     (top / "binary").write_bytes(b"\0" + TOKEN.encode())
     (top / "large").write_bytes(b"x" * detector.LARGEST + TOKEN.encode())
-    (top / "link").symlink_to("text")
+    (top / "link").symlink_to(TOKEN)
+    (top / "empty").touch()
     (top / "text").write_text(TOKEN)
+    (top / "of\ntwo lines").write_text(TOKEN)
     os.mkfifo(top / "fifo")
-    found = {name: len(detector.find_in_file(os.fsencode(top / name))) for name in ("binary", "large", "link", "text", "fifo", "none")}
-    assert found == {"binary": 0, "large": 0, "link": 0, "text": 1, "fifo": 0, "none": 0}
+    made = plain.save("a-complete")
+    assert made.worktree is not None
+    assert [suspect.path for suspect in made.worktree.suspects] == ["of\ntwo lines", "text"]
+
+
+def test_what_a_filter_hides_is_no_suspect(plain: Store, main_checkout: Checkout) -> None:
+    main_checkout.git("config", "filter.hidden.clean", "tr a-zA-Z0-9 x")
+    main_checkout.git("config", "filter.hidden.required", "true")
+    main_checkout.write(".gitattributes", "hidden filter=hidden\n")
+    main_checkout.write("hidden", TOKEN)
+    main_checkout.write("shown", OTHER)
+    made = plain.save("a-complete")
+    assert made.worktree is not None
+    assert [suspect.path for suspect in made.worktree.suspects] == ["shown"]
 
 
 @pytest.mark.parametrize("obstacle", ["secret-key", "settled-secrets"])

@@ -2,5 +2,6 @@
 
 Doors:
     detector: finds and masks.
+    suspects: those in the files of a snapshot.
     settled: false alarms.
 """

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import re
-import stat
+import string
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +24,14 @@ LARGEST = 1_000_000
 """A file with more bytes is not looked at: what people write by hand is smaller."""
 
 _BINARY = 8000
-_WORD = re.compile(rb"\b[A-Za-z0-9_][A-Za-z0-9_.~-]{13,}")
+_LEAST = 14
+"""Bytes of a word that may be a secret."""
+
+_PUNCTUATION = b".~-"
+_WORDS = frozenset(string.ascii_letters.encode() + string.digits.encode() + b"_" + _PUNCTUATION)
+_SPACED = bytes(byte if byte in _WORDS else 32 for byte in range(256))
+"""What words do not have becomes a space."""
+
 _ASSIGNED = re.compile(
     rb"(?i)(?:passw(?:or)?d|passwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|credential)s?[\w-]{0,20}"
     rb"[\"']?[ \t]{0,3}(?:=|:|=>|:=|,)[ \t]{0,3}[\"'`]?$"
@@ -89,16 +95,37 @@ def _all(data: bytes) -> Iterator[Hit]:
             if not _NO_SECRET.search(found[0]):
                 yield Hit("password-in-url", *found.span(1))
     rules = _by_beginning()
-    for word in _WORD.finditer(data):
-        text = word[0]
-        candidates = rules.get(text[:2].lower())
-        token = _token(data, word.start(), text, candidates) if candidates else None
+    for start, text in _words(data, rules):
+        token = _token(data, start, text, rules.get(text[:2].lower(), []))
         if token is not None:
             yield token
-        elif len(text.translate(None, _DIGITS)) < len(text) and _is_assigned(data, word.start()):
-            value = _VALUE.match(data, word.start())
+        elif len(text.translate(None, _DIGITS)) < len(text) and _is_assigned(data, start):
+            value = _VALUE.match(data, start)
             if value is not None and _looks_random(value[0]):
                 yield Hit("assigned-secret", *value.span())
+
+
+def _words(data: bytes, rules: dict[bytes, list[tuple[bytes, str, str, float]]]) -> Iterator[tuple[int, bytes]]:
+    """Yields where words are that have a digit or begin as a token does, and the words.
+
+    To split the text takes half the time of a regular expression for words; few of them are then looked for.
+    """
+    end = 0
+    for whole in [text for text in data.translate(_SPACED).split() if len(text) >= _LEAST]:
+        word = whole.lstrip(_PUNCTUATION)
+        if len(word) < _LEAST or not (len(word.translate(None, _DIGITS)) < len(word) or _begins_as_token(word, rules)):
+            continue
+        while True:
+            at = data.find(whole, end)
+            end = at + len(whole)
+            if (at == 0 or data[at - 1] not in _WORDS) and (end == len(data) or data[end] not in _WORDS):
+                break
+        yield end - len(word), word
+
+
+def _begins_as_token(word: bytes, rules: dict[bytes, list[tuple[bytes, str, str, float]]]) -> bool:
+    some = rules.get(word[:2].lower())
+    return some is not None and any(word[: len(found[0])].lower() == found[0] for found in some)
 
 
 def _token(data: bytes, start: int, text: bytes, candidates: list[tuple[bytes, str, str, float]]) -> Hit | None:
@@ -127,27 +154,8 @@ def _entropy(text: bytes) -> float:
     return -sum(count / size * math.log2(count / size) for count in Counter(text).values())
 
 
-def find_in_file(path: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Returns what looks like a secret in a file, each with its line, from 1, and its bytes.
-
-    What is no regular file, cannot be read, is binary, or larger than `LARGEST`, holds nothing that would be found.
-
-    Args:
-        path: of the file; no link is followed.
-    """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return []
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= LARGEST:
-            return []
-        data = os.read(fd, LARGEST)
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
+def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
+    """Returns what looks like a secret in a file, each with its line, from 1, and its bytes; nothing where it is binary."""
     if b"\0" in data[:_BINARY]:
         return []
     return [(hit, data.count(b"\n", 0, hit.start) + 1, data[hit.start : hit.end]) for hit in find(data)]

@@ -42,9 +42,6 @@ _MANY = 1000
 _AT_ONCE = 20_000
 """Git compares each object of a pack that it streams with all that are in it already (`already_written` in bulk-checkin.c)."""
 
-_SUSPECTS = 1000
-"""So many suspects are named: a dump may have any number of them."""
-
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
@@ -209,7 +206,7 @@ class _Capture:
             from gitckpt.git.worktree import provenance
 
             provenance.note(self._repository, tree)
-        found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects())
+        found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
         return Captured(found, files, seen.submodules.keys(), left=inexact.left)
 
     def _survey(self) -> tuple[Survey, bytes | None]:
@@ -367,25 +364,12 @@ class _Capture:
         self._unread.add(path)
         self._omitted.append(Omitted(quoted(path), reason))
 
-    def _suspects(self) -> tuple[Suspect, ...]:
-        """Returns what looks like a secret in the files that were read; they are captured all the same, as it may be none."""
+    def _suspects(self, files: str) -> tuple[Suspect, ...]:
         if not self._read:
             return ()
-        from gitckpt.store.secrets import detector
+        from gitckpt.store.secrets import suspects
 
-        found: list[Suspect] = []
-        settled = None
-        for path in self._read:
-            hits = detector.find_in_file(os.path.join(self._top, path)) if path not in self._unread else ()
-            for hit, line, secret in hits:
-                if settled is None:
-                    from gitckpt.store.secrets.settled import Settled
-
-                    settled = Settled(self._repository)
-                digest = settled.digest(secret)
-                if not settled.knows(quoted(path), digest):
-                    found.append(Suspect(quoted(path), hit.rule, line, digest))
-        return tuple(sorted(found, key=lambda suspect: (suspect.path, suspect.line))[:_SUSPECTS])
+        return suspects.look(self._index, files, [path for path in self._read if path not in self._unread])
 
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"

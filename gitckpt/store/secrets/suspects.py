@@ -1,0 +1,69 @@
+"""Names what looks like a secret in the files of a snapshot, unless somebody has settled it.
+
+What git has stored is looked at, not the files: those need not be opened once more, and what a filter encrypts is no secret any more.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from gitckpt.model.checkpoint import Suspect
+from gitckpt.model.names import quoted
+from gitckpt.store.secrets import detector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gitckpt.git.worktree.index import PrivateIndex
+
+_MOST = 1000
+"""So many are named: a dump may have any number of them."""
+
+
+def look(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> tuple[Suspect, ...]:
+    """Returns what looks like a secret in files that were captured, in the order of paths and lines.
+
+    What is larger than `detector.LARGEST`, is no regular file, or is binary, holds nothing that would be found.
+
+    Args:
+        index: the private index, which lists them as they were captured.
+        files: the tree of all files.
+        paths: those that are looked at, relative to the top of the worktree.
+
+    Raises:
+        GitError: git cannot list them; DeadlinePassed: it took too long.
+    """
+    top = os.fsencode(index.repository.worktree or "")
+    small = [path for path in paths if _is_small(os.path.join(top, path))]
+    settled = None
+    found = []
+    for path, content in zip(small, _contents(index, files, small), strict=True):
+        for hit, line, secret in detector.lines(content):
+            if settled is None:
+                from gitckpt.store.secrets.settled import Settled
+
+                settled = Settled(index.repository)
+            digest = settled.digest(secret)
+            if not settled.knows(quoted(path), digest):
+                found.append(Suspect(quoted(path), hit.rule, line, digest))
+    return tuple(sorted(found, key=lambda suspect: (suspect.path, suspect.line))[:_MOST])
+
+
+def _is_small(path: bytes) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= detector.LARGEST
+
+
+def _contents(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> Iterator[bytes]:
+    """Yields what is stored for each of the paths; nothing where that is larger than the file."""
+    odd = [f":(literal){os.fsdecode(path)}" for path in paths if b"\n" in path]  # a question is a line
+    listed = index.git("ls-files", "--stage", "-z", "--", *odd).split(b"\0")[:-1] if odd else []
+    oids = {path: entry.split(b" ")[1].decode("ascii") for entry, _, path in (line.partition(b"\t") for line in listed)}
+    names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in paths]
+    for stored in index.repository.cat_file.contents(names, detector.LARGEST) if names else ():
+        yield stored[2] if stored is not None else b""
