@@ -8,7 +8,6 @@ from gitckpt.model.errors import CkptError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import NoReturn
 
     from gitckpt.git.command import Git
     from gitckpt.git.process import Child
@@ -98,8 +97,13 @@ class CatFile:
             try:
                 _ask(child, b"".join(some))
                 while waiting:
-                    header = _header(child.read_line(), child)
+                    line = child.read_line()
                     done += 1
+                    if not line:
+                        _ended(child, unless=" is corrupt")  # a tree that leads to what was named
+                        yield None
+                        break
+                    header = _header(line)
                     if header is None:
                         found = None
                     else:
@@ -150,12 +154,15 @@ def _header(line: bytes, child: Child | None = None) -> tuple[str, str, int] | N
     parts = line.split(b" ")
     if len(parts) == 3 and parts[2].isdigit():
         return parts[0].decode("ascii"), parts[1].decode("ascii"), int(parts[2])
-    if not line:
+    if not line and child is not None:
         _ended(child)
     return None
 
 
-def _ended(child: Child | None) -> NoReturn:
-    said = child.communicate().complaint.strip().splitlines() if child else []
-    why = f": {said[-1].removeprefix('fatal: ')}" if said else ""
-    raise CkptError(f"git cat-file ended unexpectedly{why}", hint="check the repository: git fsck") from None
+def _ended(child: Child, *, unless: str | None = None) -> None:
+    """Raises a CkptError that says why git ended, unless these words are among what it said."""
+    complaint = child.communicate().complaint
+    if unless is None or unless not in complaint:
+        said = complaint.strip().splitlines()
+        why = f": {said[-1].removeprefix('fatal: ')}" if said else ""
+        raise CkptError(f"git cat-file ended unexpectedly{why}", hint="check the repository: git fsck") from None

@@ -134,6 +134,18 @@ class TestItsEnd:
         found = [answer and answer[0] for answer in cat_file.contents(names)]
         assert found == [*[good] * 700, None, *[good] * 700, None, good]
 
+    @pytest.mark.parametrize("damage", [b"not zlib", b""])
+    def test_what_a_damaged_tree_leads_to_is_none_and_the_rest_is_read(
+        self, main_checkout: Checkout, cat_file: CatFile, damage: bytes
+    ) -> None:
+        main_checkout.commit("a directory", **{"deep/file": "x\n"})
+        good, bad = main_checkout.git("rev-parse", "HEAD"), main_checkout.git("rev-parse", "HEAD:deep")
+        file = main_checkout.path / ".git" / "objects" / bad[:2] / bad[2:]
+        file.chmod(0o600)
+        file.write_bytes(damage)
+        found = [answer and answer[0] for answer in cat_file.contents([good, "HEAD:deep/file", "HEAD:deep/other", good])]
+        assert found == [good, None, None, good]
+
     def test_a_repository_that_is_gone_is_reported(self, main_checkout: Checkout, cat_file: CatFile) -> None:
         main_checkout.path.rename(main_checkout.path.with_name("moved"))
         with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly: cannot change to "):
