@@ -7,24 +7,33 @@ import statistics
 import sys
 import tempfile
 
+from benchmarks import growth
 from benchmarks.cases import CASES
 from benchmarks.rows import Row
 from benchmarks.stores import Scratch
+
+_GROWTH = "growth"
 
 
 def main() -> int:
     """Measures the cases named on the command line, or all of them."""
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"any of: {', '.join(CASES)}")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"any of: {', '.join(CASES)}; or {_GROWTH}: what commands cost in ever larger stores"
+    )
     parser.add_argument("--many", type=int, default=100_000, help='how many checkpoints "very many" is')
     parser.add_argument("--scratch", help="a directory for the repositories, kept for the next time")
     options = parser.parse_args()
-    unknown = set(options.cases) - set(CASES)
+    unknown = set(options.cases) - set(CASES) - {_GROWTH}
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     missed = 0
     with tempfile.TemporaryDirectory(prefix="gitckpt-bench-") as temporary:
         scratch = Scratch(options.scratch or temporary)
+        if _GROWTH in options.cases:
+            for line in growth.table(scratch, options.many):
+                print(line, flush=True)
+            return 0
         print(f"{'what':<44} {'against':<34} {'found':>9} {'limit':>8}   median ms, ours and theirs")
         for name in options.cases or CASES:
             for row in CASES[name](scratch, options.many):
