@@ -11,6 +11,7 @@ import pytest
 
 from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.durable.pipeline.file import PRESETS
+from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.git.repository import discover
 from gitckpt.hook import main as hook
 from gitckpt.model.policy import Policy
@@ -178,6 +179,25 @@ def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
     assert not marker.exists()
     ckpt("resume", "--accept-changes")
     assert marker.exists()
+
+
+def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
+    checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.commit("agents", **{"gitckpt.toml": '[agents.mine]\ncommand = "exit 1"\n', "plan.md": "x"})
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    words = ["loop", "plan.md", "--agent", "mine", "--tests", "false", "--until-tests-pass", "--max-iterations", "1"]
+    with monkeypatch.context() as patched:
+        patched.setattr(ActiveRun, "resume", kill)
+        with pytest.raises(Killed):
+            ckpt(*words, at=checkout)
+    assert ckpt("resume").code == 20
 
 
 NAMING = ("run", "loop", "review")

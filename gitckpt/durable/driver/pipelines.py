@@ -182,15 +182,14 @@ class Pipelines:
         mode = _autonomy(wishes)
         plan = self.preview(name, inputs)
         try:
+            if key is not None:
+                self._store.claim(key).require_free()
+            # Before there is a run: whoever is killed from here on goes on with the agents that he named.
+            known = {**plan.definition.inputs, **plan.given.inputs}
+            agents.note(self._store.repository, plan.definition, known, self._clients(plan.definition))
+            timeout = wishes.get("timeout")
             first = launch.start(
-                self._store,
-                plan.definition,
-                plan.given,
-                name=about or name,
-                base=base,
-                autonomy=mode,
-                timeout=wishes.get("timeout"),
-                key=key,
+                self._store, plan.definition, plan.given, name=about or name, base=base, autonomy=mode, timeout=timeout, key=key
             )
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
