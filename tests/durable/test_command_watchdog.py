@@ -43,7 +43,7 @@ COMMANDS = {
     "leaving": "(trap '' TERM; sleep 60 >/dev/null 2>&1) & (sleep 60 | cat) &",
 }
 GETAWAYS = {
-    "a group of its own": "sh -mc 'sh -c \"echo $$ >pid; exec sleep 60\" & wait' & wait",
+    "a group of its own": "sh -mc 'sh -c \"echo $$ >pid; exec sleep 60\" & wait' 2>&- & wait",
     "a session of its own": "setsid sh -c 'echo $$ >pid; exec sleep 60' & wait",
     "a daemon": "setsid sh -c '(echo $$ >/dev/null; sh -c \"echo \\$\\$ >pid; exec sleep 60\" &)' <&- >&- 2>&- & wait; sleep 60",
     "no environment": "setsid env -i sh -c 'sh -c \"echo \\$\\$ >pid; exec sleep 60\" &' & wait; sleep 60",
