@@ -45,9 +45,12 @@ def from_text(text: str) -> int:
     clock, offset = _split_offset(text)
     if len(clock) < 19 or clock[4] != "-" or clock[7] != "-" or clock[10] not in "Tt" or clock[13] != ":" or clock[16] != ":":
         raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
-    year, month, day, hour, minute, second = (
-        _number(part) for part in (clock[:4], clock[5:7], clock[8:10], clock[11:13], clock[14:16], clock[17:19])
-    )
+    parts = (clock[:4], clock[5:7], clock[8:10], clock[11:13], clock[14:16], clock[17:19])
+    digits = "".join(parts)
+    if not (digits.isascii() and digits.isdigit()):
+        for part in parts:
+            _require_digits(part)
+    year, month, day, hour, minute, second = map(int, parts)
     import datetime
 
     days = datetime.date(year, month, day).toordinal() - _EPOCH

@@ -85,7 +85,11 @@ def _decode(data: bytes, ref: str) -> Checkpoint:
     end = _end_of_header(data)
     if end is None:
         return _checkpoint(_parse(data, ref), ref, with_state=True)
-    _measured(data[:end], ref, budget.HEADER)
+    try:
+        budget.require_size(end, budget.HEADER)
+        budget.require(_text(data[:end], ref), budget.HEADER)
+    except budget.Excess as error:
+        raise InvalidCheckpoint(ref, "", str(error)) from None
     return _checkpoint(_parse(data, ref, budget.DOCUMENT), ref, with_state=True)
 
 
@@ -150,23 +154,20 @@ def _require_size(data: bytes, ref: str) -> None:
         raise InvalidCheckpoint(ref, "", str(error)) from None
 
 
-def _measured(data: bytes, ref: str, limits: budget.Limits) -> str:
-    """Returns the text of a document, or of the beginning of one, that is cheap enough to be parsed."""
+def _text(data: bytes, ref: str) -> str:
     try:
-        budget.require_size(len(data), limits)
-        text = data.decode("utf-8")
-        budget.require(text, limits)
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidCheckpoint(ref, "", f"not UTF-8 (byte {error.start})") from None
-    except budget.Excess as error:
-        raise InvalidCheckpoint(ref, "", str(error)) from None
-    return text
 
 
 def _parse(data: bytes, ref: str, limits: budget.Limits = budget.HEADER) -> dict[str, Any]:
-    text = _measured(data, ref, limits)
+    """Returns the keys of a document, or of the beginning of one, that is cheap enough to be parsed."""
     try:
-        table = toml.loads(text, None)
+        budget.require_size(len(data), limits)
+        table = toml.loads(_text(data, ref), limits)
+    except budget.Excess as error:
+        raise InvalidCheckpoint(ref, "", str(error)) from None
     except ValueError as error:
         raise InvalidCheckpoint(ref, "", f"not TOML: {error}") from None
     version = table.get("version")
