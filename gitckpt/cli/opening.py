@@ -33,6 +33,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
         ahead.open()
         ahead.look_ahead()
     from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.config.listener import Listener
     from gitckpt.store.store import Store
 
     told: set[str] = set()
@@ -42,7 +43,8 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             told.add(sentence)
             terminal.warn(sentence)
 
-    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead, tell=tell, ask=_ask))
+    listener = Listener(tell, _ask, terminal.progress)
+    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead, listener=listener))
 
 
 def _ask(loosened: Sequence[Loosening]) -> bool | None:

@@ -29,8 +29,7 @@ def new_id() -> str:
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return from_bytes(bytes(raw))
 
 
 def is_id(text: str) -> bool:
@@ -43,6 +42,17 @@ def is_id(text: str) -> bool:
         and text[19] in "89ab"
         and _HEX.issuperset(text.replace("-", ""))
     )
+
+
+def to_bytes(id_: str) -> bytes:
+    """Returns the 16 bytes of a UUID."""
+    return bytes.fromhex(id_.replace("-", ""))
+
+
+def from_bytes(data: bytes) -> str:
+    """Returns the canonical form of a UUID of 16 bytes."""
+    text = data.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def is_id_prefix(text: str) -> bool:

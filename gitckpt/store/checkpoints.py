@@ -25,6 +25,7 @@ from gitckpt.model.checkpoint import CLEAN, Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.store import chains, log
+from gitckpt.store.config.listener import Listener
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Differs, Proposal, Recorder
@@ -33,7 +34,7 @@ from gitckpt.store.snapshot.memory import Memory
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
-    from gitckpt.store.config.rules import Ask, Rules
+    from gitckpt.store.config.rules import Rules
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import Entry, Problem, Query
@@ -56,8 +57,7 @@ class Checkpoints:
         clock: returns the current instant, in microseconds since the epoch.
         new_id: returns a fresh UUID version 4.
         ahead: a private index in which git looks at the worktree already, for the first capture.
-        tell: is told, a sentence at a time, what was done unasked (the log has it, too), and what of the settings does not apply.
-        ask: is asked once whether `gitckpt.toml` may loosen what is built in; by default nobody.
+        listener: whoever is told what is done, and asked.
     """
 
     def __init__(
@@ -68,8 +68,7 @@ class Checkpoints:
         clock: Callable[[], int] = times.now,
         new_id: Callable[[], str] = ids.new_id,
         ahead: PrivateIndex | None = None,
-        tell: Callable[[str], object] = lambda _: None,
-        ask: Ask = lambda _: None,
+        listener: Listener | None = None,
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
@@ -78,8 +77,7 @@ class Checkpoints:
         self._ahead = [] if ahead is None else [ahead]
         self._memory = Memory(repository)
         self._opening = threading.Lock()
-        self._tell = tell
-        self._ask = ask
+        self._listener = listener or Listener()
         self.clock = clock
         self.new_id = new_id
         self._recorder = Recorder(repository, self.objects, self.refs)
@@ -101,7 +99,7 @@ class Checkpoints:
             repository: seen from where.
             adapter: as for the store itself.
         """
-        return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id, tell=self._tell, ask=self._ask)
+        return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id, listener=self._listener)
 
     @property
     def index(self) -> Index:
@@ -110,7 +108,7 @@ class Checkpoints:
             if self._index is None:
                 from gitckpt.store.records.index import Index  # SQLite is not for those who only record
 
-                self._index = Index(self.repository, self.objects, self.refs)
+                self._index = Index(self.repository, self.objects, self.refs, self._listener.progress)
             return self._index
 
     @cached_property
@@ -125,7 +123,7 @@ class Checkpoints:
         """The settings, of which a person is told where `gitckpt.toml` loosens them."""
         from gitckpt.store.config.rules import Rules  # not for those who neither capture nor expire
 
-        return Rules(self.repository, self._tell, self._ask)
+        return Rules(self.repository, self._listener)
 
     def __enter__(self) -> Self:
         return self
@@ -397,4 +395,4 @@ class Checkpoints:
     def announce(self, sentence: str) -> None:
         """Says what was done unasked: to whoever opened the store, and in the log."""
         log.append(self.repository, sentence)
-        self._tell(sentence)
+        self._listener.tell(sentence)

@@ -71,7 +71,7 @@ def test_a_checkpoint_is_removed_where_there_can_be_no_index(main_checkout: Chec
     main_checkout.git("update-ref", REF, main_checkout.git("hash-object", "-w", "--stdin", data=bad()))
     with Store.open(main_checkout.path) as store:
         good = store.record("a-complete", {})
-        monkeypatch.setattr(index.Index, "_sync", failing)
+        monkeypatch.setattr(index.Index, "_list", failing)
         found = store.find(text)
         assert store.remove([found]) == 1
     assert list(main_checkout.refs("refs/checkpoints")) == [layout.CHECKPOINTS + good.id]

@@ -45,9 +45,11 @@ def from_another_version(path: Path) -> None:
     connection.close()
 
 
-def from_an_older_version_of_this_schema(path: Path) -> None:
+def from_an_older_reader(path: Path) -> None:
+    """Leaves rows of the same schema that were made of documents in another way."""
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE meta SET value = replace(value, substr(value, 1, instr(value, ' ')), '0.0.0 ')")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version - 1}")
         connection.execute("UPDATE entry SET phase = 'read by an older version'")
     connection.close()
 
@@ -58,7 +60,7 @@ DAMAGES: tuple[Damage, ...] = (
     scribble,
     make_directory,
     from_another_version,
-    from_an_older_version_of_this_schema,
+    from_an_older_reader,
     lambda path: path.write_bytes(b""),
     lambda path: path.write_bytes(b"no database at all, but long enough to have a header" * 10),
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.files import validity
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.store.audit.verification import verify
@@ -262,7 +263,13 @@ def test_stray_lines(filled: Checkout) -> None:
     assert sorted(kept) == sorted([*text.splitlines(), "written by a person"])
 
 
-def test_an_index_that_says_something_else(filled: Checkout) -> None:
+def blob(id_: str) -> str:
+    """Returns an id as SQL."""
+    return f"x'{id_.replace('-', '')}'"
+
+
+def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validity, "_SETTLED", 0)  # what is young would be read again
     with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
         wanted = [(entry.id, entry.phase) for entry in store.list()]
         path = os.path.join(inside(store).repository.private_dir, "index.sqlite")
@@ -270,8 +277,8 @@ def test_an_index_that_says_something_else(filled: Checkout) -> None:
     for damage, said in (
         ("UPDATE entry SET phase = 'made-up' WHERE run IS NULL", f"{ONE} and one other"),
         ("DELETE FROM entry", f"{ONE} and 3 others"),
-        (f"UPDATE entry SET id = '{STRANGER}' WHERE id = '{TWO}'", f"{TWO} and one other"),
-        (f"UPDATE entry SET git_sha = '' WHERE id = '{FOUR}'", FOUR),
+        (f"UPDATE entry SET id = {blob(STRANGER)} WHERE id = {blob(TWO)}", f"{TWO} and one other"),
+        (f"UPDATE entry SET git_sha = x'' WHERE id = {blob(FOUR)}", FOUR),
     ):
         connection = sqlite3.connect(path)
         with connection:

@@ -4,5 +4,6 @@ Doors:
     reader: refs and objects, as `CatFile` gives them.
     regular: files that a branch may have brought along.
     loose: objects as files of their own.
+    validity: whether refs can have changed since they were listed.
     premises: directories of ours, which may lie where a branch has put a link.
 """

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gitckpt.git.repository import Repository
+    from gitckpt.store.config.listener import Listener
     from gitckpt.store.config.looseness import Loosening
     from gitckpt.store.config.settings import Settings
-
-    Ask = Callable[[Sequence[Loosening]], bool | None]
-    """Asks a person whether a file may loosen what is built in; None where there is nobody, or no answer."""
 
 
 class Rules:
@@ -20,14 +18,12 @@ class Rules:
 
     Args:
         repository: as seen from one of its worktrees.
-        tell: is told in one line what does not apply, once.
-        ask: is asked first, once for each value on this machine.
+        listener: is asked first, once for each value on this machine, and told in one line what does not apply, once.
     """
 
-    def __init__(self, repository: Repository, tell: Callable[[str], object], ask: Ask) -> None:
+    def __init__(self, repository: Repository, listener: Listener) -> None:
         self._repository = repository
-        self._tell = tell
-        self._ask = ask
+        self._listener = listener
         self._told: set[str] = set()
 
     def read(self) -> Settings:
@@ -42,7 +38,7 @@ class Rules:
         if self._has_approved(new):
             found = settings.read(self._repository)
         if found.unapproved:
-            self._tell(settings.notice(found.unapproved))
+            self._listener.tell(settings.notice(found.unapproved))
         return found
 
     def files(self) -> list[str]:
@@ -56,7 +52,7 @@ class Rules:
 
         declined = approval.declined(self._repository)
         undecided = [each for each in new if each.digest not in declined]
-        answer = self._ask(undecided) if undecided else None
+        answer = self._listener.ask(undecided) if undecided else None
         if answer is not None:
             approval.note(self._repository, {each.digest for each in undecided}, approve=answer)
         return bool(answer)

@@ -1,14 +1,19 @@
-"""What a listing knows of checkpoints, and what it is asked for."""
+"""What a listing knows of checkpoints, what it is asked for, and the rows that both are in its index."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_number, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.ids import require_oid_or_unborn
+
+Value = str | int | bytes
+"""What a row holds, but for None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +116,70 @@ class Query:
         for name in ("runs", "ids"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, strings(name, getattr(self, name)))
+
+
+FIELDS = tuple(Entry.__slots__)
+COLUMNS = (*FIELDS, "name", "status", "rank")
+"""Those of a row: of the entry, and of its phase the name and the status; what decides over its place in a listing."""
+
+ID_BYTES = "id_bytes"
+"""The SQL function that `id_bytes` has to be for the conditions of a query."""
+
+_PLACES = {name: at for at, name in enumerate(FIELDS)}
+_ID, _TIME, _TIMESTAMP, _EXAMINED = (_PLACES[name] for name in ("id", "time", "timestamp", "examined"))
+_HEX = tuple(_PLACES[name] for name in ("oid", "git_sha", "tree"))
+"""What is kept as bytes, which takes half the room."""
+
+
+def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
+    """Returns the row of a checkpoint whose document is the blob `oid`. A timestamp that follows from the time is None in it."""
+    entry = Entry.of(checkpoint, oid)
+    values = [getattr(entry, name) for name in FIELDS]
+    values[_ID] = ids.to_bytes(entry.id)
+    for at in _HEX:
+        values[at] = None if values[at] is None else bytes.fromhex(values[at])
+    if times.to_text(entry.time) == entry.timestamp:
+        values[_TIMESTAMP] = None
+    return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
+
+
+def of_row(row: Sequence[Any]) -> Entry:
+    """Returns the entry of a row, less what only a row has."""
+    values = list(row)
+    values[_ID] = ids.from_bytes(values[_ID])
+    for at in _HEX:
+        values[at] = None if values[at] is None else values[at].hex()
+    if values[_TIMESTAMP] is None:
+        values[_TIMESTAMP] = times.to_text(values[_TIME])
+    values[_EXAMINED] = bool(values[_EXAMINED])
+    return Entry(*values)
+
+
+def id_bytes(text: str) -> bytes | None:
+    """Returns the bytes of an id, as a row has them; None for what is no id."""
+    return ids.to_bytes(text) if ids.is_id(text) else None
+
+
+def condition(query: Query) -> tuple[str, list[Value]]:
+    """Returns the WHERE clause of a query, and its values."""
+    parts = []
+    values: list[Value] = []
+    for words, value in (
+        ("run = ?", query.run),
+        ("git_sha = ?", None if query.git_sha is None else bytes.fromhex(query.git_sha)),
+        ("time >= ?", query.since),
+        ("status = ?", query.status),
+    ):
+        if value is not None:
+            parts.append(words)
+            values.append(value)
+    if query.in_run is not None:
+        parts.append("run IS NOT NULL" if query.in_run else "run IS NULL")
+    if query.phase is not None:
+        parts.append("(phase = ? OR name = ?)")
+        values += [query.phase, query.phase]
+    for words, wanted in ((f"id IN (SELECT {ID_BYTES}(value)", query.ids), ("run IN (SELECT value", query.runs)):
+        if wanted is not None:
+            parts.append(f"{words} FROM json_each(?))")
+            values.append(json.dumps(list(wanted)))
+    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values

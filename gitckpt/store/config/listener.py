@@ -1,0 +1,29 @@
+"""Whoever a store speaks to while it works; by default nobody. Imported by all who record."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gitckpt.store.config.looseness import Loosening
+
+
+class Listener:
+    """Somebody who is told things, and may be asked.
+
+    Args:
+        tell: is told, a sentence at a time, what was done unasked (the log has it, too), and what of the settings does not apply.
+        ask: is asked once whether `gitckpt.toml` may loosen what is built in; None means that nobody was there to ask.
+        progress: is given a line to show for what takes long, which the next one replaces; "" ends it.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str], object] = lambda _: None,
+        ask: Callable[[Sequence[Loosening]], bool | None] = lambda _: None,
+        progress: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.tell = tell
+        self.ask = ask
+        self.progress = progress
