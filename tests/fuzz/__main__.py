@@ -85,6 +85,8 @@ def fuzz(name: str, runs: int, seconds: int, *, grow: bool, seed: int, found: Pa
             with tempfile.TemporaryDirectory() as merged:
                 small = [sys.executable, "-m", "tests.fuzz.worker", name, "-merge=1", f"-max_len={LONGEST}", merged, str(corpus), scratch]
                 subprocess.run(small, capture_output=True, cwd=HERE.parent.parent, check=True)
+                if not os.listdir(merged):
+                    raise RuntimeError(f"nothing is left of the corpus of {name}: it stays as it was")
                 for old in corpus.iterdir():
                     old.unlink()
                 for each in Path(merged).iterdir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 
@@ -21,6 +22,7 @@ from gitckpt.model import toml
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import codec
 from gitckpt.store.leases import lease
+from gitckpt.store.snapshot import manifest
 
 ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
 REF = f"refs/checkpoints/{ID}"
@@ -122,9 +124,12 @@ def read_document(data: bytes) -> None:
 def read_toml(data: bytes) -> None:
     """Any TOML."""
     try:
-        found = toml.loads(data.decode())
+        text = data.decode()
+        found = toml.loads(text)
     except ValueError:
         return
+    if toml._plain(text) is not None:
+        assert is_same(found, tomllib.loads(text)), text
     try:
         written = toml.dumps(found)
     except (CkptError, ValueError):
@@ -203,6 +208,26 @@ class Told:
         return self._tip, "commit", 0
 
 
+PARTS = (b"files", b"index", b"flags", b"modes", b"operation", b"sparse", b"stale", b"directories", manifest.RAW, b"0", b"1", b"run")
+
+
+def read_snapshot(data: bytes) -> None:
+    """The tree of a snapshot, with what lies beside the files."""
+    given, memory = Input(data), Memory()
+    known = [memory.put("blob", given.some(given.number(0, 60))) for _ in range(given.number(1, OIDS))]
+    while given:
+        entries = b""
+        for _ in range(given.number(1, len(PARTS))):
+            at = given.number(0, len(PARTS) + 2)
+            name = PARTS[at] if at < len(PARTS) else given.some(3)
+            mode = (b"100644", b"40000", b"120000", given.some(2))[given.number(0, 3)]
+            entries += mode + b" " + name + b"\0" + bytes.fromhex(known[given.number(0, len(known) - 1)])
+        known.append(memory.put("tree", entries + given.some(given.number(0, 3))))
+    with contextlib.suppress(CkptError):
+        found = manifest.read(Told(known[-1]), memory, known[-1], "")  # type: ignore[arg-type]
+        assert all(0 <= mode <= 0o777 for mode in found.modes.values())
+
+
 def read_operation(data: bytes) -> None:
     """The files of an operation in progress."""
     given, names = Input(data), sorted({*operation.FILES, *PSEUDO_REFS})
@@ -260,6 +285,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "lease": read_lease,
     "tree": read_tree,
     "notes": read_notes,
+    "snapshot": read_snapshot,
     "operation": read_operation,
     "config": read_config,
     "agent": read_agent,

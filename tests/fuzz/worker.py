@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import atheris
@@ -9,5 +10,6 @@ import atheris
 with atheris.instrument_imports(include=["gitckpt"]):
     from tests.fuzz.targets import TARGETS
 
-atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[sys.argv[1]])
+# To merge, libFuzzer starts itself again, by a shell.
+atheris.Setup([shlex.join([sys.executable, "-m", "tests.fuzz.worker", sys.argv[1]]), *sys.argv[2:]], TARGETS[sys.argv[1]])
 atheris.Fuzz()
