@@ -273,6 +273,56 @@ def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore
     assert there.git("branch", "--show-current") == ""
 
 
+REWINDING = [kind for kind in KINDS if kind.name != "merge"]
+
+
+class TestNoBranchIsMoved:
+    """What comes back in place, at the same commit, on a branch that it was not begun on."""
+
+    @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
+    def test_by_an_operation_of_another_branch(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
+        kind.start(checkout)
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        home = checkout.git("rev-parse", "--abbrev-ref", "HEAD")
+        checkout.git(kind.name, "--abort")
+        checkout.git("checkout", "--quiet", "-b", "another", made.git_sha)
+        refs = checkout.refs("refs/heads")
+        found = store.restore(made, dry_run=True)
+        assert found.apart[-1].startswith(
+            f"the {kind.name} of the checkpoint will be left out, as it would move another; a worktree with it: "
+        )
+        back = store.restore(made)
+        assert back.apart[-1].startswith(f"the {kind.name} of the checkpoint was left out, as it would move another; a worktree with it: ")
+        assert inside(store).repository.operation() is None
+        checkout.git(kind.name, "--abort", ok=(128,))
+        assert checkout.refs("refs/heads") == refs
+        store.undo()
+        assert checkout.git("status", "--porcelain") == ""
+        if home != "HEAD":  # where it was begun, it goes on
+            checkout.git("branch", "--quiet", "--force", home, made.git_sha)
+            checkout.git("checkout", "--quiet", home)
+            store.restore(made)
+            assert inside(store).repository.operation() == kind.name
+
+    @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
+    def test_by_an_operation_captured_elsewhere(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
+        """Whoever made it says which branch that was, and where it goes back to."""
+        kind.start(checkout)
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        checkout.git(kind.name, "--abort")
+        checkout.git("checkout", "--quiet", "-B", made.branch or "another", made.git_sha)
+        forget_captures(checkout)
+        refs = checkout.refs("refs/heads")
+        store.restore(made)
+        checkout.git(kind.name, "--abort", ok=(128,))
+        assert checkout.refs("refs/heads") == refs
+        if made.branch is not None:
+            store.restore(made, trust=True)
+            assert inside(store).repository.operation() == kind.name
+
+
 class TestCapturedElsewhere:
     """What somebody else captured may have been made to harm: the private directory does not know it."""
 

@@ -75,6 +75,21 @@ def permitted(repository: Repository, files: Mapping[str, bytes], tree: str | No
     return Permitted(found, left_out, is_own=False)
 
 
+def would_move(permitted: Permitted, branch: str | None, source: str | None, *, trusted: bool = False) -> bool:
+    """Tells whether to go on with an operation, or to give it up, moves a branch that it was not begun on.
+
+    A rebase commits to what HEAD points to, and takes it back to where it began; so do picks and `git am` (sequencer.c, builtin/am.c).
+
+    Args:
+        permitted: what comes back.
+        branch: what HEAD points to where it comes back; None where it is detached.
+        source: the branch that its checkpoint names; None where that was made with a detached HEAD.
+        trusted: whether what was captured elsewhere counts as captured here.
+    """
+    moves = any(name.startswith(("rebase-merge/", "rebase-apply/", "sequencer/")) for name in permitted.files)
+    return moves and branch is not None and not (branch == source and (permitted.is_own or trusted))
+
+
 def remarks(permitted: Permitted, checkpoint_id: str) -> list[str]:
     """Returns what a person should know of an operation that comes back: commands it will run, and what is left out.
 

@@ -53,6 +53,7 @@ class Gap:
         source: where the checkpoint was recorded.
         changes_operation: whether the operation in progress becomes that of the checkpoint, and is another one.
         is_partial: whether only some paths come back.
+        would_move: whether the checkpoint's operation would move the branch here, and is left out for that.
         elsewhere: the command that opens a worktree where the checkpoint was recorded.
         back: the command that takes it back.
     """
@@ -61,6 +62,7 @@ class Gap:
     source: Position
     changes_operation: bool
     is_partial: bool
+    would_move: bool
     elsewhere: str
     back: str
 
@@ -99,14 +101,16 @@ class Gap:
             if there:
                 tense = "is in progress again" if is_done else "will be in progress again"
                 said.append(f"the {there} of the checkpoint {tense}; to end it: {_end(there)}")
-        elif self.is_partial or self.head.commit != self.source.commit:
+        elif self.is_partial or self.would_move or self.head.commit != self.source.commit:
             if there:
-                why = "only some paths come back" if self.is_partial else "it belongs to another commit than HEAD"
+                why = f"it would move {self.head.branch}" if self.would_move else "it belongs to another commit than HEAD"
+                why = "only some paths come back" if self.is_partial else why
                 tense = "was left out" if is_done else "will be left out"
                 said.append(f"the {there} of the checkpoint {tense}, as {why}; a worktree with it: {self.elsewhere}")
             if here and not self.is_partial:
                 tense = "goes on" if is_done else "will go on"
-                said.append(f"the {here} in progress here {tense} with these files, which are of another commit; to end it: {_end(here)}")
+                files = "these files" if self.head.commit == self.source.commit else "these files, which are of another commit"
+                said.append(f"the {here} in progress here {tense} with {files}; to end it: {_end(here)}")
         return said
 
 

@@ -136,6 +136,7 @@ class _Restore:
         self.is_due = False
         self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
         self._wanted.operation = self._allowed.files
+        self._would_move = self._same_head and provenance.would_move(self._allowed, self._branch, checkpoint.branch, trusted=trusted)
         if not (self._allowed.is_own and operation.is_at_its_start(self._repository, self._wanted.operation)):
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
@@ -189,11 +190,9 @@ class _Restore:
 
     def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
         changes = sorted([*plan.changes, *self._submodules.changes], key=lambda change: change.path)
-        failures = [f"the submodule {failure}" for failure in self._submodules.failures]
-        rebased = self._rebased
         allowed = self._allowed if self._brings_operation else None
-        said = remarks(self._checkpoint, plan, allowed, spoken_for=self._submodules.paths, rebased=rebased)
-        said += [*self._submodules.remarks, *self._departures.remarks, *failures]
+        said = remarks(self._checkpoint, plan, allowed, spoken_for=self._submodules.paths, rebased=self._rebased)
+        said += [*self._submodules.remarks, *self._departures.remarks, *(f"the submodule {one}" for one in self._submodules.failures)]
         return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
@@ -203,6 +202,7 @@ class _Restore:
             source=position.of(self._checkpoint),
             changes_operation=changes_operation,
             is_partial=bool(self._paths),
+            would_move=self._would_move,
             elsewhere=f"git ckpt resume {no_run}{self._checkpoint.id[: ids.SHORT]}",
             back=undoing.way_back(self._step),
         )
@@ -239,7 +239,7 @@ class _Restore:
 
     @property
     def _brings_operation(self) -> bool:
-        return self._same_head and not self._paths
+        return self._same_head and not self._paths and not self._would_move
 
     def _capture(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> Captured:
         return capture.capture_in(index, self._objects, self._head, self._limits, also)

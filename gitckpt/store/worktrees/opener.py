@@ -21,6 +21,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import checkout, ownership, scaffold, submodules
 from gitckpt.store.worktrees.ownership import Owner
 
@@ -174,7 +175,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             made = _require_seen(repository, staged)
             _start_head(made, wish)
             whole = manifest.contents_of(wish.checkpoint, repository, objects)
-            allowed = provenance.permitted(repository, whole.operation, wish.checkpoint.tree, trusted=False)
+            allowed = _operation(repository, whole, wish)
             whole.operation = operation.detached(repository, allowed.files)
             with PrivateIndex(made) as index:
                 index_state.turn_into(index, whole, wish.checkpoint.git_sha)
@@ -219,7 +220,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
         whole = branch = allowed = None
         if _has_files(checkpoint):
             whole = manifest.contents_of(checkpoint, made, objects)
-            allowed = provenance.permitted(made, whole.operation, checkpoint.tree, trusted=False)
+            allowed = _operation(made, whole, wish)
             branch = operation.rebased_branch(allowed.files)
             whole.operation = operation.detached(made, allowed.files)
             held = checkout.fill(made, whole, checkpoint.git_sha)
@@ -239,6 +240,14 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
     finally:
         made.close()
     return tuple(_remarks(checkpoint, allowed, branch)), held
+
+
+def _operation(repository: Repository, whole: Contents, wish: Wish) -> provenance.Permitted:
+    """Returns what of the operation in progress comes back in the worktree that is wanted."""
+    allowed = provenance.permitted(repository, whole.operation, wish.checkpoint.tree, trusted=False)
+    if provenance.would_move(allowed, wish.branch, wish.checkpoint.branch):
+        return allowed._replace(files={}, left_out=(f"all of it, as it would move {wish.branch}",))
+    return allowed
 
 
 def _has_files(checkpoint: Checkpoint) -> bool:
