@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.files import validity
+from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Submodule, Worktree
 from gitckpt.store.records import entry, index
 from gitckpt.store.records.entry import Query
@@ -68,12 +69,8 @@ class World:
         self.checkout.git("fetch", "--quiet", str(self.other), f"+{source}:refs/checkpoints/{nth(number + 1)}")
 
     def push_into(self, number: int, which: int) -> None:
-        source = f"refs/tags/{number}-{self.documents[number][which]}"
-        subprocess.run(
-            ["git", "push", "--quiet", str(self.checkout.main), f"+{source}:refs/checkpoints/{nth(number + 1)}"],
-            cwd=self.other,
-            check=True,
-        )
+        source = f"+refs/tags/{number}-{self.documents[number][which]}:refs/checkpoints/{nth(number + 1)}"
+        subprocess.run([git_executable(), "push", "--quiet", str(self.checkout.main), source], cwd=self.other, check=True)
 
     def keep(self, number: int, which: int) -> None:
         del number, which

@@ -50,7 +50,7 @@ def test_a_record_removes_all_of_them_and_says_so(
 ) -> None:
     store = make_store(checkout, adapter)
     told: list[str] = []
-    monkeypatch.setattr(inside(store), "_tell", told.append)
+    monkeypatch.setattr(inside(store)._listener, "tell", told.append)
     run = store.record("a-started", {}, start="r").run
     head = checkout.git("rev-parse", "HEAD")
     there = left(checkout, f"refs/ckpt/runs/{run}", layout.NOTES, f"refs/keep/ckpt/{head}", f"refs/ckpt/trees/{nth(99)}")
