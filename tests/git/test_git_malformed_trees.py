@@ -23,6 +23,8 @@ MALFORMED = {
     "a long mode": b"0100644 name\0" + OID,
     "without a name": b"100644 \0" + OID,
     "a path": b"100644 a/b\0" + OID,
+    "one name twice": b"100644 a\0" + OID + b"100644 a\0" + OID,
+    "a file and a directory": b"100644 a\0" + OID + b"100644 a.b\0" + OID + b"40000 a\0" + OID,
 }
 
 

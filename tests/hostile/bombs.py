@@ -270,6 +270,45 @@ def large_note(victim: Victim) -> None:
     noted(victim, tree_of(victim, encode_tree(dict.fromkeys(sorted(names), (FILE, blob)))))
 
 
+# Snapshots
+
+
+def endless(victim: Victim, levels: int = 7) -> str:
+    """Returns a tree of 256 to the power of `levels` paths, made of as many trees as there are levels."""
+    names = [f"{number:02x}".encode() for number in range(256)]
+    below = (FILE, victim.at.git("hash-object", "-w", "--stdin", data="x"))
+    for _ in range(levels):
+        below = (DIRECTORY, tree_of(victim, encode_tree(dict.fromkeys(names, below))))
+    return below[1]
+
+
+def bottomless(victim: Victim) -> str:
+    """Returns a tree with 600 directories within each other."""
+    below = (FILE, victim.at.git("hash-object", "-w", "--stdin", data="x"))
+    for _ in range(600):
+        below = (DIRECTORY, tree_of(victim, encode_tree({b"d": below})))
+    return below[1]
+
+
+def _with_snapshot(make: Callable[[Victim], dict[bytes, tuple[bytes, str]]], victim: Victim) -> None:
+    empty = tree_of(victim, b"")
+    snapshot = tree_of(victim, encode_tree({b"files": (DIRECTORY, empty)} | make(victim)))
+    victim.at.git("update-ref", layout.TREES + BAD, snapshot)
+    head = victim.at.git("rev-parse", "HEAD")
+    victim.blob(REF, bad(f'[worktree]\ndirty = true\ntree = "{snapshot}"', git_sha=f'"{head}"'))
+
+
+SNAPSHOTS: dict[str, Callable[[Victim], dict[bytes, tuple[bytes, str]]]] = {
+    "files": lambda victim: {b"files": (DIRECTORY, endless(victim))},
+    "index": lambda victim: {b"index": (DIRECTORY, tree_of(victim, encode_tree({b"0": (DIRECTORY, endless(victim))})))},
+    "raw": lambda victim: {b"raw": (DIRECTORY, endless(victim))},
+    "operation": lambda victim: {b"operation": (DIRECTORY, endless(victim))},
+    "run": lambda victim: {b"run": (DIRECTORY, endless(victim))},
+    "bottomless": lambda victim: {b"files": (DIRECTORY, bottomless(victim))},
+}
+ATTACKS |= {f"checkpoint_of_endless_{name}": partial(_with_snapshot, make) for name, make in SNAPSHOTS.items()}
+
+
 # Files of a branch
 
 SETTINGS = "gitckpt.toml"

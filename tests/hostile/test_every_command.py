@@ -160,3 +160,16 @@ def test_a_checkpoint_that_is_none_is_a_problem_and_can_be_removed(victim: Victi
     assert (done.code, done.out) == (0, f"{BAD}\n"), done.err
     assert bombs.REF not in victim.at.refs("refs/checkpoints")
     assert {victim.checkpoint, victim.of_run} <= {ref.rpartition("/")[2] for ref in victim.at.refs("refs/checkpoints")}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", bombs.SNAPSHOTS)
+def test_a_snapshot_without_end_is_refused_and_keeps_nobody_from_the_others(victim: Victim, name: str, spawn: Spawn) -> None:
+    ATTACKS[f"checkpoint_of_endless_{name}"](victim)
+    for call in ("list", "show {bad}", "verify", "du", "save -m x"):
+        require_sound(call, spawn(*words(call, victim), at=victim.at, preexec=limited))
+    for call in ("diff {bad}", "restore --dry-run {bad}", "restore {bad}", "resume {bad}"):
+        done = spawn(*words(call, victim), at=victim.at, preexec=limited)
+        assert (done.code, "holds more than 10,000,000 paths, or directories within each other without end" in done.err) == (14, True), call
+    assert spawn("remove", BAD[:8], at=victim.at, preexec=limited).code == 0
+    assert spawn("restore", "--dry-run", victim.checkpoint, at=victim.at).code == 0

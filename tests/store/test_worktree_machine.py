@@ -29,7 +29,7 @@ from gitckpt.store.restore.report import Restored
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
-from tests.store.worktree_model import CONVERTED, Place, Seen, detached, expect, is_at_its_start, is_within
+from tests.store.worktree_model import CONVERTED, Place, Seen, brings_operation, detached, expect, is_at_its_start, is_within
 
 pytestmark = pytest.mark.long
 
@@ -246,7 +246,7 @@ class WorktreeMachine(RuleBasedStateMachine):
             return False
         is_step = written is not None  # `undo` or `redo`, which is taken though nothing is to be done
         expected = expect(before, target, paths, written or frozenset())
-        if before.commit == target.commit and not paths and not is_at_its_start(target.operation, before.refs):
+        if brings_operation(before, target, paths) and not is_at_its_start(target.operation, before.refs):
             expected = replace(expected, operation=detached(target.operation, before.refs))
         if expected.refused:
             with pytest.raises(WorktreeError, match=r"^in the way of the files, and in no checkpoint: "):

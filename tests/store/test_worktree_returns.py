@@ -29,7 +29,7 @@ from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
 from tests.store import process_filter, test_user_settings
 from tests.store.test_worktree_machine import EDITS, NUMBERS, PATHS, RULES_OF_CONVERSION, SIDES, SOME, Edit, prepare, run_machine
-from tests.store.worktree_model import Place, Seen, detached, is_at_its_start, is_within
+from tests.store.worktree_model import Place, Seen, brings_operation, detached, is_at_its_start, is_within
 
 pytestmark = pytest.mark.long
 
@@ -222,7 +222,7 @@ class ReturnMachine(RuleBasedStateMachine):
             ours = {"files", "entries"}
             found = differing(replace(after.seen, files=files), expected)
             assert {key: value for key, value in found.items() if key.partition(" ")[0] in ours} == {}
-            if before.seen.commit == target.seen.commit and is_at_its_start(target.seen.operation, before.seen.refs):
+            if brings_operation(before.seen, target.seen, paths) and is_at_its_start(target.seen.operation, before.seen.refs):
                 assert after.seen.operation == target.seen.operation
         if done.safety is not None:
             self._back_and_forth(before, after)

@@ -303,6 +303,17 @@ def detached(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> dict[str,
     return found
 
 
+def would_move(before: Seen, target: Seen) -> bool:
+    """Tells whether the operation of a target, at the same commit, would move the branch here, which it was not begun on."""
+    moves = any(name.startswith(("rebase-merge/", "rebase-apply/", "sequencer/")) for name in target.operation)
+    return moves and before.head.startswith(b"ref: ") and before.head != target.head
+
+
+def brings_operation(before: Seen, target: Seen, paths: Sequence[bytes]) -> bool:
+    """Tells whether a restore ends the operation here, and begins that of the target."""
+    return before.commit == target.commit and not paths and not would_move(before, target)
+
+
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
     return not paths or any(path == one or path.startswith(one + b"/") for one in paths)
 
@@ -333,7 +344,7 @@ def expect(before: Seen, target: Seen, paths: Sequence[bytes] = (), written: fro
         entries[path] = tuple(entry for entry in entries[path] if entry[2] not in taken)
         if not entries[path]:
             del entries[path]
-    brings = before.commit == target.commit and not paths
+    brings = brings_operation(before, target, paths)
     return Expected(files | wanted, entries | new, target.operation if brings else before.operation, unsure, refused)
 
 

@@ -7,7 +7,7 @@ Doors:
     anchor: whether a `git gc` is at work, which objects have to be held against.
     pack: packs of our own, against such a gc.
     encoding: oids and trees as bytes.
-    diff: what differs between trees.
+    diff: what differs between trees, and at how many paths.
     connectivity: what is missing beneath.
     reachability: which commits lead to which.
     holder: keeps commits and lends them no name.

@@ -104,6 +104,8 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
             at = end + 1 + size
             if not name or b"/" in name or (mode not in _USUAL and not _is_mode(mode)):
                 raise MalformedTree(f"it has an entry {name!r} of mode {mode!r}")
+            if name in entries:  # git looks at the first one, and we would at the last
+                raise MalformedTree(f"it has two entries {name!r}")
             entries[name] = (mode, data[end + 1 : at].hex())
     except MalformedTree:
         raise

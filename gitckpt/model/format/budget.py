@@ -65,6 +65,25 @@ FILE = Limits(1 << 20, 20_000, 20_000)
 """A file that people write, such as `gitckpt.toml`."""
 
 
+class Paths:
+    """What the tree of a snapshot may hold.
+
+    Args:
+        count: paths at which it differs from what is checked out.
+        depth: directories within each other.
+    """
+
+    __slots__ = ("count", "depth")
+
+    def __init__(self, count: int, depth: int) -> None:
+        self.count = count
+        self.depth = depth
+
+
+SNAPSHOT = Paths(10_000_000, 500)
+"""The tree of a snapshot: somebody else's is counted before it is listed, and a few kilobytes can be of endless paths."""
+
+
 class Excess(ValueError):
     """A document would cost more than a reader spends. The text says what there is too much of, and how much is allowed."""
 

@@ -37,6 +37,19 @@ _DEEPEST = 400
 """How many directories of a run may lie within each other."""
 
 
+def names(repository: Repository, snapshot: str | None) -> list[str]:
+    """Returns the paths of the files that a snapshot keeps for its run, as seen from their directory; none where there is no snapshot.
+
+    Raises:
+        WorktreeError: there are more than anybody lists.
+    """
+    if snapshot is None or repository.cat_file.info(f"{snapshot}:{ENTRY.decode()}") is None:
+        return []
+    manifest.require_bounded(repository, snapshot, "")
+    listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{snapshot}:{ENTRY.decode()}").out
+    return [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
+
+
 class RunFiles:
     """The directory of a run's files.
 
@@ -98,6 +111,7 @@ class RunFiles:
         Raises:
             WorktreeError: an object is missing, or a file cannot be written.
         """
+        manifest.require_bounded(repository, tree, "")
         found = next(objects.read([tree], None))
         entry = manifest.decoded(found[1], repository, tree).get(ENTRY) if found else None
         if entry is not None and entry[0] == DIRECTORY:
@@ -117,6 +131,7 @@ class RunFiles:
             WorktreeError: an object is missing, or a file cannot be removed or written.
         """
         premises.require(self.path)
+        manifest.require_bounded(repository, now, "")
         listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", now, f"{ENTRY.decode()}/{OUTPUT}/").out
         try:
             for name in listed.split(b"\0")[:-1]:

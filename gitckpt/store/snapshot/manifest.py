@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gitckpt.git.objects.diff import Expansion
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent
 from gitckpt.model.errors import WorktreeError
+from gitckpt.model.format import budget
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -111,7 +113,31 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
     found = repository.cat_file.info(name)
     if found is None:
         raise WorktreeError(f"{name} is missing", hint=_FSCK)
+    require_bounded(repository, snapshot, commit)
     return found[0]
+
+
+def require_bounded(repository: Repository, snapshot: str | None, commit: str) -> None:
+    """Looks at a snapshot before its paths are listed, as it may have been fetched; what is checked out has been listed already.
+
+    Args:
+        repository: where.
+        snapshot: oid of its tree; None where the commit stands for the files.
+        commit: full oid; "" for no files at all.
+
+    Raises:
+        WorktreeError: it has more paths, or deeper ones, than `budget.SNAPSHOT` allows.
+    """
+    head = repository.cat_file.info("HEAD^{tree}")
+    whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
+    parts = whole.entries(snapshot) if snapshot is not None else {b"": (DIRECTORY, base_tree(repository, commit))}
+    stages = whole.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
+    trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
+    if any(whole.is_beyond(base, tree) for tree in trees):
+        said = (
+            f"the tree {snapshot or commit} holds more than {budget.SNAPSHOT.count:,} paths, or directories within each other without end"
+        )
+        raise WorktreeError(said, hint="it was not made by gitckpt: git ckpt list, and git ckpt remove with its id")
 
 
 def base_tree(repository: Repository, commit: str) -> str:
@@ -169,7 +195,8 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
-    """Returns what the snapshot of a checkpoint holds. Errors: as `read`."""
+    """Returns what the snapshot of a checkpoint holds. Errors: as `read`; or it is of more paths than anybody lists."""
+    require_bounded(repository, checkpoint.tree, checkpoint.git_sha)
     return read(repository, objects, checkpoint.tree, checkpoint.git_sha)
 
 

@@ -108,12 +108,15 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
 
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
-    tree = checkpoint.tree
-    if tree is not None and inside(store).repository.cat_file.info(f"{tree}:run") is not None:
-        names = inside(store).repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{tree}:run").out.decode("utf-8", "surrogateescape")
-        for name in names.split("\0")[:-1]:
-            place = shell_word(f"refs/ckpt/trees/{checkpoint.id}:run/{name}")
-            terminal.out(f"    beside it: {name} (git cat-file blob {place})")
+    from gitckpt.store.runs import run_files
+
+    try:
+        names = run_files.names(inside(store).repository, checkpoint.tree)
+    except WorktreeError:
+        names = []  # as was said of its files
+    for name in names:
+        place = shell_word(f"refs/ckpt/trees/{checkpoint.id}:run/{name}")
+        terminal.out(f"    beside it: {name} (git cat-file blob {place})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
         terminal.out()
