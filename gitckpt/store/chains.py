@@ -104,6 +104,17 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
     return False
 
 
+def known(repository: Repository, run: str) -> frozenset[str]:
+    """Returns the oids of all documents of a run that were written or adopted here."""
+    if not ids.is_run_id(run):
+        return frozenset()
+    try:
+        with open(_path(repository, run), "rb") as file:
+            return frozenset(file.read().decode("ascii", "replace").split())
+    except OSError:
+        return frozenset()
+
+
 def forget(repository: Repository, run: str) -> None:
     """Forgets a run that is gone."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from gitckpt.durable.driver.pipelines import Pipelines
 from gitckpt.durable.run.run import Run
 from gitckpt.model import times
+from gitckpt.model.policy import Policy
+from gitckpt.model.readers import codec
 from gitckpt.store.runs.trust import Untrusted
-from gitckpt.store.store import inside
+from gitckpt.store.store import Store, inside
 from tests.durable.stage import Stage, stage
 from tests.hostile import forger as attacks
 from tests.hostile.forger import FORGED, Forger
@@ -314,3 +317,56 @@ def test_what_decides_is_shown_where_the_tree_of_the_inputs_is_none(victim: Stag
     done = victim.ckpt("resume", FORGED)
     assert (done.code, is_unharmed(victim)) == (2, True), done
     assert "plan = x, of which there is no copy" in done.err
+
+
+LATER = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
+
+
+def claims(victim: Stage, run: str, label: str) -> None:
+    """Adds a checkpoint that says it follows the newest one of a run of ours, and that it was recorded by whoever drives it."""
+    here = victim.checkout
+    newest = here.git("for-each-ref", "--format=%(objectname)", f"refs/ckpt/runs/{run}")
+    text = here.git("cat-file", "blob", newest)
+    found = codec.decode(text.encode(), f"refs/ckpt/runs/{run}")
+    files = None if found.worktree is None else replace(found.worktree, dirty=False, tree=None)
+    forged = replace(found, id=LATER, parent=found.id, sequence=(found.sequence or 0) + 1, phase=label, trigger="phase", worktree=files)
+    here.git("update-ref", f"refs/checkpoints/{LATER}", here.git("hash-object", "-w", "--stdin", data=codec.encode(forged)))
+
+
+@pytest.mark.parametrize("label", ["run-complete", "review-complete", "build-complete", "build-started"])
+def test_what_claims_to_be_of_a_run_of_ours_decides_nothing(victim: Stage, label: str) -> None:
+    assert victim.ckpt("run", "ci").code == 20
+    run = victim.run()
+    before = victim.checkout.refs("refs/checkpoints")
+    status, shown = victim.ckpt("status", run).out, victim.ckpt("show", run).out
+    claims(victim, run, label)
+    assert victim.ckpt("status", run).out.splitlines()[2:] == status.splitlines()[2:]  # less how long ago that was
+    assert victim.ckpt("show", run).out == shown
+    assert [line.split("\t")[1] for line in victim.ckpt("runs").out.splitlines()] == ["failed"]
+    with Store.open(victim.checkout.path) as store:
+        store.expire(Policy(older_than=0, keep_last=0, runs_older_than=0))
+    assert before.items() <= victim.checkout.refs("refs/checkpoints").items()
+    assert victim.ckpt("resume", run).code == 20
+
+
+def test_no_progress_goes_for_a_phase_that_only_they_call_complete(victim: Stage) -> None:
+    with Store.open(victim.checkout.path) as store:
+        run = str(store.record("run-started", {}, start="work", trigger="phase").run)
+        for label in ("build-started", "build-progress", "build-progress"):
+            store.record(label, {}, run=run, trigger="phase")
+        before = victim.checkout.refs("refs/checkpoints")
+        claims(victim, run, "build-complete")
+        assert list(store.expire(Policy()).squashed) == []
+        assert before.items() <= victim.checkout.refs("refs/checkpoints").items()
+
+
+def test_a_run_of_ours_that_is_complete_goes_and_keeps_its_own_last_checkpoint(victim: Stage) -> None:
+    victim.pipeline("one: echo work > work")
+    victim.checkout.commit("a pipeline that ends")
+    assert victim.ckpt("run", "ci").code == 0
+    run = victim.run()
+    newest = victim.ckpt("list", "--run", run).out.partition("\t")[0]
+    claims(victim, run, "review-failed")
+    with Store.open(victim.checkout.path) as store:
+        (fate,) = store.expire(Policy(runs_older_than=0)).runs
+    assert (fate.expires, fate.keeps[-1:]) == (True, (newest,))

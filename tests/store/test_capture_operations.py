@@ -433,7 +433,7 @@ class TestCapturedElsewhere:
         with pytest.raises(WorktreeError, match="has directories below 'a/output/a/"):
             manifest.read(inside(store).repository, inside(store).objects, whole, "")
         (run,) = objects.write([("tree", encode_tree({b"run": (DIRECTORY, checkout.git("rev-parse", f"{tree}:a"))}))])
-        with pytest.raises(WorktreeError, match="holds directories of the run without end"):
+        with pytest.raises(WorktreeError, match="directories within each other without end"):
             RunFiles(str(tmp_path / "run")).bring_back(inside(store).repository, objects, run)
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model import phase
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.readers import codec
-from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records import heads, layout
 
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Progress
@@ -53,7 +52,7 @@ def read(store: Checkpoints, run: str) -> list[StepEvent]:
     Raises:
         InvalidCheckpoint: one of its checkpoints is damaged.
     """
-    entries = [entry for entry in reversed(store.list(Query(run=run))) if entry.trigger == STEP]
+    entries = [entry for entry in reversed(heads.written(store.index, store.repository, run)) if entry.trigger == STEP]
     found = []
     for entry, content in zip(entries, store.objects.read([entry.oid for entry in entries]), strict=True):
         if content is None:

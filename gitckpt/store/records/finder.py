@@ -11,7 +11,7 @@ from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, Usage
 from gitckpt.model.names import closest
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store import chains
-from gitckpt.store.records import layout
+from gitckpt.store.records import heads, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 
@@ -48,13 +48,13 @@ def _by_name(text: str, repository: Repository, index: Index) -> str | None:
         return checkpoints[0]  # whatever else there is, and whether or not the others can be listed
     runs = _runs(text, index)
     if text in runs:
-        return _newest_of(text, index)
+        return _newest_of(text, repository, index)
     found = [*checkpoints, *runs]
     if len(found) > 1:
         raise AmbiguousError(f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it")
     if checkpoints:
         return checkpoints[0]
-    return _newest_of(runs[0], index) if runs else None
+    return _newest_of(runs[0], repository, index) if runs else None
 
 
 def _checkpoints(text: str, repository: Repository) -> list[str]:
@@ -76,9 +76,9 @@ def _runs(text: str, index: Index) -> list[str]:
     return [run for run in there if run.startswith(text)]
 
 
-def _newest_of(run: str, index: Index) -> str | None:
-    newest = index.select(Query(run=run, limit=1))
-    return newest[0].id if newest else None
+def _newest_of(run: str, repository: Repository, index: Index) -> str | None:
+    newest = heads.newest(index, repository, run)
+    return newest.id if newest is not None else None
 
 
 def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[Entry]]) -> str | None:

@@ -9,14 +9,44 @@ from typing import TYPE_CHECKING, Any
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
 from gitckpt.model.errors import BusyError, NotFoundError
+from gitckpt.store import chains
 from gitckpt.store.records import layout
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.records.entry import Entry
     from gitckpt.store.records.index import Index
 
 _STARTS = 1000
+
+
+def written(index: Index, repository: Repository, run: str) -> list[Entry]:
+    """Returns the checkpoints of a run, newest first; of a run of ours, those alone that were written here.
+
+    What else says that it is of the run may have been fetched: nothing is shown, decided or deleted by that.
+
+    Args:
+        index: of the repository.
+        repository: where.
+        run: its id.
+    """
+    from gitckpt.store.records.entry import Query
+
+    entries = index.select(Query(run=run))
+    known = chains.known(repository, run)
+    return [entry for entry in entries if entry.oid in known] or entries
+
+
+def newest(index: Index, repository: Repository, run: str) -> Entry | None:
+    """Returns the first of what `written` does, which takes less; None where there is none."""
+    from gitckpt.store.records.entry import Query
+
+    found = index.select(Query(run=run, limit=1))
+    if found and not chains.knows(repository, run, found[0].oid):
+        found = written(index, repository, run)
+    return found[0] if found else None
 
 
 class Heads:

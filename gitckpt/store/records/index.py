@@ -62,13 +62,14 @@ WITH RECURSIVE each(run) AS (
 """
 """From one run to the next by the index, however many checkpoints there are."""
 
-_IDS_OF_RUNS = f"{_EACH_RUN} SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608 - fixed parts only
+_IDS = "SELECT run FROM each WHERE run IS NOT NULL"
 _RUNS = """
-SELECT each.run, newest.rank, newest.id, newest.branch, newest.phase,
-       (SELECT phase FROM entry WHERE run = each.run AND trigger = 'phase' ORDER BY sequence DESC LIMIT 1),
+SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.phase, driven.phase, lower(hex(driven.oid)),
        (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1)
 FROM each JOIN entry AS newest
     ON newest.rowid = (SELECT rowid FROM entry WHERE run = each.run ORDER BY sequence DESC, id DESC LIMIT 1)
+LEFT JOIN entry AS driven
+    ON driven.rowid = (SELECT rowid FROM entry WHERE run = each.run AND trigger = 'phase' ORDER BY sequence DESC, id DESC LIMIT 1)
 ORDER BY newest.rank DESC, each.run DESC
 """
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
@@ -131,7 +132,7 @@ class Index:
 
     def runs(self) -> list[str]:
         """Returns the ids of all runs that checkpoints belong to."""
-        return [row[0] for row in self._ask(_IDS_OF_RUNS)]
+        return [row[0] for row in self._ask(_EACH_RUN + _IDS)]
 
     def commits(self) -> set[str] | None:
         """Returns the commits that checkpoints are linked to; None while there are refs of ours whose documents cannot be read."""
@@ -141,10 +142,10 @@ class Index:
     def run_rows(self) -> list[tuple[Any, ...]]:
         """Returns a row for each run, the one with the newest checkpoint first.
 
-        Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id, branch and label; the label of the newest
-        checkpoint that whoever drove the run recorded, None without any; and the time of the first checkpoint.
+        Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id, oid, branch and label; label and oid of
+        the newest checkpoint that whoever drove the run recorded, None without any; and the time of the first checkpoint.
         """
-        return [(run, rank, ids.from_bytes(id_), *rest) for run, rank, id_, *rest in self._ask(_EACH_RUN + _RUNS)]
+        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(_EACH_RUN + _RUNS)]
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         """Keeps the number of changed paths of some checkpoints, each given by id."""
@@ -291,8 +292,7 @@ class Index:
         """Adds what refs point to, and returns the runs that it belongs to."""
         runs: set[str] = set()
         for start in range(0, len(refs), _AT_ONCE):
-            some = refs[start : start + _AT_ONCE]
-            rows, problems = [], []
+            some, rows, problems = refs[start : start + _AT_ONCE], [], []
             for (id_, oid), found in zip(some, self._objects.read([oid.hex() for _, oid in some]), strict=True):
                 ref = layout.CHECKPOINTS + ids.from_bytes(id_)
                 try:

@@ -19,8 +19,8 @@ from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Policy, RunCandidate
 from gitckpt.model.readers import codec
-from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Query
+from gitckpt.store.chains import known
+from gitckpt.store.records import heads, layout
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
@@ -65,7 +65,7 @@ def decide(store: Checkpoints, entries: Sequence[Entry], rules: Policy, among: C
         among: the runs that may go; all by default.
     """
     found = summary.summaries(store)
-    chains = _chains(entries)
+    chains = _chains(store, entries)
     needed: Mapping[str, set[str]] = {}
     if any(each.status == runstate.COMPLETE for each in found) or rules.everything:
         needed = _needed_by(store, chains, {each.id for each in found if each.status != runstate.COMPLETE})
@@ -101,7 +101,7 @@ def squashed(store: Checkpoints, entries: Sequence[Entry], but: Collection[str])
         entries: all checkpoints.
         but: runs to leave out.
     """
-    chains = _chains(entry for entry in entries if entry.run not in but)
+    chains = _chains(store, (entry for entry in entries if entry.run not in but))
     found: dict[str, str] = {}
     touched: list[Entry] = []
     for chain in chains.values():
@@ -137,7 +137,7 @@ def remove(
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.
     """
-    chains = _chains(entries)
+    chains = _chains(store, entries)
     held: dict[str, Hold] = {}
     done = []
     try:
@@ -218,7 +218,8 @@ def _take_apart(store: Checkpoints, run: str, newest: str, held: dict[str, Hold]
     """Removes worktree and files of a run, whose lease then is ours; returns why it stays."""
     try:
         held[run] = store.leases.acquire(run, worktree.HOLDER)
-        if [entry.id for entry in store.list(Query(run=run, limit=1))] != [newest]:
+        found = heads.newest(store.index, store.repository, run)
+        if found is None or found.id != newest:
             return "it went on meanwhile"
         reason = worktree.remove_worktree(store, run)
         beside = run_files.of_run(store.repository, run).path
@@ -252,14 +253,15 @@ def _give_back(hold: Hold) -> None:
         return  # somebody else's by now; if not, it ends with this process
 
 
-def _chains(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    """Returns the checkpoints of each run, by sequence."""
+def _chains(store: Checkpoints, entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Returns the checkpoints of each run, by sequence; before those of a run of ours, what was not written here and says it is of it."""
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.run is not None:
             found.setdefault(entry.run, []).append(entry)
-    for chain in found.values():
-        chain.sort(key=lambda entry: (entry.sequence or 0, entry.id))
+    for run, chain in found.items():
+        ours = known(store.repository, run)
+        chain.sort(key=lambda entry: (entry.oid in ours, entry.sequence or 0, entry.id))
     return found
 
 

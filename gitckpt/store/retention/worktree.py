@@ -26,7 +26,7 @@ from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records import heads
 from gitckpt.store.retention import submodules
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
@@ -187,10 +187,10 @@ def _remove(store: Checkpoints, run: str) -> str | None:
 
 
 def _newest(store: Checkpoints, run: str) -> Checkpoint:
-    found = store.list(Query(run=run, limit=1))
-    if not found:
+    found = heads.newest(store.index, store.repository, run)
+    if found is None:
         raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
-    return store.read(found[0].id)
+    return store.read(found.id)
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:

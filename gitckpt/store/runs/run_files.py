@@ -33,8 +33,6 @@ _TOLD = (".log", "/prompt")
 """How the names end of what was told to an agent, and of what it said: a secret in these is masked before they are stored."""
 
 _EXECUTABLE = b"100755"
-_DEEPEST = 400
-"""How many directories of a run may lie within each other."""
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
@@ -197,8 +195,6 @@ class RunFiles:
         found = next(objects.read([tree], None))
         if found is None or found[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint="see what is wrong: git fsck")
-        if directory.count(os.sep) - self.path.count(os.sep) > _DEEPEST:
-            raise WorktreeError(f"the snapshot holds directories of the run without end, in {self.path}", hint="it was not made by gitckpt")
         for name, (mode, oid) in manifest.decoded(found[1], repository, tree).items():
             path = os.path.join(directory, os.fsdecode(name))
             if name in (b"", b".", b"..") or b"/" in name or os.path.islink(path) or (is_top and os.fsdecode(name) not in (INPUT, OUTPUT)):

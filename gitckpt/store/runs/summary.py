@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.worktree import administration
 from gitckpt.model import runstate
+from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
+from gitckpt.store import chains
 from gitckpt.store.leases.lease import Lease, parse
-from gitckpt.store.records import layout
+from gitckpt.store.records import heads, layout
 from gitckpt.store.worktrees import ownership
 
 if TYPE_CHECKING:
@@ -54,7 +56,9 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     held = _leases(store)
     paths = worktrees_of_runs(store)
     found = []
-    for run, time, newest, branch, label, driven_label, started in rows:
+    for run, time, newest, oid, branch, label, driven_label, driven_oid, started in rows:
+        if not all(chains.knows(store.repository, run, each) for each in (oid, driven_oid) if each):
+            time, newest, branch, label, driven_label, started = _as_written(store, run)  # noqa: PLW2901
         lease = held.get(run)
         now = store.clock()
         driven = lease.is_held(now) if lease is not None else None
@@ -64,6 +68,17 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
         shown = driven_label if driven_label and status != runstate.OPEN else label
         found.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
     return found
+
+
+def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str, str | None, int]:
+    """Returns time, id, branch and label of the newest checkpoint, the label of whoever drove the run, and the time of the first one.
+
+    Where others say that they are of a run of ours, they do not count.
+    """
+    entries = heads.written(store.index, store.repository, run)
+    newest, times = entries[0], [entry.time for entry in entries]
+    driven = next((entry.phase for entry in entries if entry.trigger == PHASE), None)
+    return max(times), newest.id, newest.branch, newest.phase, driven, times[-1]
 
 
 def summary(store: Checkpoints, run: str) -> RunInfo:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from gitckpt.model import phase, runstate
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, LOOP, RESCUE, REVIEW, SAFETY, STEP, Checkpoint, Pipeline
 from gitckpt.model.readers import codec
-from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records import heads, layout
 from gitckpt.store.runs import summary as runs
 from gitckpt.store.runs import unwritten
 
@@ -83,7 +82,7 @@ def read(store: Checkpoints, run: str) -> History:
         InvalidCheckpoint: one of its checkpoints is damaged.
     """
     summary = runs.summary(store, run)
-    entries = list(reversed(store.list(Query(run=run))))
+    entries = list(reversed(heads.written(store.index, store.repository, run)))
     found = store.objects.read([entry.oid for entry in entries])
     chain = [
         codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)

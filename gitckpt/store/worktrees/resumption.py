@@ -9,10 +9,9 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
-from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records import heads
 from gitckpt.store.worktrees import leftover, opener, ownership, submodules
 from gitckpt.store.worktrees.opener import Opened, Wish
 
@@ -33,7 +32,8 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     """
     repository = store.repository
     said = store.rules.read()
-    in_run = checkpoint.run is not None and checkpoint.id == _newest(store, checkpoint.run)
+    newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
+    in_run = newest is not None and checkpoint.id == newest.id
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
     path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else os.path.abspath(directory)
     if in_run and checkpoint.run:
@@ -51,16 +51,6 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         *submodules.finish(store, opened.path, checkpoint, said.limits),
     ]
     return replace(opened, remarks=tuple(remarks))
-
-
-def _newest(store: Checkpoints, run: str) -> str | None:
-    """Returns the id of the newest checkpoint of a run: of one of ours, of those that were written here."""
-    for limit in (1, None):
-        entries = store.list(Query(run=run, limit=limit))
-        for entry in entries:
-            if chains.knows(store.repository, run, entry.oid):
-                return entry.id
-    return entries[0].id if entries else None
 
 
 def _forget_deleted(store: Checkpoints, run: str) -> None:
@@ -81,8 +71,7 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str
     """Returns the branch that a run's worktree shall be on; and, where there is one but it cannot, why not."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None, None
-    entries = list(reversed(store.list(Query(run=checkpoint.run))))
-    first = next((entry for entry in entries if chains.knows(store.repository, str(checkpoint.run), entry.oid)), entries[0])
+    first = heads.written(store.index, store.repository, str(checkpoint.run))[-1]
     if first.branch == checkpoint.branch:
         return None, None
     ref = f"refs/heads/{checkpoint.branch}"
