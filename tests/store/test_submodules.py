@@ -187,6 +187,20 @@ class TestRetention:
         plain.expire()
         assert names(lib) == [own.id]
 
+    def test_one_of_its_own_stays_whoever_names_it(
+        self, plain: Store, main_checkout: Checkout, lib: Checkout, make_store: MakeStore, clock: Clock
+    ) -> None:
+        """A document that was fetched names whatever it likes, and goes by its age."""
+        with make_store(lib) as theirs:
+            own = theirs.save("own-complete", {"n": 1})
+        made = plain.save("a-complete", {}, trigger="post-commit")
+        text = plain.raw(made.id).decode().replace(named(made)[0], own.id)
+        main_checkout.git("update-ref", f"{CHECKPOINTS}/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=text))
+        clock.instant += 400 * DAY
+        plain.expire(Policy(older_than=DAY, keep_last=0))
+        assert made.id not in names(main_checkout)
+        assert names(lib) == [own.id]
+
 
 class TestVerify:
     def test_all_is_well(self, plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:

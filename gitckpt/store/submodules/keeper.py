@@ -232,9 +232,10 @@ def _refs(repository: Repository, *spaces: str) -> list[str]:
 
 def _remove(store: Checkpoints, ids: Collection[str], paths: Collection[bytes]) -> None:
     def remove(inner: Checkpoints) -> None:
-        there = [each for each in sorted(ids) if modules.has(inner.repository, layout.CHECKPOINTS + each)]
-        if there:
-            inner.remove(there)
+        # A document that was fetched may name one that somebody has saved there.
+        theirs = [entry.id for entry in inner.list(Query(ids=sorted(ids))) if entry.trigger == SUBMODULE]
+        if theirs:
+            inner.remove(theirs)
 
     _in_each(store, paths, remove)
 
