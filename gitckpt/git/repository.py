@@ -15,7 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.process import Completed
 
-PSEUDO_REFS = ("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "BISECT_EXPECTED_REV")
+PSEUDO_REFS = (
+    *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "MERGE_AUTOSTASH"),
+    *("BISECT_EXPECTED_REV", "BISECT_HEAD"),
+)
 """What stands beside HEAD as a ref, in files or in a reftable."""
 
 

@@ -323,6 +323,53 @@ class TestNoBranchIsMoved:
             assert inside(store).repository.operation() == kind.name
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+@pytest.mark.parametrize("option", ["--first-parent", "--no-checkout"])
+def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeStore, option: str, is_own: bool) -> None:
+    commits = [checkout.commit(str(number), f=str(number)) for number in range(6)]
+    place = Path(checkout.git("rev-parse", "--absolute-git-dir"))
+    checkout.git("bisect", "start", option, commits[5], commits[0])
+    names = ("BISECT_FIRST_PARENT", "BISECT_HEAD", "BISECT_START", "BISECT_LOG")
+    before = {name: (place / name).read_bytes() for name in names if (place / name).exists()}
+    assert len(before) == 3
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    checkout.git("bisect", "reset")
+    if not is_own:
+        forget_captures(checkout)
+    store.restore(made) if option == "--no-checkout" else None
+    there = Checkout(Path(resumption.resume(inside(store), made).path))
+    for here in (checkout, there) if option == "--no-checkout" else (there,):
+        place = Path(here.git("rev-parse", "--absolute-git-dir"))
+        after = {name: (place / name).read_bytes() for name in names if (place / name).exists()}
+        assert after.keys() == before.keys()
+        assert {**after, "BISECT_START": b""} == {**before, "BISECT_START": b""}  # which names a commit now, not a branch
+        assert here.git("bisect", "good") != ""
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_what_a_merge_has_stashed_comes_with_it(checkout: Checkout, make_store: MakeStore, in_place: bool) -> None:
+    two_sides(checkout)
+    checkout.commit("tracked", beside="before\n")
+    checkout.write("beside", "work of forty minutes\n")
+    checkout.git("merge", "--autostash", "theirs", ok=(1,))
+    assert (checkout.path / "beside").read_text() == "before\n"
+    store = make_store(checkout)
+    made = store.save("a-complete", {})
+    checkout.git("merge", "--abort")
+    assert (checkout.path / "beside").read_text() == "work of forty minutes\n"
+    checkout.git("reset", "--quiet", "--hard")
+    checkout.git("reflog", "expire", "--expire=now", "--all")
+    checkout.git("gc", "--quiet", "--prune=now")
+    if in_place:
+        store.restore(made)
+        there = checkout
+    else:
+        there = Checkout(Path(resumption.resume(inside(store), made).path))
+    there.git("merge", "--abort")
+    assert (there.path / "beside").read_text() == "work of forty minutes\n"
+
+
 class TestCapturedElsewhere:
     """What somebody else captured may have been made to harm: the private directory does not know it."""
 

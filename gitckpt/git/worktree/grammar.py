@@ -68,6 +68,7 @@ _RULES: Mapping[str, re.Pattern[bytes]] = {
     "MERGE_MODE": _whole(rb"(?:no-ff)?\n?"),
     "MERGE_RR": _whole(rb"(?:" + _OID + rb"(?:\.[0-9]{1,4})?\t" + _PLAIN_PATH + rb"\0)*"),
     "BISECT_ANCESTORS_OK": _OIDS,
+    "BISECT_FIRST_PARENT": _WORD,
     "BISECT_LOG": _whole(rb"(?:(?:\#|git\ bisect\ )[^\n\0]*\n)*"),
     "BISECT_NAMES": _whole(rb"(?:\ ?" + _QUOTED + rb")*\n?"),
     "BISECT_START": _whole(rb"(?![-.])[^\x00-\x20~^:?*\[\\\x7f]+\n?"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FILES = (
     *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG"),
-    *("BISECT_ANCESTORS_OK", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
+    *("BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
 )
 DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
 REFS = ("refs/bisect", "refs/rewritten")
