@@ -100,6 +100,7 @@ SETTINGS = [
     "merge.conflictStyle=zdiff3",
     "merge.renormalize=true",
     "merge.ff=only",
+    "merge.autoStash=true",
     "rebase.autoStash=true",
     "rebase.updateRefs=true",
     "rerere.enabled=true",
