@@ -145,6 +145,36 @@ def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(store: S
     assert view(checkout.path) == after
 
 
+def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(store: Store, checkout: Checkout) -> None:
+    """Its content comes back, its file stays away: it was never there, and nothing is lost."""
+    made = store.save("a-complete")
+    checkout.commit("later", **{"d/b": "later\n"})
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    before = view(checkout.path)
+    restorer.restore(inside(store), made, [b"d"])
+    assert checkout.git("status", "--porcelain") == "M  d/b"
+    after = view(checkout.path)
+    assert restorer.restore(inside(store), made, [b"d"]).safety is None
+    restorer.undo(inside(store))
+    assert view(checkout.path) == before
+    restorer.redo(inside(store))
+    assert view(checkout.path) == after
+
+
+def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(store: Store, checkout: Checkout) -> None:
+    made = [store.save(f"{name}-complete") for name in ("a",)]
+    checkout.commit("later", a="later\n")
+    checkout.git("update-index", "--assume-unchanged", "a")
+    made.append(store.save("b-complete"))
+    checkout.git("update-index", "--no-assume-unchanged", "a")
+    checkout.commit("later still", a="later still\n")
+    checkout.git("update-index", "--assume-unchanged", "a")
+    restorer.restore(inside(store), made[1], [b"a"])
+    assert checkout.git("ls-files", "-v", "a") == "h a"
+    restorer.restore(inside(store), made[0], [b"a"])
+    assert checkout.git("ls-files", "-v", "a") == "H a"
+
+
 def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(store: Store, checkout: Checkout) -> None:
     """Its bytes are those of the entry that is skipped by now."""
     base = checkout.git("rev-parse", "HEAD")

@@ -11,6 +11,7 @@ from gitckpt.git import process
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Checkpoint, Omitted, Submodule, Worktree
 from gitckpt.model.policy import DAY, Policy
+from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ONE, MakeStore, nth
@@ -58,6 +59,20 @@ class TestCapture:
         inner.write("i", "changed once more\n")
         third = plain.save("a-complete", {"n": 3})
         assert (named(third) == named(first), len(names(lib)), len(names(inner))) == (False, 2, 2)
+
+    def test_one_that_git_modules_does_not_name(self, plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+        """As a sparse checkout leaves that file away."""
+        main_checkout.git("sparse-checkout", "set", "--no-cone", "/README")
+        assert not (main_checkout.path / ".gitmodules").exists()
+        first = plain.save("a-complete", {})
+        lib.write("l", "changed\n")
+        second = plain.save("b-complete", {})
+        assert [len(named(one)) for one in (first, second)] == [1, 1]
+        restorer.restore(inside(plain), first)
+        restorer.undo(inside(plain))
+        assert (lib.path / "l").read_text() == "changed\n"
+        restorer.redo(inside(plain))
+        assert (lib.path / "l").read_text() == "l\n"
 
     def test_one_whose_checkpoint_is_gone_gets_another(self, plain: Store, lib: Checkout, make_store: MakeStore) -> None:
         (first,) = named(plain.save("a-complete", {}))
@@ -239,7 +254,10 @@ def test_one_with_a_git_directory_of_its_own(plain: Store, main_checkout: Checko
     main_checkout.git("init", "--quiet", "em bedded")
     lib.commit("first", l="l\n")
     main_checkout.git("-c", "advice.addEmbeddedRepo=false", "add", "em bedded")
-    main_checkout.commit("a submodule", **{".gitmodules": '[submodule "x"]\npath = em bedded\nurl = ./x\n'})
+    main_checkout.git("commit", "--quiet", "--message", "a submodule")
+    clean = plain.save("a-complete", {})
+    assert (names(lib), main_checkout.git("status", "--porcelain")) == (named(clean), "")
+    plain.remove([clean.id])
     lib.write("l", "changed\n")
     made = plain.save("a-complete", {})
     assert names(lib) == named(made)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -302,7 +302,8 @@ def run_machine(kind: type[RuleBasedStateMachine], steps: tuple[int, int], *, pl
         max_examples=wanted * 5 // PER_EXAMPLE // 4 + 1,
         stateful_step_count=PER_EXAMPLE,
         database=None,
-        phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],  # shrinking takes minutes
+        phases=[Phase.generate],  # shrinking takes minutes
+        verbosity=Verbosity.debug if long else Verbosity.normal,  # shows the steps of a failure that does not come again, too
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -6,6 +6,7 @@ bisect, and end operations that are in a checkpoint. In the lane `long`; run wit
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -68,7 +69,7 @@ BISECT = st.sampled_from([("start",), ("bad",), ("good", "main~1"), ("good",), (
 
 @dataclass(frozen=True)
 class State:
-    """All that is to be seen, and what it depends on.
+    """All that is to be seen of one repository, and what it depends on.
 
     Attributes:
         seen: of the worktree.
@@ -86,6 +87,12 @@ class State:
         return replace(self.seen, stats={}, index=b"")
 
 
+Look = Mapping[bytes, State]
+"""All that is to be seen: by the path of a submodule, which is empty for the worktree around them all."""
+
+TOP = b""
+
+
 def differing(one: Seen, other: Seen) -> dict[str, object]:
     """Returns what differs, by attribute, of mappings by key."""
     found: dict[str, object] = {}
@@ -100,8 +107,20 @@ def differing(one: Seen, other: Seen) -> dict[str, object]:
     return found
 
 
+def changed(one: Look, other: Look, *, lasting: bool = False) -> dict[object, object]:
+    """Returns what differs of anything; what lasts, where only that counts."""
+    found: dict[object, object] = dict.fromkeys(one.keys() ^ other.keys(), "is there once")
+    for path in one.keys() & other.keys():
+        left, right = (each.lasting if lasting else each.seen for each in (one[path], other[path]))
+        found |= {(path, what): values for what, values in differing(left, right).items()}
+    return found
+
+
 class ReturnMachine(RuleBasedStateMachine):
     """Does to a worktree what people do, and now and then what gitckpt does."""
+
+    submodules: tuple[bytes, ...] = ()
+    """Their paths, outer ones first."""
 
     def __init__(self, scratch: Path, *, linked: bool, adapter: str, steps: list[int]) -> None:
         super().__init__()
@@ -110,19 +129,31 @@ class ReturnMachine(RuleBasedStateMachine):
         self._directory = tempfile.mkdtemp(dir=scratch)
         main = os.path.join(self._directory, "main")
         shutil.copytree(scratch / "template", main, symlinks=True)
-        self._main = self.here = Place(main, is_exact=True)
+        self._main = top = Place(main, is_exact=True)
         if linked:
-            top = os.path.join(self._directory, "linked worktree")
-            self._main.git("worktree", "add", "--quiet", "-b", "side", top)
-            self.here = Place(top, is_exact=True)
-        self.store = Store(Checkpoints(discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids()))
-        self.saved: list[tuple[Checkpoint, State]] = []
+            path = os.path.join(self._directory, "linked worktree")
+            self._main.git("worktree", "add", "--quiet", "-b", "side", path)
+            top = Place(path, is_exact=True)
+            if self.submodules:
+                top.git("submodule", "--quiet", "update", "--init", "--recursive")
+        within = ((path, os.path.join(os.fsdecode(top.top), os.fsdecode(path))) for path in self.submodules)
+        self._places = {TOP: top, **{path: Place(whole, is_exact=True) for path, whole in within}}
+        self._where = TOP
+        self.store = Store(Checkpoints(discover(os.fsdecode(top.top)), adapter=adapter, clock=Clock(), new_id=Ids()))
+        self.saved: list[tuple[Checkpoint, Look]] = []
+
+    @property
+    def here(self) -> Place:
+        """Where the person works."""
+        return self._places[self._where if _is_there(self._places[self._where]) else TOP]
 
     def teardown(self) -> None:
         self._steps.append(self._taken)
         self.store.close()
-        said = self._main.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs")
-        assert said == b"", said
+        for git_dir in {self._main.git_dir, *(place.git_dir for place in self._places.values())}:
+            apart = {"GIT_DIR": os.fsdecode(git_dir), "GIT_WORK_TREE": os.fsdecode(self._main.top)}  # its own one may be gone
+            said = self._main.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", env=apart)
+            assert said == b"", (git_dir, said)
         shutil.rmtree(self._directory)
 
     @invariant()
@@ -155,7 +186,7 @@ class ReturnMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["--abort", "--continue", "--continue", "--quit"]))
     def end(self, how: str) -> None:
-        under_way = inside(self.store).repository.operation()
+        under_way = self._operation()
         if under_way in ("merge", "cherry-pick", "revert", "rebase"):
             if how == "--continue":
                 self.here.git("add", "--all", ok=())
@@ -163,7 +194,7 @@ class ReturnMachine(RuleBasedStateMachine):
 
     @rule(words=BISECT)
     def bisect(self, words: tuple[str, ...]) -> None:
-        if words == ("start",) and inside(self.store).repository.operation() is not None:
+        if words == ("start",) and self._operation() is not None:
             return
         self.here.git("bisect", *words, ok=())
 
@@ -177,7 +208,7 @@ class ReturnMachine(RuleBasedStateMachine):
     def save(self) -> None:
         before = self._look()
         made = self.store.save("work-complete", {})
-        assert differing(self._look().seen, before.seen) == {}
+        assert changed(self._look(), before) == {}
         self.saved.append((made, before))
 
     @precondition(lambda self: self.saved)
@@ -187,11 +218,9 @@ class ReturnMachine(RuleBasedStateMachine):
         before = self._look()
         path = os.path.join(self._directory, "resumed worktree")
         assert resumption.resume(inside(self.store), checkpoint, path).made
-        seen = Place(path, is_exact=True).look()
-        assert differing(self._look().seen, before.seen) == {}
-        expected = replace(target.seen, files=target.seen.captured, operation=detached(target.seen.operation, before.seen.refs))
-        ours = {"files", "entries", "operation", "commit", *(["status"] if before.configured == target.configured else [])}
-        assert {key: value for key, value in differing(seen, expected).items() if key.partition(" ")[0] in ours} == {}
+        assert changed(self._look(), before) == {}
+        for submodule, state in target.items():
+            self._compare_resumed(os.path.join(path, os.fsdecode(submodule)), state, before.get(submodule, state))
         self._main.git("worktree", "remove", "--force", "--force", path)
 
     @precondition(lambda self: self.saved)
@@ -200,7 +229,8 @@ class ReturnMachine(RuleBasedStateMachine):
         self._work(edits)
         checkpoint, target = self.saved[number % len(self.saved)]
         before = self._look()
-        known = [name for state in (before, target) for name in (*state.seen.captured, *state.seen.entries)]
+        top, wanted = before[TOP], target[TOP]
+        known = [name for state in (top, wanted) for name in (*state.seen.captured, *state.seen.entries)]
         if not all(any(is_within(name, (path,)) for name in known) for path in paths):
             return  # the other machine looks at what is said then
         try:
@@ -210,41 +240,77 @@ class ReturnMachine(RuleBasedStateMachine):
                 raise
             done = None
         if done is None:
-            assert differing(self._look().seen, before.seen) == {}
+            assert changed(self._look(), before) == {}
             return
         after = self._look()
         if done.safety is None:
-            assert differing(after.seen, before.seen) == {}
-        assert (after.seen.commit, after.seen.head, after.seen.refs) == (before.seen.commit, before.seen.head, before.seen.refs)
-        if not paths and not before.sparse and not target.sparse:
-            files = {path: file for path, file in after.seen.files.items() if path in target.seen.captured}
-            expected = replace(target.seen, files=target.seen.captured)
-            ours = {"files", "entries"}
-            found = differing(replace(after.seen, files=files), expected)
-            assert {key: value for key, value in found.items() if key.partition(" ")[0] in ours} == {}
-            if brings_operation(before.seen, target.seen, paths) and is_at_its_start(target.seen.operation, before.seen.refs):
-                assert after.seen.operation == target.seen.operation
+            assert changed(after, before) == {}
+        assert (after[TOP].seen.commit, after[TOP].seen.head) == (top.seen.commit, top.seen.head)
+        assert [after[path].seen.refs for path in before] == [state.seen.refs for state in before.values()]
+        if not paths:
+            for path, state in target.items():
+                self._compare_restored(path, state, before.get(path), after[path])
         if done.safety is not None:
             self._back_and_forth(before, after)
-            self.saved.append((self.store.read(done.safety), before))
+            held = {path: _held(state, after.get(path, state), target.get(path), paths) for path, state in before.items()}
+            self.saved.append((self.store.read(done.safety), held))
 
-    def _back_and_forth(self, before: State, after: State) -> None:
-        restorer.undo(inside(self.store))
-        assert differing(self._look().lasting, before.lasting) == {}
+    def _compare_resumed(self, path: str, target: State, before: State) -> None:
+        seen = Place(path, is_exact=True).look()
+        expected = replace(target.seen, files=target.seen.captured, operation=detached(target.seen.operation, before.seen.refs))
+        ours = {"files", "entries", "operation", "commit", *(["status"] if before.configured == target.configured else [])}
+        assert {key: value for key, value in differing(seen, expected).items() if key.partition(" ")[0] in ours} == {}
+
+    def _compare_restored(self, path: bytes, target: State, before: State | None, after: State) -> None:
+        if target.sparse or (before and before.sparse):
+            return
+        files = {path: file for path, file in after.seen.files.items() if path in target.seen.captured}
+        expected = replace(target.seen, files=target.seen.captured)
+        ours = {"files", "entries", *(["commit"] if path else [])}
+        found = differing(replace(after.seen, files=files), expected)
+        assert {key: value for key, value in found.items() if key.partition(" ")[0] in ours} == {}
+        if before and brings_operation(before.seen, target.seen, ()) and is_at_its_start(target.seen.operation, before.seen.refs):
+            assert after.seen.operation == target.seen.operation
+
+    def _back_and_forth(self, before: Look, after: Look) -> None:
+        undone = restorer.undo(inside(self.store))
+        assert changed(self._look(), before, lasting=True) == {}
+        if undone.safety is None:  # git had taken it back already, as the flag of an entry of which something is there
+            assert changed(after, before, lasting=True) == {}
+            return
         restorer.redo(inside(self.store))
-        assert differing(self._look().lasting, after.lasting) == {}
+        assert changed(self._look(), after, lasting=True) == {}
 
     def _work(self, edits: list[Edit]) -> None:
         for edit, arguments in edits:
             edit(self.here, *arguments)
         self._taken += len(edits)
 
-    def _look(self) -> State:
-        sparse = self.here.git("sparse-checkout", "list", ok=()) if os.path.exists(self._in_git_dir("info/sparse-checkout")) else b""
-        return State(self.here.look(), sparse, self.here.git("config", "--list"))
+    def _operation(self) -> str | None:
+        if self.here is self._places[TOP]:
+            return inside(self.store).repository.operation()
+        with contextlib.closing(discover(os.fsdecode(self.here.top))) as repository:
+            return repository.operation()
 
-    def _in_git_dir(self, name: str) -> str:
-        return os.path.join(os.fsdecode(self.here.git_dir), name)
+    def _look(self) -> Look:
+        return {path: _look(place) for path, place in self._places.items() if _is_there(place)}
+
+
+def _held(before: State, after: State, target: State | None, paths: tuple[bytes, ...]) -> State:
+    """Returns what a safety checkpoint holds: ignored files that were replaced as well."""
+    wanted = {path for path in target.seen.captured if is_within(path, paths)} if target is not None else set()
+    kept = frozenset(path for path in before.seen.ignored if path in after.seen.files and path not in wanted)
+    return replace(before, seen=replace(before.seen, ignored=kept))
+
+
+def _is_there(place: Place) -> bool:
+    return os.path.lexists(place.join(b".git"))
+
+
+def _look(place: Place) -> State:
+    has_patterns = os.path.exists(os.path.join(place.git_dir, b"info/sparse-checkout"))
+    sparse = place.git("sparse-checkout", "list", ok=()) if has_patterns else b""
+    return State(place.look(), sparse, place.git("config", "--list"))
 
 
 def ready(here: Checkout) -> None:

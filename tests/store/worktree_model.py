@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import PSEUDO_REFS
@@ -17,6 +18,9 @@ CONVERTED = b"t.txt"
 """The file that git may convert. What is in it is looked at apart: it is as it was where the attributes are."""
 
 ATTRIBUTES = b".gitattributes"
+
+Entries = tuple[tuple[bytes, ...], ...]
+"""The entries of the index for a path, each mode, oid, stage and flags."""
 
 File = tuple[str, bytes]
 """A file as git knows it: "file", "tool" (executable) or "link", with its content."""
@@ -47,8 +51,8 @@ class Seen:
     ignored: frozenset[bytes]
     """Files that no capture holds: ignored and untracked."""
 
-    entries: Mapping[bytes, tuple[tuple[bytes, ...], ...]]
-    """The index: for each path its entries, each mode, oid, stage and flags."""
+    entries: Mapping[bytes, Entries]
+    """The index, by path."""
 
     status: Mapping[bytes, bytes]
     """What `git status` says of each path that is not as the commit has it, but for untracked ones."""
@@ -88,9 +92,9 @@ class Place:
         self._is_exact = is_exact
         self.git_dir = self.git("rev-parse", "--absolute-git-dir").removesuffix(b"\n")
 
-    def git(self, *args: str | bytes, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
+    def git(self, *args: str | bytes, data: bytes = b"", ok: Sequence[int] = (0,), env: Mapping[str, str] = MappingProxyType({})) -> bytes:
         """Runs git and returns what it printed; whatever the exit code, where `ok` is empty."""
-        settings = os.environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"}
+        settings = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true", **env}
         done = subprocess.run([git_executable(), *args], cwd=self.top, input=data, capture_output=True, env=settings, check=False)
         assert not ok or done.returncode in ok, (args, done.returncode, done.stderr)
         return done.stdout
@@ -194,13 +198,16 @@ class Place:
                     exact, content = content, b""
                 files[path] = ("tool" if status.st_mode & 0o100 else "file", content)
         status_lines, ignored, commit = self._status()
+        entries = self._entries()
+        if self._is_exact:
+            status_lines |= self._unnoticed(status_lines, entries)
         refs = self.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
         return Seen(
             files=files,
             exact=exact,
             stats=stats,
             ignored=frozenset(ignored),
-            entries=self._entries(),
+            entries=entries,
             status=status_lines,
             operation=self._operation(line for line in refs if line.decode().startswith(_OF_OPERATIONS)),
             commit=commit,
@@ -222,6 +229,9 @@ class Place:
         for parent, directories, names in os.walk(self.top):
             if parent == self.top:
                 directories[:] = [name for name in directories if name != b".git"]
+            elif b".git" in (*directories, *names):  # a submodule
+                directories.clear()
+                continue
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
             found = [os.path.relpath(os.path.join(parent, name), self.top) for name in [*names, *links]]
             yield from (path for path in found if path != b".git")
@@ -244,7 +254,24 @@ class Place:
                 commit = record[13:]
         return seen, ignored, commit
 
-    def _entries(self) -> dict[bytes, tuple[tuple[bytes, ...], ...]]:
+    def _unnoticed(self, status: Mapping[bytes, bytes], entries: Mapping[bytes, Entries]) -> dict[bytes, bytes]:
+        """Returns what `git status` says of files once it looks: it does not where only rules of conversion changed, until it has to."""
+        if not os.path.lexists(self.join(ATTRIBUTES)) and not self.git("config", "core.autocrlf", ok=(0, 1)):
+            return {}
+        plain = {path: found[0] for path, found in entries.items() if len(found) == 1 and found[0][2:] == (b"0", b"0")}
+        apart = {"GIT_INDEX_FILE": os.path.join(os.fsdecode(self.git_dir), "index without stat data")}
+        data = b"".join(b"%s %s\t%s\0" % (mode, oid, path) for path, (mode, oid, *_) in plain.items())
+        self.git("update-index", "-z", "--index-info", data=data, env=apart)
+        changed = self.git("diff", "--name-only", "--diff-filter=M", "--no-renames", "-z", env=apart).split(b"\0")[:-1]
+        os.unlink(apart["GIT_INDEX_FILE"])
+        found = {}
+        for path in changed:
+            mode, oid, *_ = plain[path]
+            line = status.get(path, b" ".join([b"1 .M N...", mode, mode, mode, oid, oid]))
+            found[path] = line[:3] + b"M" + line[4:]
+        return found
+
+    def _entries(self) -> dict[bytes, Entries]:
         found: dict[bytes, list[tuple[bytes, ...]]] = {}
         for mode, oid, stage, path, flags in _ENTRY.findall(self.git("ls-files", "-v", "--stage", "--debug", "-z")):
             found.setdefault(path, []).append((mode, oid, stage, b"%x" % (int(flags, 16) & _MEANT)))
@@ -267,7 +294,7 @@ class Expected:
     """What a restore shall make of a worktree."""
 
     files: dict[bytes, File]
-    entries: dict[bytes, tuple[tuple[bytes, ...], ...]]
+    entries: dict[bytes, Entries]
     operation: Mapping[str, bytes]
     unsure: set[bytes]
     """Untracked files that are no more there, unless what is restored ignores them."""

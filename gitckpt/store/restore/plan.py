@@ -71,6 +71,15 @@ class Plan:
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     """By flag, the wanted paths that get it, and those that lose it."""
 
+    def without_file(self, repository: Repository) -> set[bytes]:
+        """Returns the paths of which only an entry tells, that are skipped and have no file now.
+
+        Args:
+            repository: seen from the worktree.
+        """
+        top = os.fsencode(repository.worktree or "")
+        return {path for path in self.skipped if not is_file(top, path)}
+
     def require_no_obstacle(self) -> None:
         """Raises `WorktreeError` if something is in the way that no checkpoint would hold."""
         if self.obstacles or self.in_the_way:
@@ -240,11 +249,11 @@ class _Planner:
             found -= {one.path for one in diff.differences(self._repository, after, self._wanted.files)}
         return wanted | found
 
-    def _plan_index(self, staged: Iterable[Difference]) -> None:
+    def _plan_index(self, staged: Sequence[Difference]) -> None:
         """Plans the entries of the index: those of the merged stage that differ, conflicts on either side, and flags."""
         before, after = (self._conflicts(contents) for contents in (self._found, self._wanted))
         unmerged = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-        self._plan_flags()
+        self._plan_flags({one.path for one in staged} | unmerged)
         intent = self.plan.flags.get(INTENT, ((), ()))
         zero = b"0" * (64 if self._repository.object_format == "sha256" else 40)
         lines = {one.path: one.line for one in staged}
@@ -255,14 +264,16 @@ class _Planner:
                 self.plan.index_lines.append(lines[path])
             self.plan.index_lines += after.get(path, [])
 
-    def _plan_flags(self) -> None:
+    def _plan_flags(self, staged: Collection[bytes]) -> None:
+        """Plans the flags of entries; those that are written anew lose theirs by that (git-update-index(1), `--index-info`)."""
         for flag in (INTENT, ASSUMED, SKIPPED):
             before = {path for path in self._found.flags.get(flag, ()) if self._is_wanted(path)}
             after = {path for path in self._wanted.flags.get(flag, ()) if self._is_wanted(path)}
             if flag == SKIPPED and (self._found.sparse is not None or self._wanted.sparse is not None):
                 after = set(filter(self._is_wanted, self._without_file_then()))
-            if before != after:
-                self.plan.flags[flag] = (sorted(after - before), sorted(before - after))
+            stays = before if flag == INTENT else before.difference(staged)
+            if before != after or stays != before:
+                self.plan.flags[flag] = (sorted(after - stays), sorted(before - after))
 
     def _without_file_then(self) -> list[bytes]:
         """Returns the entries that are to be skipped in a sparse checkout afterwards: those without a file."""

@@ -26,7 +26,7 @@ from gitckpt.store.restore import exactness, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.departure import Departures
-from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, is_file, make_plan, missing
+from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan, missing
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.restore.report import Restored, remarks
 from gitckpt.store.restore.shape import Shape
@@ -330,10 +330,9 @@ class _Restore:
 
     def _kept_flags(self, plan: Plan, found: Contents) -> Contents:
         """Returns what is wanted, with every entry marked to be skipped that has no file here because the checkout is sparse."""
-        top = os.fsencode(self._repository.worktree or "")
         wanted = self._wanted.flags.get(SKIPPED, [])
         if self._wanted.sparse is not None or found.sparse is not None:
-            wanted = [path for path in sorted(plan.skipped) if not is_file(top, path)]
+            wanted = sorted(plan.without_file(self._repository))
         return replace(self._wanted, flags={**self._wanted.flags, SKIPPED: wanted})
 
     def _write_index_of_paths(self, plan: Plan) -> None:
@@ -354,7 +353,8 @@ class _Restore:
             with PrivateIndex(self._repository) as index:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
                 again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
-            came = diff.differences(self._repository, expected, again.files)
+            away = plan.without_file(self._repository)
+            came = [one for one in diff.differences(self._repository, expected, again.files) if one.path not in away]
             differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)
             differing += comparison.unshaped(self._repository, shape.directories, shape.modes)
         else:

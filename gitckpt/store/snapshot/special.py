@@ -23,6 +23,7 @@ class Scan:
         found: paths that cannot be captured, each with the reason.
         seen: what was seen in directories this time.
         modes: of directories, the top left out, as lstat(2) says them.
+        repositories: directories that are the top of another one; not all that lie in ignored directories.
         news: whether anything was not known.
     """
 
@@ -35,6 +36,7 @@ class Scan:
         self.found: list[tuple[bytes, str]] = []
         self.seen: dict[bytes, Directory] = {}
         self.modes: dict[bytes, int] = {}
+        self.repositories: list[bytes] = []
         self.news = False
 
     def look(self, directories: Iterable[bytes]) -> None:
@@ -48,7 +50,9 @@ class Scan:
         """Looks into the directories that came up and were not named, if they are neither ignored nor repositories of their own."""
         while self._unknown:
             new = sorted(self._unknown - self.seen.keys())
-            there = [path for path in new if not os.path.lexists(self._join(path, b".git"))]
+            others = [path for path in new if os.path.lexists(self._join(path, b".git"))]
+            there = sorted(set(new).difference(others))
+            self.repositories += others
             self._unknown.clear()
             ignored = self._ignored(there)  # a slash at its end would have the rules in it decide of itself
             self.look(path for path in there if path not in ignored)

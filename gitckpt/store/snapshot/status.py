@@ -120,7 +120,7 @@ class Surveyor:
         scan.look_elsewhere()
         found.directories, found.leading, found.modes = scan.seen.keys(), tracked, scan.modes
         found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
-        _read_submodules(self._index, found)
+        _read_submodules(self._index, found, scan.repositories)
         if scan.news or not self._known.is_known:
             seen.save(self._index, "" if found.flags else self._known.checksum, tracked, scan.seen)
         return found
@@ -248,12 +248,12 @@ def _read_intended(index: PrivateIndex, found: Survey) -> None:
     intent.forget_trees(index, sorted(intended))
 
 
-def _read_submodules(index: PrivateIndex, found: Survey) -> None:
-    """Notes every submodule that is checked out, with its commit."""
+def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collection[bytes]) -> None:
+    """Notes every submodule that is checked out, with its commit, whether `.gitmodules` knows it or not, and is there or not."""
     top = os.fsencode(index.repository.worktree or "")
     changed = found.submodules
     found.submodules = {}
-    if not changed and not os.path.exists(os.path.join(top, b".gitmodules")):
+    if not changed and not {path + b"/" for path in repositories}.difference(found.nested):
         return
     for entry in index.git("ls-files", "--stage", "-z").split(b"\0"):
         if not entry.startswith(b"160000 "):

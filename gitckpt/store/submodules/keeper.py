@@ -156,9 +156,6 @@ def removal(store: Checkpoints, checkpoint_ids: Collection[str]) -> Iterator[Non
         store: of the repository around the submodules.
         checkpoint_ids: what is to be removed.
     """
-    if not modules.are_there(store.repository):
-        yield
-        return
     try:
         named = named_by(fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))))
     except CkptError:
