@@ -230,3 +230,36 @@ def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_t
     assert view(checkout.path) == before
     restorer.redo(inside(store))
     assert view(checkout.path) == after
+
+
+@pytest.mark.parametrize("names", ["d/b", "d/b/deeper/still"])
+@pytest.mark.parametrize("paths", [[], [b"d"]])
+def test_an_empty_directory_where_a_sparse_checkout_has_no_file(store: Store, checkout: Checkout, names: str, paths: list[bytes]) -> None:
+    """Git takes the mark off the entry, so that its file seems to be deleted."""
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    made = store.save("a-complete")
+    (checkout.path / names).mkdir(parents=True)
+    assert checkout.git("status", "--porcelain") == " D d/b"
+    before = view(checkout.path)
+    done = restorer.restore(inside(store), made, paths)
+    assert [(change.kind, change.path) for change in done.changes][:1] == [("delete", b"d/b/")]
+    assert (checkout.git("status", "--porcelain"), (checkout.path / "d/b").exists()) == ("", False)
+    after = view(checkout.path)
+    restorer.undo(inside(store))
+    assert (view(checkout.path), (checkout.path / names).is_dir()) == (before, True)
+    changes = restorer.redo(inside(store)).changes
+    assert len(changes) == len(set(changes))
+    assert view(checkout.path) == after
+
+
+def test_ignored_files_where_a_sparse_checkout_has_no_file(store: Store, checkout: Checkout) -> None:
+    """They stay: no file is to come in their place."""
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    made = store.save("a-complete")
+    checkout.write("d/b/.gitignore", "*\n")
+    checkout.write("other", "changed\n")
+    restorer.restore(inside(store), made)
+    assert ((checkout.path / "other").read_text(), (checkout.path / "d/b/.gitignore").read_text()) == ("other\n", "*\n")
+    assert checkout.git("status", "--porcelain") == " D d/b"
+    restorer.undo(inside(store))
+    assert (checkout.path / "other").read_text() == "changed\n"

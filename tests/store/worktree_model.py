@@ -259,6 +259,8 @@ class Place:
         if not os.path.lexists(self.join(ATTRIBUTES)) and not self.git("config", "core.autocrlf", ok=(0, 1)):
             return {}
         plain = {path: found[0] for path, found in entries.items() if len(found) == 1 and found[0][2:] == (b"0", b"0")}
+        if not plain:
+            return {}
         apart = {"GIT_INDEX_FILE": os.path.join(os.fsdecode(self.git_dir), "index without stat data")}
         data = b"".join(b"%s %s\t%s\0" % (mode, oid, path) for path, (mode, oid, *_) in plain.items())
         self.git("update-index", "-z", "--index-info", data=data, env=apart)

@@ -53,10 +53,11 @@ def plan(repository: Repository, wanted: Contents, files: Plan, paths: Sequence[
     """
     made = [path for path in map(_path, undone.get(_MADE, ())) if layout.is_plain(path)]
     widened = {_path(name): int(mode) & 0o777 for name, mode in dict(undone.get(_NARROWED, {})).items()}
-    if not (wanted.directories or wanted.modes or made or widened):
+    top = repository.worktree or ""
+    hollow = [path for path in files.skipped if is_within(path, paths) and _is_hollow(os.path.join(os.fsencode(top), path))]
+    if not (wanted.directories or wanted.modes or made or widened or hollow):
         return Shape()
     layout.require_plain(wanted.directories, wanted.modes)
-    top = repository.worktree or ""
     touched = {one.path for one in files.files}
     directories = [path for path in wanted.directories if is_within(path, paths)]
     modes = {path: mode for path, mode in wanted.modes.items() if is_within(path, paths)}
@@ -65,6 +66,8 @@ def plan(repository: Repository, wanted: Contents, files: Plan, paths: Sequence[
     kept = layout.with_above(directories)
     gone = {one.path for one in files.files if one.status == "D"}
     files.obstacles += [path for path in sorted(kept - gone) if _is_in_the_way(os.path.join(os.fsencode(top), path))]
+    within = (path for one in hollow for path in _within(os.fsencode(top), one))  # git takes such an entry for one that is not skipped
+    made = list(dict.fromkeys([*made, *within]))
     removed = [path for path in made if path not in kept and os.path.isdir(os.path.join(os.fsencode(top), path))]
     widened = {path: mode for path, mode in widened.items() if path not in touched and path not in modes}
     changes = [PathChange(ADD, path + b"/") for path in layout.missing(top, directories)]
@@ -78,6 +81,16 @@ def plan(repository: Repository, wanted: Contents, files: Plan, paths: Sequence[
     if narrowed:
         state[_NARROWED] = {os.fsdecode(path): mode for path, mode in narrowed.items() if _is_text(path)}
     return Shape(directories, modes, removed, widened, changes, state)
+
+
+def _within(top: bytes, path: bytes) -> list[bytes]:
+    """Returns a directory, and those in it."""
+    return [os.path.relpath(parent, top) for parent, _, _ in os.walk(os.path.join(top, path))]
+
+
+def _is_hollow(path: bytes) -> bool:
+    """Tells whether there is a directory that holds at most others."""
+    return os.path.isdir(path) and not os.path.islink(path) and not any(names for _, _, names in os.walk(path))
 
 
 def _narrower(top: str, modes: Mapping[bytes, int]) -> set[bytes]:

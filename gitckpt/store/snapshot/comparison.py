@@ -52,7 +52,8 @@ def compare(
     with PrivateIndex(repository) as index:
         captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
     found = manifest.read(repository, objects, captured.worktree.tree, head)
-    said = unexpected(repository, diff.differences(repository, wanted.files, captured.files), gone, manifest.raw_of(repository, wanted))
+    differing = [one for one in diff.differences(repository, wanted.files, captured.files) if not _is_displaced(repository, wanted, one)]
+    said = unexpected(repository, differing, gone, manifest.raw_of(repository, wanted))
     if merged != merged_tree(repository, found, head):
         said.append("what is staged")
     said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
@@ -62,6 +63,12 @@ def compare(
         names = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
         said.append(f"the operation in progress ({', '.join(names)})")
     return said + unshaped(repository, wanted.directories, wanted.modes)
+
+
+def _is_displaced(repository: Repository, wanted: Contents, one: Difference) -> bool:
+    """Tells whether a directory, as of ignored files, is where a sparse checkout has no file: for git, it takes the mark off the entry."""
+    is_away = wanted.sparse is not None and one.status == "D" and one.path in wanted.flags.get(SKIPPED, ())
+    return is_away and os.path.isdir(os.path.join(os.fsencode(repository.worktree or ""), one.path))
 
 
 def unshaped(repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[str]:
