@@ -263,3 +263,14 @@ def test_ignored_files_where_a_sparse_checkout_has_no_file(store: Store, checkou
     assert checkout.git("status", "--porcelain") == " D d/b"
     restorer.undo(inside(store))
     assert (checkout.path / "other").read_text() == "changed\n"
+
+
+def test_patterns_that_git_takes_for_none_of_a_cone(store: Store, checkout: Checkout) -> None:
+    """`sparse-checkout set --cone` that fails has set the mode already; git goes by the patterns as they are."""
+    checkout.git("sparse-checkout", "set", "--no-cone", "a", "other")
+    checkout.git("sparse-checkout", "set", "--cone", "a", ok=(1, 128))
+    assert checkout.git("config", "core.sparseCheckoutCone") == "true"
+    assert "".join(line[:1] for line in checkout.git("ls-files", "-t").splitlines()).count("S") == 2
+    made = store.save("a-complete")
+    there = resumption.resume(inside(store), made)
+    assert view(there.path) == view(checkout.path)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 _NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
+_ALL = b"/*"
 _TRUE = ("true", "yes", "on", "1")
 
 
@@ -25,13 +26,19 @@ def read(repository: Repository) -> bytes | None:
     Args:
         repository: seen from the worktree.
     """
-    if not os.path.exists(os.path.join(repository.git_dir, "info", "sparse-checkout")):
+    try:
+        with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
+            patterns = file.read().splitlines()
+    except FileNotFoundError:
         return None  # git itself takes every file then, whatever its configuration says
     values = {name: found[-1].lower() in _TRUE for name, found in config.read(repository, _NAMES).items()}
     if not values.get("core.sparsecheckout"):
         return None
-    words = ["cone" if values.get("core.sparsecheckoutcone") else "no-cone", *(["index"] if values.get("index.sparse") else [])]
-    return " ".join(words).encode() + b"\n" + repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
+    listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
+    # Of patterns that it did not write itself, git says "disabling cone pattern matching", lists them as they are, and goes by them.
+    is_cone = values.get("core.sparsecheckoutcone") and _ALL in patterns and _ALL not in listed.splitlines()
+    words = ["cone" if is_cone else "no-cone", *(["index"] if values.get("index.sparse") else [])]
+    return " ".join(words).encode() + b"\n" + listed
 
 
 def bring_back(made: Repository, settings: bytes | None) -> None:
