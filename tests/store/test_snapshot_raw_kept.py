@@ -13,6 +13,7 @@ from gitckpt.store.audit.verification import verify
 from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import Store, inside
+from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.store.test_snapshot_filters import stored
@@ -215,6 +216,95 @@ def test_what_a_gc_took_is_written_again(make_store: MakeStore, main_checkout: C
     store.remove([store.save("a-complete", {}).id])
     here.git("prune", "--expire=now")
     assert kept(here, store.save("b-complete", {}).id) == {"a.nb": b"source\nout 1\n"}
+
+
+# Rules that change under files that stay: git calls those unchanged, by their stat data, until it has to look
+
+
+TURN = dict.fromkeys(("filter__turn__clean", "filter__turn__smudge"), "tr A-Za-z N-ZA-Mn-za-m")
+
+
+def converted_then(here: Checkout, store: Store, rules: str) -> Checkpoint:
+    """Files as a checkout under some rules writes them; returns a checkpoint from before the rules change."""
+    here.commit("files", **{".gitattributes": rules, "a.txt": "one\ntwo\n", "b.txt": "three\n"})
+    for name in ("a.txt", "b.txt"):
+        (here.path / name).unlink()
+    here.git("checkout", "--", ".")
+    later = os.stat(here.path / "a.txt").st_mtime + 10
+    for name in ("a.txt", "b.txt"):  # so that git believes the stat data
+        os.utime(here.path / name, (later - 100, later - 100))
+    here.git("update-index", "--refresh")
+    os.utime(here.path / ".git/index", (later, later))
+    return store.save("a-complete", {})
+
+
+@pytest.mark.parametrize("later", ["", "*.nothing filter=turn\n", "* text=auto\n", "a.txt text\n"])
+@pytest.mark.parametrize("rules", ["* text eol=crlf\n", "*.txt filter=turn\n"])
+def test_files_that_rules_no_longer_convert(plain: Store, main_checkout: Checkout, rules: str, later: str) -> None:
+    here = main_checkout
+    configured(here, **TURN)
+    first = converted_then(here, plain, rules)
+    there = {name: (here.path / name).read_bytes() for name in ("a.txt", "b.txt")}
+    here.write(".gitattributes", later)
+    assert not kept(here, first.id).keys() & there.keys()
+    made = plain.save("b-complete", {})
+    path = Path(resume(inside(plain), made).path)
+    assert {name: (path / name).read_bytes() for name in there} == there
+    assert kept(here, plain.save("c-complete", {}).id) == kept(here, made.id) != {}
+    for name in there:
+        here.write(name, "changed\n")
+    restore(inside(plain), made)
+    assert {name: (here.path / name).read_bytes() for name in there} == there
+
+
+def test_files_that_settings_no_longer_convert(plain: Store, main_checkout: Checkout) -> None:
+    here = main_checkout
+    here.git("config", "core.autocrlf", "true")
+    converted_then(here, plain, "")
+    here.git("config", "core.autocrlf", "false")
+    here.git("config", "ckpt.maxFileSize", "8")
+    made = plain.save("b-complete", {})
+    assert (kept(here, made.id), converted(made)) == ({"b.txt": b"three\r\n"}, ("a.txt",))
+
+
+def test_what_was_behind_a_filter_that_is_required_is_not_kept_then_either(plain: Store, main_checkout: Checkout) -> None:
+    here = main_checkout
+    configured(here, **TURN, filter__turn__required="true")
+    converted_then(here, plain, "a.txt filter=turn\n")
+    here.write(".gitattributes", "")
+    made = plain.save("c-complete", {})
+    assert (kept(here, made.id), converted(made)) == ({}, ("a.txt",))
+    assert b"one\ntwo" not in stored(here)
+
+
+def test_what_a_filter_left_out_of_a_secret_is_not_kept_then_either(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = main_checkout
+    configured(here, filter__strip__clean="sed s/=.*/=/", filter__strip__smudge="cat")
+    here.write(".gitattributes", ".env filter=strip\n")
+    here.commit("template", **{".env": "KEY=hidden\n"})
+    monkeypatch.setattr("time.time_ns", lambda: os.stat(here.path / ".env").st_ctime_ns + 3_000_000_000)
+    os.utime(here.path / ".env", (1_700_000_000, 1_700_000_000))
+    here.git("update-index", "--refresh")
+    plain.save("a-complete", {})
+    here.write(".gitattributes", "")
+    made = plain.save("b-complete", {})
+    assert (kept(here, made.id), converted(made)) == ({}, (".env",))
+    assert b"hidden" not in stored(here)
+
+
+def test_once_git_has_looked_nothing_is_remembered(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = main_checkout
+    memory = here.path / ".git/ckpt-exact"
+    converted_then(here, plain, "* text eol=crlf\n")
+    assert memory.exists()
+    here.write(".gitattributes", "")
+    here.git("add", "--renormalize", "--all")
+    here.git("commit", "--quiet", "--all", "--message", "as they are")
+    monkeypatch.setattr("time.time_ns", lambda: os.stat(here.path / ".gitattributes").st_ctime_ns + 3_000_000_000)
+    made = plain.save("b-complete", {})
+    assert (kept(here, made.id), memory.exists()) == ({}, False)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"gitckpt exact 1 x\0a\tb", b"\0\0"])

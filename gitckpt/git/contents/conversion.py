@@ -1,7 +1,8 @@
 """Which files git would not write again as they are: what it makes of their blobs is compared with what is on the disk.
 
 A file that was looked at is not looked at again while its stat data, its blob and the rules stay: a derived file in the worktree's
-administrative directory knows.
+administrative directory knows. Where rules were others before, git may call a file unchanged that it would store otherwise: it goes by stat
+data. So from then on, what is new to that file is compared with its blob, even if nothing converts it now.
 """
 
 from __future__ import annotations
@@ -13,19 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gitckpt.git.contents import attributes
+from gitckpt.git.contents import attributes, verdicts
 from gitckpt.git.contents.attributes import Rules, Treatment
 from gitckpt.git.objects import pack
-from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.objects.encoding import object_hash, object_id
 from gitckpt.git.process import DeadlinePassed
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
 
-MEMORY = "ckpt-exact"
-
-_FORM = b"gitckpt exact 1 "
+_NO_RULES = "none"
 _GRAIN = 2_000_000_000
 """In nanoseconds: the coarsest time stamps of file systems. What changed within may change again under the same one."""
 
@@ -36,7 +35,6 @@ _MANY = 500
 """From so many blobs on, they go into a pack."""
 
 _FILES = (b"100644", b"100755")
-_EXACT, _INEXACT, _REQUIRED = b"=", b"!", b"-"
 _FAILED = "external filter"
 
 
@@ -102,7 +100,7 @@ class Conversions:
     Args:
         index: lists the files of the worktree, each with the blob that stands for it.
         objects: into which bytes are written; None to write none.
-        rules: what decides about conversions.
+        rules: what decides about conversions; None where nothing is converted.
         terms: what is not to be kept.
     """
 
@@ -110,7 +108,7 @@ class Conversions:
         self,
         index: PrivateIndex,
         objects: Objects | None,
-        rules: Rules,
+        rules: Rules | None,
         terms: Terms,
     ) -> None:
         self._index = index
@@ -122,6 +120,7 @@ class Conversions:
         self._top = index.repository.worktree or "."
         self._found = Found()
         self._known: dict[bytes, bytes] = {}
+        self._earlier: dict[bytes, bytes] | None = None
         self._pending: dict[str, bytes] = {}
 
     def look(self, besides: Collection[bytes] = ()) -> Found:
@@ -135,9 +134,10 @@ class Conversions:
             DeadlinePassed: it took longer than the index may.
         """
         entries = list(_entries(self._index))
-        unread = [b"%s %s" % (oid.encode(), path) for path, oid in entries if os.path.basename(path) == attributes.FILE]
-        key = self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
-        before = _load(self._index, key)
+        key = self._key(entries)
+        last_key, self._earlier = verdicts.load(self._index.repository)
+        before = (self._earlier or {}) if last_key == key else {}
+        looked_at = 0
         fresh: list[tuple[bytes, str, os.stat_result]] = []
         fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -145,9 +145,9 @@ class Conversions:
                 status = _status(path, fd)
                 if status is None or path in besides:
                     continue
-                mark = b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
+                looked_at += 1
                 last, _, verdict = before.get(path, b"").rpartition(b" ")
-                if last == mark and self._holds(path, verdict):
+                if last == verdicts.mark(oid, status) and self._holds(path, verdict):
                     self._known[path] = before[path]
                     if path in self._found.raw:
                         self._found.blobs[path] = oid
@@ -157,19 +157,27 @@ class Conversions:
             self._judge(fresh, fd)
         finally:
             os.close(fd)
-        if news:
-            _save(self._index, key, self._known)
+        if self._rules is None and len(self._known) == looked_at and all(mark.endswith(verdicts.EXACT) for mark in self._known.values()):
+            verdicts.forget(self._index.repository)
+        elif news:
+            verdicts.save(self._index.repository, key, self._known)
         return self._found
+
+    def _key(self, entries: Iterable[tuple[bytes, str]]) -> str:
+        if self._rules is None:
+            return _NO_RULES
+        unread = [b"%s %s" % (oid.encode(), path) for path, oid in entries if os.path.basename(path) == attributes.FILE]
+        return self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
 
     def _holds(self, path: bytes, verdict: bytes) -> bool:
         """Takes over what was found the last time; tells whether that still is so."""
-        if verdict == _INEXACT:
+        if verdict == verdicts.INEXACT:
             if path in self._terms.regardless:
                 return False
             self._found.left.append(path)
-        elif verdict == _REQUIRED:
+        elif verdict == verdicts.REQUIRED:
             self._found.required.add(path)
-        elif verdict != _EXACT:
+        elif verdict != verdicts.EXACT:
             if self._objects is not None and self._index.repository.cat_file.info(verdict.decode("ascii")) is None:
                 return False
             self._found.raw[path] = verdict.decode("ascii")
@@ -177,24 +185,29 @@ class Conversions:
 
     def _judge(self, files: Sequence[tuple[bytes, str, os.stat_result]], fd: int) -> None:
         """Looks at files of which nothing is known."""
-        treatments = attributes.treatments(self._index, self._rules.configured, [path for path, _, _ in files])
+        paths = [path for path, _, _ in files]
+        treatments = attributes.treatments(self._index, self._rules.configured, paths) if self._rules is not None else {}
         held: list[_Candidate] = []
         size = 0
         for path, oid, status in files:
             self._require_time()
             treatment = treatments.get(path, attributes.UNTOUCHED)
+            converts = treatment.is_rewritten or treatment.is_text
             if treatment.is_required:
                 self._found.required.add(path)
-                self._settle(path, oid, status, _REQUIRED)
-            elif not (treatment.is_rewritten or treatment.is_text):
-                self._settle(path, oid, status, _EXACT)
+                self._settle(path, oid, status, verdicts.REQUIRED)
+            elif not converts and self._earlier is None:
+                self._settle(path, oid, status, verdicts.EXACT)
+            elif self._was_to_stay_out(path, oid, status):
+                self._settle(path, oid, status, verdicts.INEXACT)
             elif self._most is not None and status.st_size > self._most and path not in self._terms.regardless:
-                differs = treatment.is_rewritten or any(map(treatment.may_change, _pieces(path, fd)))
-                self._settle(path, oid, status, _INEXACT if differs else _EXACT)
+                differs = treatment.is_rewritten or (converts and any(map(treatment.may_change, _pieces(path, fd))))
+                differs = differs or self._is_otherwise(oid, status.st_size, _pieces(path, fd))
+                self._settle(path, oid, status, verdicts.INEXACT if differs else verdicts.EXACT)
             else:
                 data = b"".join(_pieces(path, fd))
-                if not treatment.may_change(data):
-                    self._settle(path, oid, status, _EXACT)
+                if not (converts and treatment.may_change(data)) and not self._is_otherwise(oid, len(data), [data]):
+                    self._settle(path, oid, status, verdicts.EXACT)
                     continue
                 held.append(_Candidate(path, oid, data, treatment, status))
                 size += len(data)
@@ -204,6 +217,22 @@ class Conversions:
         self._compare(held, fd)
         self._write(0)
 
+    def _is_otherwise(self, oid: str, size: int, pieces: Iterable[bytes]) -> bool:
+        """Tells whether a file is not its blob, byte for byte; only where rules may have been others when git compared them."""
+        if self._earlier is None:
+            return False
+        found = object_hash(self._format, b"blob %d\0" % size)
+        for piece in pieces:
+            found.update(piece)
+        return found.hexdigest() != oid
+
+    def _was_to_stay_out(self, path: bytes, oid: str, status: os.stat_result) -> bool:
+        """Tells whether a file that is as it was then was not to be kept under other rules: they kept something from everybody."""
+        about, _, verdict = (self._earlier or {}).get(path, b"").rpartition(b" ")
+        if about != verdicts.mark(oid, status) or path in self._terms.regardless:
+            return False
+        return verdict == verdicts.REQUIRED or (verdict == verdicts.INEXACT and self._terms.refuses(path))
+
     def _compare(self, held: Sequence[_Candidate], fd: int) -> None:
         """Compares files with what git makes of their blobs."""
         for driver in sorted({one.treatment.driver for one in held}):
@@ -212,9 +241,9 @@ class Conversions:
                 some, written(self._index, [(one.oid, one.path) for one in some], is_filtered=bool(driver)), strict=True
             ):
                 if smudged == one.data:
-                    verdict = _EXACT
+                    verdict = verdicts.EXACT
                 elif not self._may_be_kept(one, smudged) or not self._is_of_blob(one, fd):
-                    verdict = _INEXACT
+                    verdict = verdicts.INEXACT
                 else:
                     oid = object_id("blob", one.data, self._format)
                     self._found.raw[one.path] = oid
@@ -240,11 +269,11 @@ class Conversions:
         return done.code == 0 and done.out.strip().decode("ascii") == one.oid
 
     def _settle(self, path: bytes, oid: str, status: os.stat_result, verdict: bytes) -> None:
-        """Takes note of what was found of a file; where it changed lately, only for this time."""
-        if verdict == _INEXACT:
+        """Takes note of what was found of a file; where it changed lately, and that depends on its content, only for this time."""
+        if verdict == verdicts.INEXACT:
             self._found.left.append(path)
-        if status.st_ctime_ns < time.time_ns() - _GRAIN:
-            self._known[path] = b"%s %d %d %s" % (oid.encode(), status.st_ctime_ns, status.st_ino, verdict)
+        if verdict == verdicts.REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
+            self._known[path] = b"%s %s" % (verdicts.mark(oid, status), verdict)
 
     def _write(self, most: int) -> None:
         """Writes the bytes that are to be kept, if they are more than `most`."""
@@ -322,35 +351,3 @@ def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
                 yield piece
     except OSError:
         return
-
-
-def _load(index: PrivateIndex, key: str) -> dict[bytes, bytes]:
-    """Returns what was found the last time under these rules, by path: oid of the blob, time of the last change, inode, verdict."""
-    try:
-        with open(_path(index), "rb") as file:
-            head, *records = file.read().split(b"\0")
-    except OSError:
-        return {}
-    if head != _FORM + key.encode():
-        return {}
-    found = {}
-    for record in records:
-        mark, tab, path = record.partition(b"\t")
-        if tab and mark.count(b" ") == 3:
-            found[path] = mark
-    return found
-
-
-def _save(index: PrivateIndex, key: str, known: dict[bytes, bytes]) -> None:
-    path = _path(index)
-    scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-    try:
-        with open(scratch, "wb") as file:
-            file.write(_FORM + key.encode() + b"".join(b"\0%s\t%s" % (mark, path) for path, mark in known.items()))
-        os.replace(scratch, path)
-    except OSError:
-        pass  # derived: without it, the next capture looks again
-
-
-def _path(index: PrivateIndex) -> str:
-    return os.path.join(index.repository.git_dir, MEMORY)

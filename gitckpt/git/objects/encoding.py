@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     class Hash(Protocol):
         """A digest in the making."""
 
+        def update(self, data: bytes, /) -> None:
+            """Goes on with more content."""
+
         def digest(self) -> bytes:
             """Returns the digest."""
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gitckpt.git.contents import attributes, conversion, layout, refusal, unfiltered
+from gitckpt.git.contents import attributes, conversion, layout, refusal, unfiltered, verdicts
 from gitckpt.git.contents.quarantine import Quarantine
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
@@ -352,7 +352,7 @@ class _Capture:
 
     def _inexact(self, rules: attributes.Rules | None) -> conversion.Found:
         """Returns the files that git would write otherwise than they are; notes of which the bytes are not kept."""
-        if rules is None:
+        if rules is None and not verdicts.are_there(self._repository):
             return conversion.Found()
         terms = self._limits.terms(self._named, self._also)
         found = conversion.Conversions(self._index, self._objects, rules, terms).look(self._unread)
