@@ -73,6 +73,7 @@ NOUNS = words("encoding finding opening packing plumbing")
 SPEAKERS = ("gitckpt/cli/screen/terminal.py", "gitckpt/hook.py")
 BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py", "gitckpt/model/readers/fence.py")
 """The last is the fence around one ref: what fails there is said of that ref, and the others go on."""
+REPOSITORY = "gitckpt/git/repository.py"
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
 LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -191,6 +192,7 @@ def violations(path: str, source: str) -> list[str]:
         *_no_input_or_output(path, tree),
         *_processes(path, tree, imports),
         *_speaking(path, tree),
+        *_private_directory(path, tree),
         *_broad_excepts(path, tree),
         *_shape(path, source, tree),
         *_lengths(path, tree),
@@ -312,6 +314,21 @@ def _processes(path: str, tree: ast.Module, imports: list[Import]) -> Iterator[s
             base = node.value.id if isinstance(node.value, ast.Name) else ""
             if (base in system and node.attr in STARTING) or node.attr in ("create_subprocess_exec", "create_subprocess_shell"):
                 yield f"{path}:{node.lineno}: uses {base or '…'}.{node.attr}; only {reason}"
+
+
+def _private_directory(path: str, tree: ast.Module) -> Iterator[str]:
+    if path in (REPOSITORY, "gitckpt/git/files/premises.py"):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) == "join" and any(_is_private(argument) for argument in node.args):
+            yield (
+                f"{path}:{node.lineno}: `{ast.unparse(node)}`: only {REPOSITORY} knows the path of the private directory; "
+                "`private_dir` looks at each use whether it is a link, or somebody else's"
+            )
+
+
+def _is_private(argument: ast.expr) -> bool:
+    return isinstance(argument, ast.Constant) and str(argument.value).split("/")[0] == "ckpt"
 
 
 def _broad_excepts(path: str, tree: ast.Module) -> Iterator[str]:

@@ -111,6 +111,8 @@ from tests.house_rules import cycles, import_graph, violations, widths
         ("gitckpt/git/x.py", "def f():\n" + "    g()\n" * 60, "x.py:1: f has 61 lines"),
         ("gitckpt/git/x.py", "class C:\n    def f(self):\n" + "        g()\n" * 50 + ("    x = 1\n" * 250), "x.py:1: C has 302 lines"),
         ("gitckpt/cli/commands/x.py", "def f(\n    a,\n):\n" + "    g()\n" * 61, "x.py:1: f has 61 lines"),
+        ("gitckpt/store/audit/x.py", "import os\nos.path.join(r.common_dir, 'ckpt')", "x.py:2: `os.path.join(r.common_dir, 'ckpt')`"),
+        ("gitckpt/store/audit/x.py", "import os\nos.path.join(r.common_dir, 'ckpt/index')", "knows the path of the private directory"),
         ("gitckpt/store/utils.py", "", "is called utils; such a name says nothing"),
         ("gitckpt/git/_helpers.py", "", "is called _helpers"),
         ("gitckpt/store/common/x.py", "", "is called common"),
