@@ -149,9 +149,9 @@ def test_what_is_planted_is_found(trial: Trial, name: str) -> None:
         assert verdict.lost
 
 
-@pytest.mark.parametrize(
-    ("ended", "expected"),
-    [
+def test_whoever_fails_says_so(trial: Trial) -> None:
+    judge = Judge(SAVE, trial.known(SAVE))
+    for ended, expected in (
         (Ended(1, "", ""), "no word of an error"),
         (Ended(1, "", "error: x\n"), "said not what to do next"),
         (Ended(3, "", "error: this is a bug in gitckpt: x\nhint: y\n"), "as if nobody had foreseen that"),
@@ -160,13 +160,10 @@ def test_what_is_planted_is_found(trial: Trial, name: str) -> None:
         (Ended(0, "", ""), None),
         (Ended(None, "", ""), None),
         (Ended(1, "", "error: x\nhint: y\n"), None),
-    ],
-    ids=str,
-)
-def test_whoever_fails_says_so(trial: Trial, ended: Ended, expected: str | None) -> None:
-    found = Judge(SAVE, trial.known(SAVE))._complaints(ended)
-    assert [expected in sentence for sentence in found if expected] == ([True] if expected else [])
-    assert bool(found) == bool(expected)
+    ):
+        found = judge._complaints(ended)
+        assert [expected in sentence for sentence in found if expected] == ([True] if expected else []), ended
+        assert bool(found) == bool(expected), ended
 
 
 def test_a_save_that_names_nothing_and_a_phase_done_twice_are_wrong(trial: Trial) -> None:

@@ -19,7 +19,7 @@ from tests.store.test_worktree_returns import TOP, ReturnMachine, ready
 
 pytestmark = pytest.mark.long
 
-STEPS, LONG_STEPS = 120, 25_000
+STEPS, LONG_STEPS = 60, 25_000
 """How many steps each of the tests takes at least."""
 
 LIB, INNER = b"lib", b"lib/inner"
