@@ -245,3 +245,34 @@ def test_a_removal_reaches_what_is_not_checked_out(plain: Store, main_checkout: 
     plain.remove([made.id])
     lib.path.mkdir()
     assert names(Checkout(Path(git_dir))) == []
+
+
+def test_one_that_the_branch_here_does_not_have(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    """Git leaves its files there, in a repository of which the index knows nothing: they are in the safety checkpoint."""
+    main_checkout.git("branch", "without", "HEAD~1")
+    lib.write("l", "changed\n")
+    made = plain.save("a-complete", {})
+    main_checkout.git("checkout", "--quiet", "without")
+    lib.write("l", "changed again\n")
+    lib.write("work", "of forty minutes\n")
+    lib.git("checkout", "--quiet", "--detach")
+    before = settled(main_checkout, lib)
+    done = restore(plain, made)
+    assert ("delete", b"lib/work") in changes(done)
+    after = settled(main_checkout, lib)
+    restorer.undo(inside(plain))
+    assert settled(main_checkout, lib) == before
+    restorer.redo(inside(plain))
+    assert settled(main_checkout, lib) == after
+
+
+def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    shutil.rmtree(lib.path)
+    main_checkout.git("init", "--quiet", "lib")
+    lib.commit("of somebody else", l="mine\n")
+    main_checkout.write("README", "other\n")
+    before = settled(lib)
+    with pytest.raises(_Incomplete, match="lib: another repository is in its place"):
+        restore(plain, made)
+    assert (settled(lib), (main_checkout.path / "README").read_text()) == (before, "hello\n")

@@ -134,6 +134,18 @@ def _pairs(place: str, beside: str, above: str, object_format: str) -> Iterator[
         yield from _pairs(os.path.join(own, "modules"), os.path.join(other, "modules"), f"{above}{inside}/", object_format)
 
 
+def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
+    """Tells whether a repository in the place of a submodule is one of that: git keeps it for one, or it has a commit of it.
+
+    Args:
+        repository: the one around it.
+        there: as `seen_from` returned it.
+        commit: of the submodule; "" for none.
+    """
+    is_kept = any(os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep) for place in _places(repository))
+    return is_kept or (bool(commit) and there.cat_file.info(f"{commit}^{{commit}}") is not None)
+
+
 def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
     """Copies refs, under their names, from a repository on this machine into another one; those that are there stay as they are.
 

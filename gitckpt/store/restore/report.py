@@ -9,7 +9,7 @@ from gitckpt.git.worktree import operation, provenance
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.names import first_of, quoted
-from gitckpt.store.restore.plan import PathChange, Plan
+from gitckpt.store.restore.plan import DELETE, PathChange, Plan
 from gitckpt.store.restore.position import Position
 
 
@@ -50,8 +50,12 @@ def remarks(
         spoken_for: submodules of which something else is said.
         rebased: the branch of a rebase that was detached from it; None for none.
     """
-    stay = [one for one in plan.submodules if one.path not in spoken_for]
-    said = [f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; it was at {one.new}" for one in stay]
+    gone = {change.path for change in plan.changes if change.kind == DELETE}
+    stay = [one for one in plan.submodules if one.path not in spoken_for and one.path not in gone]
+    said = []
+    for one in stay:
+        then = f"it was at {one.new}" if one.new.strip("0") else "it was none"
+        said.append(f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; {then}")
     files = checkpoint.worktree
     converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
     said += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []

@@ -287,8 +287,8 @@ class _Restore:
         }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         found = captured.worktree
-        if captured.submodules and self._limits.submodules:
-            found = keeper.capture(self._store, found, captured.submodules, self._limits)
+        if self._limits.submodules:  # those that come back as well: an index without them may be here
+            found = keeper.capture(self._store, found, {*captured.submodules, *self._submodules.paths}, self._limits)
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message)
         if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
             self._store.remove([made.id])

@@ -131,6 +131,12 @@ class Submodules:
         there = modules.seen_from(repository, path)
         if there is not None and not modules.has(there, ref):
             kept = modules.holding(repository, path, ref)
+            if kept is not None and not modules.is_copy(repository, there, one.git_sha):
+                kept.close()
+                there.close()
+                self.failures.append(f"{_text(path)}: another repository is in its place")
+                yield None
+                return
             if kept is None or dry_run:
                 there.close()
                 if kept is None:

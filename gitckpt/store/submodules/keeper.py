@@ -17,6 +17,7 @@ from gitckpt.model import times
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
 from gitckpt.model.format import budget
+from gitckpt.model.names import quoted
 from gitckpt.model.readers import codec
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store import log
@@ -62,7 +63,7 @@ def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limit
     Args:
         store: of the worktree that they are in.
         found: what the worktree holds; it says of each submodule that it was left out.
-        paths: of those that are checked out.
+        paths: of those that are checked out, or of other repositories that are to be captured like them.
         limits: what is left out, in them as in the worktree itself.
 
     Returns:
@@ -71,6 +72,7 @@ def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limit
     made: list[Submodule] = []
     failed: dict[bytes, str] = {}
     texts = {modules.unquoted(entry.path): entry.path for entry in found.omitted}
+    texts |= {path: quoted(path) for path in paths if path + b"/" in texts}  # a repository that the index here does not have as one
     for path in sorted(path for path in paths if path in texts):
         there = modules.seen_from(store.repository, path)
         if there is None:
@@ -83,7 +85,7 @@ def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limit
             continue
         files = checkpoint.worktree
         made.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=files is not None and files.dirty))
-    done = {one.path for one in made}
+    done = {one.path for one in made} | {quoted(modules.unquoted(one.path) + b"/") for one in made}
     omitted = [
         replace(entry, reason=f"a submodule that could not be captured: {failed[path]}", dirty=None)
         if (path := modules.unquoted(entry.path)) in failed
