@@ -274,3 +274,12 @@ def test_patterns_that_git_takes_for_none_of_a_cone(store: Store, checkout: Chec
     made = store.save("a-complete")
     there = resumption.resume(inside(store), made)
     assert view(there.path) == view(checkout.path)
+
+
+def test_an_entry_that_a_person_skips_within_the_patterns_of_a_sparse_checkout(store: Store, checkout: Checkout) -> None:
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/other")
+    (checkout.path / "a").unlink()
+    checkout.git("update-index", "--skip-worktree", "a")
+    made = store.save("a-complete")
+    there = resumption.resume(inside(store), made)
+    assert view(there.path) == view(checkout.path)

@@ -35,10 +35,7 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             if contents.directories or contents.modes:
                 layout.bring_back(made.worktree or "", contents.directories, contents.modes)
                 index.git("update-index", "-q", "--refresh", ok=(0, 1))  # the time of their last change is another one by now
-            if ABSENT in contents.flags:
-                written = set(index.git("ls-files", "-z").split(b"\0"))  # by git, just now: no other path is to be trusted
-                for path in written.intersection(contents.flags[ABSENT]):
-                    os.unlink(os.path.join(os.fsencode(made.worktree or ""), path))
+            _remove_absent(index, contents)
             raw = manifest.raw_of(made, contents)
             raw_files.bring_back(made, raw)
             raw_files.refresh(index, raw.keys() - set(contents.stale))
@@ -51,6 +48,17 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
         if missing:
             raise partial.unreachable(missing) from None
         raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}") from None
+
+
+def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
+    """Removes the files that were not there: their entries are to be skipped, whatever the patterns of a sparse checkout."""
+    absent = {*contents.flags.get(ABSENT, ()), *(contents.flags.get(SKIPPED, ()) if contents.sparse is not None else ())}
+    if not absent:
+        return
+    listing = index.git("ls-files", "-v", "-z").split(b"\0")
+    written = {entry[2:] for entry in listing if entry[:1] == b"H"}  # by git, just now: no other path is to be trusted
+    for path in written.intersection(absent):
+        os.unlink(os.path.join(os.fsencode(index.repository.worktree or ""), path))
 
 
 def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
