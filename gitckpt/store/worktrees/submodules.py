@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.model import ids
+from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.checkpoints import Checkpoints
@@ -113,11 +114,31 @@ def _copied(around: Repository, kept: Repository, made: Repository, one: Submodu
         return modules.attach(copy, modules.place(made, path) or "")
 
 
+def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
+    """Records what is there, so that it can be written again.
+
+    Raises:
+        WorktreeError: not every file would be in a checkpoint.
+    """
+    there = inner.repository
+    top = os.fsencode(there.worktree or "")
+    found = inner.capture(limits)
+    held = {b".git"}
+    if not (found.degraded or found.omitted):
+        files = manifest.tree_of_files(there, found.tree, inner.objects.head()[0])
+        held.update(checkout.blobs_of(there, files))
+    names = (os.path.relpath(os.path.join(parent, name), top) for parent, _, leaves in os.walk(top) for name in leaves)
+    if not held.issuperset(names):
+        raise WorktreeError(f"it is half made: git -C '{there.worktree}' ckpt restore {captured.id[: ids.SHORT]}")
+    message = f"before {captured.id[: ids.SHORT]} came back again"
+    inner.record(layout.SAFETY_COMPLETE, {"path": there.worktree or ""}, worktree=found, trigger=SAFETY, message=message)
+
+
 def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
     """Gives a submodule that has no files yet HEAD, files, index and operation of its checkpoint."""
     there, commit = inner.repository, captured.git_sha
     if os.listdir(there.worktree or "") != [".git"]:  # a kill, and who knows what is there now
-        raise WorktreeError(f"it is half made: git -C '{there.worktree}' ckpt restore {captured.id[: ids.SHORT]}")
+        _record_half_made(inner, captured, limits)
     branch = f"refs/heads/{captured.branch}"
     if captured.branch is not None and there.git.run("check-ref-format", branch, ok=(0, 1)).code == 0:
         found = there.cat_file.info(branch)
