@@ -22,6 +22,7 @@ from gitckpt.store.leases.leases import LENGTH, Hold
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
+from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees import opener, resumption
 
 if TYPE_CHECKING:
@@ -122,11 +123,14 @@ def begin(
         StateError: the state cannot be stored losslessly.
         WorktreeError: the repository is bare, and no directory for worktrees is configured.
     """
-    opener.default_root(store.repository, settings.read(store.repository).worktree_dir)  # a bare repository may have none
+    said = settings.read(store.repository)
+    opener.default_root(store.repository, said.worktree_dir)  # a bare repository may have none
     if key is not None:
         store.claim(key).require_free()  # before anything is written for a run that will not be
     commit = _commit(store.repository, base)
-    there = run_files.with_inputs(store.repository, store.objects, CLEAN, commit, files) if files else CLEAN
+    there = keeper.of_commit(store, commit) if said.limits.submodules else CLEAN
+    if files:
+        there = run_files.with_inputs(store.repository, store.objects, there, commit, files)
     return store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
 
 

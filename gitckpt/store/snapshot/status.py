@@ -18,6 +18,7 @@ from gitckpt.store.snapshot.special import Scan
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
 _FAILING = re.compile(r"clean filter '(.*)' failed")
+_PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
 _GONE = b"000000"
 
 
@@ -120,7 +121,7 @@ class Surveyor:
         scan.look_elsewhere()
         found.directories, found.leading, found.modes = scan.seen.keys(), tracked, scan.modes
         found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
-        _read_submodules(self._index, found, scan.repositories)
+        _read_submodules(self._index, found, scan.repositories, _bare(scan, tracked, found.untracked))
         if scan.news or not self._known.is_known:
             seen.save(self._index, "" if found.flags else self._known.checksum, tracked, scan.seen)
         return found
@@ -248,20 +249,36 @@ def _read_intended(index: PrivateIndex, found: Survey) -> None:
     intent.forget_trees(index, sorted(intended))
 
 
-def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collection[bytes]) -> None:
-    """Notes every submodule that is checked out, with its commit, whether `.gitmodules` knows it or not, and is there or not."""
+def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collection[bytes], bare: Collection[bytes]) -> None:
+    """Notes every submodule that is checked out, with its commit, whether `.gitmodules` knows it or not, and is there or not.
+
+    Args:
+        index: of the worktree.
+        found: what was seen; changed in place.
+        repositories: directories that are the top of one.
+        bare: directories of which git says nothing. Where a submodule is not checked out, it passes over whatever is in its place.
+    """
     top = os.fsencode(index.repository.worktree or "")
     changed = found.submodules
     found.submodules = {}
-    if not changed and not {path + b"/" for path in repositories}.difference(found.nested):
+    if not changed and not bare and not {path + b"/" for path in repositories}.difference(found.nested):
         return
     for entry in index.git("ls-files", "--stage", "-z").split(b"\0"):
         if not entry.startswith(b"160000 "):
             continue
         fields, _, path = entry.partition(b"\t")
         if not os.path.lexists(os.path.join(top, path, b".git")):
+            if path in bare and any(leaves for _, _, leaves in os.walk(os.path.join(top, path))):
+                found.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in changed and bool(changed[path].dirty)
         oid = head_of(os.path.join(top, path)) if path in changed else fields.split(b" ")[1].decode("ascii")
         reason = "a submodule with uncommitted changes: its files stay in it" if dirty else "a submodule: its files stay in it"
         found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
+
+
+def _bare(scan: Scan, tracked: Collection[bytes], untracked: Iterable[bytes]) -> set[bytes]:
+    """Returns the directories beside tracked files in which git sees nothing, though it does not ignore them."""
+    told = _parents(untracked)
+    leading = set(tracked)
+    return {path for path in scan.seen if path not in leading and path not in told and path.rpartition(b"/")[0] in leading}

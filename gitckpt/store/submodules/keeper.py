@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gitckpt.git.lock import Lock
 from gitckpt.git.worktree import modules
 from gitckpt.model import times
-from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Submodule, Worktree
+from gitckpt.model.checkpoint import CLEAN, SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
 from gitckpt.model.format import budget
 from gitckpt.model.names import quoted
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
         def seen_from(self, repository: Repository, adapter: str) -> Any: ...  # noqa: D102
         def capture(self, limits: Limits | None = None) -> Worktree: ...  # noqa: D102
-        def record(self, phase: str, state: dict[str, Any], *, worktree: Worktree, trigger: str) -> Checkpoint: ...  # noqa: D102
+        def record(  # noqa: D102
+            self, phase: str, state: dict[str, Any], *, worktree: Worktree, trigger: str, base: str | None = None
+        ) -> Checkpoint: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...  # noqa: D102
         def list(self, query: Query | None = None) -> Sequence[Entry]: ...  # noqa: D102
         def problems(self) -> Sequence[Problem]: ...  # noqa: D102
@@ -94,6 +96,49 @@ def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limit
         if entry.path not in done
     ]
     return replace(found, omitted=tuple(omitted), submodules=tuple(made))
+
+
+def of_commit(store: Checkpoints, commit: str) -> Worktree:
+    """Returns a clean worktree at a commit, for what is to begin there: with its submodules, as far as they are checked out here.
+
+    Args:
+        store: of the worktree that says which those are.
+        commit: full oid; "" for none.
+
+    Returns:
+        A submodule whose repository lacks its commit is left out, as `git worktree add` leaves out all; the log says what went wrong.
+    """
+    repository = store.repository
+    if not commit or repository.worktree is None or not modules.are_there(repository):
+        return CLEAN
+    made = []
+    for path, oid in modules.of_commit(repository, commit):
+        there = modules.seen_from(repository, path)
+        if there is None:
+            continue
+        with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
+            if inner.repository.cat_file.info(f"{oid}^{{commit}}") is None:
+                continue
+            try:
+                made.append(Submodule(quoted(path), _clean_at(inner, oid, quoted(path)).id, oid, dirty=False))
+            except CkptError as error:
+                log.append(repository, f"the submodule {quoted(path)} is not where a run begins: {error.message}")
+    return replace(CLEAN, submodules=tuple(made)) if made else CLEAN
+
+
+def _clean_at(inner: Checkpoints, commit: str, path: str) -> Checkpoint:
+    """Returns a checkpoint of a submodule without changes: one that is there already, or a new one."""
+    worktree = of_commit(inner, commit)
+
+    def attempt() -> Checkpoint:
+        for entry in inner.list(Query(git_sha=commit)):
+            if entry.trigger == SUBMODULE and (entry.branch, entry.tree) == (None, None):
+                known = inner.read(entry.id)
+                if known.worktree == worktree:
+                    return known
+        return inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit)
+
+    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
 
 
 def _checkpoint_of(inner: Checkpoints, path: str, limits: Limits) -> Checkpoint:

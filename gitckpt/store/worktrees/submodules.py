@@ -140,11 +140,13 @@ def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
     if os.listdir(there.worktree or "") != [".git"]:  # a kill, and who knows what is there now
         _record_half_made(inner, captured, limits)
     branch = f"refs/heads/{captured.branch}"
+    is_free = False
     if captured.branch is not None and there.git.run("check-ref-format", branch, ok=(0, 1)).code == 0:
         found = there.cat_file.info(branch)
-        if (found[0] if found is not None else "") == commit:
-            there.git.run("symbolic-ref", "HEAD", branch)
-    if commit and inner.objects.head()[0] != commit:
+        is_free = (found[0] if found is not None else "") == commit
+    if is_free:
+        there.git.run("symbolic-ref", "HEAD", branch)
+    elif commit:
         there.git.run("update-ref", "--no-deref", "HEAD", commit)
     whole = manifest.contents_of(captured, there, inner.objects)
     whole.operation = operation.detached(there, provenance.permitted(there, whole.operation, captured.tree, trusted=False).files)

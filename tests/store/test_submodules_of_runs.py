@@ -1,0 +1,67 @@
+"""A run begins with the submodules that are checked out where it is started, each at the commit that its own commit names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitckpt.durable.run import opener
+from gitckpt.model.checkpoint import CLEAN, Omitted, Pipeline
+from gitckpt.store.store import Store, inside
+from gitckpt.store.submodules import keeper
+from gitckpt.store.worktrees.resumption import resume
+from tests.conftest import Checkout
+from tests.store.submodules import dirty, names, settled
+
+PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
+
+
+def begin(store: Store) -> tuple[Checkout, Checkout, Checkout]:
+    """Begins a run; returns its worktree, and those of the submodules in it."""
+    begun = opener.begin(inside(store), "build", state={}, pipeline=Pipeline())
+    top = Path(resume(inside(store), begun).path)
+    return Checkout(top), Checkout(top / "lib"), Checkout(top / "lib" / "inner")
+
+
+def test_what_it_begins_with(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+    clean = settled(main_checkout, lib, inner)
+    dirty(lib, inner)
+    before = settled(main_checkout, lib, inner)
+    there = begin(plain)
+    assert settled(main_checkout, lib, inner) == before
+    assert [seen[1:] for seen in settled(*there)] == [seen[1:] for seen in clean]
+    assert [seen[0] for seen in settled(*there)] == ["", "", ""]
+
+
+def test_the_same_checkpoint_serves_each_run(plain: Store, lib: Checkout, inner: Checkout) -> None:
+    for _ in range(2):
+        begin(plain)
+    assert (len(names(lib)), len(names(inner))) == (1, 1)
+
+
+def test_what_is_not_checked_out_stays_so_and_what_lies_there_is_named(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
+    top, there, _ = begin(plain)
+    assert list(there.path.iterdir()) == []
+    there.write("work", "of forty minutes\n")
+    assert top.git("status", "--porcelain") == ""
+    with plain.__class__.open(str(top.path)) as store:
+        found = store.save("a-complete", {}).worktree
+    assert found is not None
+    assert found.omitted == (Omitted("lib/", PASSED_OVER),)
+
+
+def test_a_commit_that_is_not_here(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    main_checkout.git("update-index", "--cacheinfo", f"160000,{'1' * 40},lib")
+    main_checkout.git("commit", "--quiet", "--message", "one that nobody has")
+    assert keeper.of_commit(inside(plain), main_checkout.git("rev-parse", "HEAD")) == CLEAN
+    _, there, _ = begin(plain)
+    assert list(there.path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["none", "all"])
+def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, lib: Checkout, value: str) -> None:
+    main_checkout.git("config", "ckpt.submodules", value)
+    _, there, _ = begin(plain)
+    assert (there.path / "l").exists() == (value == "all")
