@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.run import opener
-from gitckpt.model.checkpoint import CLEAN, Omitted, Pipeline
+from gitckpt.model.checkpoint import Omitted, Pipeline
 from gitckpt.store.store import Store, inside
 from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees.resumption import resume
@@ -55,7 +55,7 @@ def test_what_is_not_checked_out_stays_so_and_what_lies_there_is_named(plain: St
 def test_a_commit_that_is_not_here(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
     main_checkout.git("update-index", "--cacheinfo", f"160000,{'1' * 40},lib")
     main_checkout.git("commit", "--quiet", "--message", "one that nobody has")
-    assert keeper.of_commit(inside(plain), main_checkout.git("rev-parse", "HEAD")) == CLEAN
+    assert keeper.of_tree(inside(plain), main_checkout.git("rev-parse", "HEAD")) == ()
     _, there, _ = begin(plain)
     assert list(there.path.iterdir()) == []
 
@@ -65,3 +65,13 @@ def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, l
     main_checkout.git("config", "ckpt.submodules", value)
     _, there, _ = begin(plain)
     assert (there.path / "l").exists() == (value == "all")
+
+
+def test_a_checkpoint_that_has_none_is_opened_with_them(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+    """As that of a hook, which waits for nobody."""
+    made = plain.record("commit-complete", {}, trigger="post-commit")
+    assert made.worktree is None
+    clean = settled(main_checkout, lib, inner)
+    dirty(lib, inner)
+    top = Path(resume(inside(plain), made).path)
+    assert [seen[1:] for seen in settled(*map(Checkout, (top, top / "lib", top / "lib/inner")))] == [seen[1:] for seen in clean]

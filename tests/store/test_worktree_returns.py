@@ -37,8 +37,14 @@ pytestmark = pytest.mark.long
 STEPS, LONG_STEPS = 120, 25_000
 """How many steps each of the tests takes at least."""
 
-ACTING = ("core.ignoreStat=true", "core.preferSymlinkRefs=true", "core.sparseCheckout=false")
-"""Settings by which git itself, called by a person, writes otherwise than the machine can tell."""
+ACTING = (
+    "core.ignoreStat=true",
+    "core.preferSymlinkRefs=true",
+    "core.sparseCheckout=false",
+    "core.checkStat=minimal",
+    "core.trustctime=false",
+)
+"""Settings by which git itself, called by a person, writes otherwise than the machine can tell, or does not notice that a file has changed."""
 
 CHOSEN = st.sampled_from(
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gitckpt.durable.command import leftovers
@@ -128,7 +128,7 @@ def begin(
     if key is not None:
         store.claim(key).require_free()  # before anything is written for a run that will not be
     commit = _commit(store.repository, base)
-    there = keeper.of_commit(store, commit) if said.limits.submodules else CLEAN
+    there = replace(CLEAN, submodules=keeper.of_tree(store, commit)) if said.limits.submodules else CLEAN
     if files:
         there = run_files.with_inputs(store.repository, store.objects, there, commit, files)
     return store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)

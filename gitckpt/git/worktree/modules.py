@@ -271,9 +271,9 @@ def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
     return listing.startswith(b"160000 ") and listing.rstrip(b"\0").partition(b"\t")[2] == path
 
 
-def of_commit(repository: Repository, commit: str) -> list[tuple[bytes, str]]:
-    """Returns the submodules of a commit: path, and the commit of each."""
-    listing = repository.git.run("ls-tree", "-r", "-z", "--full-tree", commit).out.split(b"\0")
+def of_tree(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
+    """Returns the submodules of a tree or commit: path, and the commit of each."""
+    listing = repository.git.run("ls-tree", "-r", "-z", "--full-tree", tree).out.split(b"\0")
     entries = (entry.partition(b"\t") for entry in listing if entry.startswith(b"160000 "))
     return [(path, fields.split(b" ")[2].decode("ascii")) for fields, _, path in entries]
 

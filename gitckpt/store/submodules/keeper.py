@@ -98,21 +98,21 @@ def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limit
     return replace(found, omitted=tuple(omitted), submodules=tuple(made))
 
 
-def of_commit(store: Checkpoints, commit: str) -> Worktree:
-    """Returns a clean worktree at a commit, for what is to begin there: with its submodules, as far as they are checked out here.
+def of_tree(store: Checkpoints, tree: str) -> tuple[Submodule, ...]:
+    """Returns the submodules of files that nobody has captured with theirs: those that are checked out here, each without changes.
 
     Args:
-        store: of the worktree that says which those are.
-        commit: full oid; "" for none.
+        store: of the worktree that says which are checked out.
+        tree: of the files, or a commit; "" for none.
 
     Returns:
         A submodule whose repository lacks its commit is left out, as `git worktree add` leaves out all; the log says what went wrong.
     """
     repository = store.repository
-    if not commit or repository.worktree is None or not modules.are_there(repository):
-        return CLEAN
+    if not tree or repository.worktree is None or not modules.are_there(repository):
+        return ()
     made = []
-    for path, oid in modules.of_commit(repository, commit):
+    for path, oid in modules.of_tree(repository, tree):
         there = modules.seen_from(repository, path)
         if there is None:
             continue
@@ -122,13 +122,13 @@ def of_commit(store: Checkpoints, commit: str) -> Worktree:
             try:
                 made.append(Submodule(quoted(path), _clean_at(inner, oid, quoted(path)).id, oid, dirty=False))
             except CkptError as error:
-                log.append(repository, f"the submodule {quoted(path)} is not where a run begins: {error.message}")
-    return replace(CLEAN, submodules=tuple(made)) if made else CLEAN
+                log.append(repository, f"the submodule {quoted(path)} is not in a new worktree: {error.message}")
+    return tuple(made)
 
 
 def _clean_at(inner: Checkpoints, commit: str, path: str) -> Checkpoint:
     """Returns a checkpoint of a submodule without changes: one that is there already, or a new one."""
-    worktree = of_commit(inner, commit)
+    worktree = replace(CLEAN, submodules=of_tree(inner, commit))
 
     def attempt() -> Checkpoint:
         for entry in inner.list(Query(git_sha=commit)):

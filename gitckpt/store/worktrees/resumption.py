@@ -6,12 +6,14 @@ import os
 from dataclasses import replace
 
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.git.worktree import administration, modules
+from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads
+from gitckpt.store.snapshot import manifest
+from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees import leftover, opener, ownership, submodules
 from gitckpt.store.worktrees.opener import Opened, Wish
 
@@ -39,6 +41,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     if in_run and checkpoint.run:
         _forget_deleted(store, checkpoint.run)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
+    checkpoint = _with_submodules(store, checkpoint) if said.limits.submodules else checkpoint
 
     def rescue(there: Repository) -> None:
         leftover.record_leftover(store, there.git_dir, path)
@@ -51,6 +54,16 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         *submodules.finish(store, opened.path, checkpoint, said.limits),
     ]
     return replace(opened, remarks=tuple(remarks))
+
+
+def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a checkpoint with those submodules, too, that a hook has not waited for: as its files name them, without changes."""
+    files = checkpoint.worktree or CLEAN
+    if files.degraded or not modules.are_there(store.repository):
+        return checkpoint
+    named = {one.path for one in files.submodules}
+    more = [one for one in keeper.of_tree(store, manifest.files_of(store.repository, checkpoint)) if one.path not in named]
+    return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 
 def _forget_deleted(store: Checkpoints, run: str) -> None:
