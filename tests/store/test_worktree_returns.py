@@ -37,18 +37,13 @@ pytestmark = pytest.mark.long
 STEPS, LONG_STEPS = 120, 25_000
 """How many steps each of the tests takes at least."""
 
-ACTING = (
-    "core.ignoreStat=true",
-    "core.preferSymlinkRefs=true",
-    "core.sparseCheckout=false",
-    "core.checkStat=minimal",
-    "core.trustctime=false",
-)
-"""Settings by which git itself, called by a person, writes otherwise than the machine can tell, or does not notice that a file has changed."""
+ACTING = ("core.ignoreStat=true", "core.preferSymlinkRefs=true", "core.sparseCheckout=false")
+BLIND = ("core.checkStat=minimal", "core.trustctime=false")
+"""Settings by which git itself writes otherwise than the machine can tell, or does not notice that a file has changed."""
 
 CHOSEN = st.sampled_from(
     [
-        *(each for each in test_user_settings.SETTINGS if each not in ACTING),
+        *(each for each in test_user_settings.SETTINGS if each not in (*ACTING, *BLIND)),
         *("core.autocrlf=input", "core.autocrlf=true", "core.autocrlf=false", "core.eol=crlf", "core.eol=lf"),
     ]
 )
