@@ -276,3 +276,13 @@ def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(plain: Store, 
     with pytest.raises(_Incomplete, match="lib: another repository is in its place"):
         restore(plain, made)
     assert (settled(lib), (main_checkout.path / "README").read_text()) == (before, "hello\n")
+
+
+def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
+    main_checkout.git("sparse-checkout", "set", "--no-cone", "/README")
+    made = plain.save("a-complete", {})
+    main_checkout.git("sparse-checkout", "disable")
+    restore(plain, made)
+    restorer.undo(inside(plain))
+    assert (lib.path.is_dir(), main_checkout.git("status", "--porcelain")) == (True, "")

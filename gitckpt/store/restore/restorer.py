@@ -156,7 +156,7 @@ class _Restore:
                 found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
                 found.files = self._files_there(index, captured, found)
                 plan = self._plan(found)
-            shape = shape_of.plan(self._repository, self._wanted, plan, self._paths, self._undone)
+            shape = shape_of.plan(self._repository, self._wanted, plan, self._paths, undone=self._undone, captured=found.directories)
             plan.require_no_obstacle()
             plan.changes = sorted([*plan.changes, *shape.changes], key=lambda change: change.path)
             operations = self._brings_operation and found.operation != self._wanted.operation

@@ -41,7 +41,9 @@ class Shape:
         return bool(self.removed or self.widened or self.directories or self.modes)
 
 
-def plan(repository: Repository, wanted: Contents, files: Plan, paths: Sequence[bytes], undone: Mapping[str, Any]) -> Shape:
+def plan(
+    repository: Repository, wanted: Contents, files: Plan, paths: Sequence[bytes], *, undone: Mapping[str, Any], captured: Collection[bytes]
+) -> Shape:
     """Returns what is to be done beside the files.
 
     Args:
@@ -50,11 +52,12 @@ def plan(repository: Repository, wanted: Contents, files: Plan, paths: Sequence[
         files: what is to be done to the files.
         paths: files and directories to which the restore is restricted; none for all.
         undone: the state of the safety checkpoint whose restore is taken back; empty for a restore.
+        captured: the directories without files that the safety checkpoint will hold.
     """
     made = [path for path in map(_path, undone.get(_MADE, ())) if layout.is_plain(path)]
     widened = {_path(name): int(mode) & 0o777 for name, mode in dict(undone.get(_NARROWED, {})).items()}
     top = repository.worktree or ""
-    hollow = [path for path in files.skipped if is_within(path, paths) and _is_hollow(os.path.join(os.fsencode(top), path))]
+    hollow = [path for path in files.skipped if is_within(path, paths) and _is_hollow(path, os.fsencode(top), captured)]
     if not (wanted.directories or wanted.modes or made or widened or hollow):
         return Shape()
     layout.require_plain(wanted.directories, wanted.modes)
@@ -88,9 +91,12 @@ def _within(top: bytes, path: bytes) -> list[bytes]:
     return [os.path.relpath(parent, top) for parent, _, _ in os.walk(os.path.join(top, path))]
 
 
-def _is_hollow(path: bytes) -> bool:
-    """Tells whether there is a directory that holds at most others."""
-    return os.path.isdir(path) and not os.path.islink(path) and not any(names for _, _, names in os.walk(path))
+def _is_hollow(path: bytes, top: bytes, captured: Collection[bytes]) -> bool:
+    """Tells whether there is a directory that holds at most others, and that a capture has: not that of a submodule."""
+    whole = os.path.join(top, path)
+    if not os.path.isdir(whole) or os.path.islink(whole) or any(names for _, _, names in os.walk(whole)):
+        return False
+    return any(is_within(one, [path]) for one in captured)
 
 
 def _narrower(top: str, modes: Mapping[bytes, int]) -> set[bytes]:
