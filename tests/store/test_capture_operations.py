@@ -305,6 +305,22 @@ class TestNoBranchIsMoved:
             store.restore(made)
             assert inside(store).repository.operation() == kind.name
 
+    def test_a_rebase_that_a_restore_leaves_alone_stays_as_it_is(self, checkout: Checkout, make_store: MakeStore) -> None:
+        """Its branch has moved; to take the restore back does not take the branch from it, either."""
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        base = checkout.git("rev-parse", "HEAD")
+        checkout.git("checkout", "--quiet", "-b", "theirs", base)
+        checkout.commit("theirs", README="theirs\n")
+        checkout.git("checkout", "--quiet", "-b", "topic", base)
+        checkout.commit("ours", README="ours\n")
+        checkout.git("rebase", "--quiet", "theirs", ok=(1,))
+        checkout.git("update-ref", "refs/heads/topic", base)
+        head_name = Path(checkout.git("rev-parse", "--path-format=absolute", "--git-path", "rebase-merge/head-name"))
+        store.restore(made)
+        store.undo()
+        assert head_name.read_text() == "refs/heads/topic\n"
+
     @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
     def test_by_an_operation_captured_elsewhere(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         """Whoever made it says which branch that was, and where it goes back to."""

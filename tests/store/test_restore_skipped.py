@@ -283,3 +283,18 @@ def test_an_entry_that_a_person_skips_within_the_patterns_of_a_sparse_checkout(s
     made = store.save("a-complete")
     there = resumption.resume(inside(store), made)
     assert view(there.path) == view(checkout.path)
+
+
+@pytest.mark.parametrize("paths", [[], [b"d"]])
+def test_a_deleted_file_that_was_written_where_a_sparse_checkout_leaves_it_away(
+    store: Store, checkout: Checkout, paths: list[bytes]
+) -> None:
+    """Its entry is marked in the index, though no git command says so while there is a file."""
+    (checkout.path / "d/b").unlink()
+    made = store.save("a-complete")
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
+    checkout.write("d/b", "written\n")
+    restorer.restore(inside(store), made, paths)
+    assert checkout.git("status", "--porcelain") == " D d/b"
+    restorer.undo(inside(store))
+    assert (checkout.path / "d/b").read_text() == "written\n"

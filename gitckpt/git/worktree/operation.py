@@ -139,6 +139,17 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
     return found is not None and [found[0].encode("ascii")] == starts
 
 
+def moves_nothing(repository: Repository, files: Mapping[str, bytes], *, is_own: bool) -> bool:
+    """Tells whether an operation may come back to the worktree of its branch as it was: the branch has not moved, or it is there as it is.
+
+    Args:
+        repository: seen from the worktree.
+        files: what `collect` returned.
+        is_own: whether it was captured here.
+    """
+    return is_own and (is_at_its_start(repository, files) or collect(repository) == files)
+
+
 def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns an operation as one that was begun on no branch: whoever ends it, or gives it up, moves none, and comes back to none.
 

@@ -184,7 +184,7 @@ class _Planner:
         self._look_for_obstacles()
         self._look_for_ignored(fileless)
         staged = diff.differences(repository, before, after, paths)
-        self._plan_index(staged)
+        self._plan_index(staged, fileless)
         self.plan.exactness = exactness.plan(repository, self._found, self._wanted, self.plan.files, self._is_wanted)
         touched = {one.path for one in self.plan.files} | self.plan.exactness.alike.keys()
         self.plan.changes = [PathChange(_KINDS[one.status], one.path) for one in self.plan.files]
@@ -249,11 +249,12 @@ class _Planner:
             found -= {one.path for one in diff.differences(self._repository, after, self._wanted.files)}
         return wanted | found
 
-    def _plan_index(self, staged: Sequence[Difference]) -> None:
+    def _plan_index(self, staged: Sequence[Difference], fileless: Collection[bytes]) -> None:
         """Plans the entries of the index: those of the merged stage that differ, conflicts on either side, and flags."""
         before, after = (self._conflicts(contents) for contents in (self._found, self._wanted))
         unmerged = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-        self._plan_flags({one.path for one in staged} | unmerged)
+        deleted = {one.path for one in self.plan.files if one.status == "D"}.intersection(fileless).difference(self.plan.absent)
+        self._plan_flags({one.path for one in staged} | unmerged, deleted)
         intent = self.plan.flags.get(INTENT, ((), ()))
         zero = b"0" * (64 if self._repository.object_format == "sha256" else 40)
         lines = {one.path: one.line for one in staged}
@@ -264,13 +265,17 @@ class _Planner:
                 self.plan.index_lines.append(lines[path])
             self.plan.index_lines += after.get(path, [])
 
-    def _plan_flags(self, staged: Collection[bytes]) -> None:
-        """Plans the flags of entries; those that are written anew lose theirs by that (git-update-index(1), `--index-info`)."""
+    def _plan_flags(self, staged: Collection[bytes], deleted: Collection[bytes]) -> None:
+        """Plans the flags of entries; those that are written anew lose theirs by that (git-update-index(1), `--index-info`).
+
+        An entry of which the file goes may still be marked: git takes the mark off, where there is a file, only when it writes the index.
+        """
         for flag in (INTENT, ASSUMED, SKIPPED):
             before = {path for path in self._found.flags.get(flag, ()) if self._is_wanted(path)}
             after = {path for path in self._wanted.flags.get(flag, ()) if self._is_wanted(path)}
             if flag == SKIPPED and (self._found.sparse is not None or self._wanted.sparse is not None):
                 after = set(filter(self._is_wanted, self._without_file_then()))
+                before |= set(deleted) - after if self._found.sparse is not None else set()
             stays = before if flag == INTENT else before.difference(staged)
             if before != after or stays != before:
                 self.plan.flags[flag] = (sorted(after - stays), sorted(before - after))

@@ -137,7 +137,7 @@ class _Restore:
         self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
         self._wanted.operation = self._allowed.files
         self._would_move = self._same_head and provenance.would_move(self._allowed, self._branch, checkpoint.branch, trusted=trusted)
-        if not (self._allowed.is_own and operation.is_at_its_start(self._repository, self._wanted.operation)):
+        if not operation.moves_nothing(self._repository, self._wanted.operation, is_own=self._allowed.is_own):
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
 
