@@ -307,6 +307,18 @@ def test_once_git_has_looked_nothing_is_remembered(plain: Store, main_checkout: 
     assert (kept(here, made.id), memory.exists()) == ({}, False)
 
 
+def test_a_path_that_comes_back_under_other_rules_is_not_called_changed(plain: Store, main_checkout: Checkout) -> None:
+    """Git goes by the size that it knows, and does not look: that of the file as it was converted before."""
+    here = main_checkout
+    here.commit("a file", **{"a.txt": "one\n"})
+    made = plain.save("a-complete", {})
+    (here.path / "a.txt").unlink()
+    (here.path / "a.txt").symlink_to("nowhere")
+    here.write(".gitattributes", "*.txt text=auto eol=crlf\n")
+    restore(inside(plain), made, [b"a.txt"])
+    assert here.git("status", "--porcelain") == "?? .gitattributes"
+
+
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"gitckpt exact 1 x\0a\tb", b"\0\0"])
 def test_a_memory_that_is_damaged(plain: Store, main_checkout: Checkout, damage: bytes) -> None:
     strip(main_checkout)

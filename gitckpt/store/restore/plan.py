@@ -71,6 +71,12 @@ class Plan:
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     """By flag, the wanted paths that get it, and those that lose it."""
 
+    @property
+    def written(self) -> set[bytes]:
+        """Paths of which git has to look anew, as an entry that stays knows a size that another conversion gave; but for stale ones."""
+        coming = {one.path for one in self.files if one.status != "D"}
+        return coming - self.exactness.raw.keys() | set(self.exactness.written)
+
     def without_file(self, repository: Repository) -> set[bytes]:
         """Returns the paths of which only an entry tells, that are skipped and have no file now.
 

@@ -338,7 +338,7 @@ class _Restore:
     def _write_index_of_paths(self, plan: Plan) -> None:
         with PrivateIndex(self._repository) as own:
             own.put(plan.index_lines)
-            raw_files.refresh(own, plan.exactness.written)
+            raw_files.refresh(own, plan.written)
             own.git("update-index", "-q", "--refresh", ok=(0, 1))
             for flag, (gets, loses) in plan.flags.items():
                 if flag == INTENT:
