@@ -51,7 +51,7 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, lib: Checkout, inner:
     killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
     begin = killer.count() - 4  # until then it only looks
     for number in count():
-        at = begin + 5 * (number * SHARES + share)
+        at = begin + 11 * (number * SHARES + share)
         top = copies.make()
         there = places(top.path)
         survived, _ = killer.run(at, RESTORE, str(top.path), made)
