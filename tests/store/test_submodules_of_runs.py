@@ -75,3 +75,12 @@ def test_a_checkpoint_that_has_none_is_opened_with_them(plain: Store, main_check
     dirty(lib, inner)
     top = Path(resume(inside(plain), made).path)
     assert [seen[1:] for seen in settled(*map(Checkout, (top, top / "lib", top / "lib/inner")))] == [seen[1:] for seen in clean]
+
+
+@pytest.mark.parametrize("setting", ["transfer.hideRefs", "uploadpack.hideRefs"])
+def test_a_submodule_that_hides_its_refs_from_others(plain: Store, lib: Checkout, inner: Checkout, setting: str) -> None:
+    for one in (lib, inner):
+        one.git("config", setting, "refs/checkpoints")
+    dirty(lib, inner)
+    top = Path(resume(inside(plain), plain.save("a-complete", {})).path)
+    assert [seen[1:] for seen in settled(*map(Checkout, (top / "lib", top / "lib/inner")))] == [seen[1:] for seen in settled(lib, inner)]

@@ -18,6 +18,9 @@ from gitckpt.model.errors import WorktreeError
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _LOCALLY = ("-c", "protocol.file.allow=always", "-c", "core.hooksPath=/dev/null")
+_ALL_REFS = "--upload-pack=git -c transfer.hideRefs=!refs/ -c uploadpack.hideRefs=!refs/ upload-pack"
+"""Whatever the repository hides from others (git-config(1), `transfer.hideRefs`): it is on this machine, and the user's own."""
+
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
 _STORAGE = (b"core.repositoryformatversion", b"core.bare", b"core.worktree")
 _ELSEWHERE = (b"", b".", b"..", b".git")
@@ -97,7 +100,9 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
         kept.git.run(*_LOCALLY, "clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch)
         copy = _kept(scratch, kept.object_format)
         specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
-        copy.git.run(*_LOCALLY, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", kept.git_dir, *specs)
+        copy.git.run(
+            *_LOCALLY, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", _ALL_REFS, kept.git_dir, *specs
+        )
         _copy_settings(kept, copy)
         copy.close()
         try:
@@ -155,7 +160,7 @@ def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
     data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
     if refs:
-        to.git.run(*_LOCALLY, *_FLUSHED, "fetch", *options, "--stdin", source.git_dir, data=data)
+        to.git.run(*_LOCALLY, *_FLUSHED, "fetch", *options, _ALL_REFS, "--stdin", source.git_dir, data=data)
 
 
 def _copy_settings(kept: Repository, copy: Repository) -> None:
