@@ -117,11 +117,12 @@ class Surveyor:
         scan.look(tracked)  # while git looks at the files
         _read_status(self._status_out(), found)
         _read_intended(self._index, found)
-        scan.look(_parents(found.untracked))
+        above = _parents(found.untracked)
+        scan.look(above)
         scan.look_elsewhere()
         found.directories, found.leading, found.modes = scan.seen.keys(), tracked, scan.modes
         found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
-        _read_submodules(self._index, found, scan.repositories, _bare(scan, tracked, found.untracked))
+        _read_submodules(self._index, found, scan.repositories, _bare(scan, set(tracked), above))
         if scan.news or not self._known.is_known:
             seen.save(self._index, "" if found.flags else self._known.checksum, tracked, scan.seen)
         return found
@@ -277,8 +278,12 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
         found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
 
 
-def _bare(scan: Scan, tracked: Collection[bytes], untracked: Iterable[bytes]) -> set[bytes]:
-    """Returns the directories beside tracked files in which git sees nothing, though it does not ignore them."""
-    told = _parents(untracked)
-    leading = set(tracked)
+def _bare(scan: Scan, leading: Collection[bytes], told: Collection[bytes]) -> set[bytes]:
+    """Returns the directories beside tracked files in which git sees nothing, though it does not ignore them.
+
+    Args:
+        scan: has looked into them.
+        leading: those that lead to tracked files.
+        told: those that lead to untracked ones.
+    """
     return {path for path in scan.seen if path not in leading and path not in told and path.rpartition(b"/")[0] in leading}

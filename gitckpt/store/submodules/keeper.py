@@ -98,12 +98,13 @@ def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limit
     return replace(found, omitted=tuple(omitted), submodules=tuple(made))
 
 
-def of_tree(store: Checkpoints, tree: str) -> tuple[Submodule, ...]:
+def of_tree(store: Checkpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
     """Returns the submodules of files that nobody has captured with theirs: those that are checked out here, each without changes.
 
     Args:
         store: of the worktree that says which are checked out.
         tree: of the files, or a commit; "" for none.
+        but: paths of those that are known already.
 
     Returns:
         A submodule whose repository lacks its commit is left out, as `git worktree add` leaves out all; the log says what went wrong.
@@ -113,7 +114,7 @@ def of_tree(store: Checkpoints, tree: str) -> tuple[Submodule, ...]:
         return ()
     made = []
     for path, oid in modules.of_tree(repository, tree):
-        there = modules.seen_from(repository, path)
+        there = modules.seen_from(repository, path) if quoted(path) not in but else None
         if there is None:
             continue
         with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
@@ -131,12 +132,8 @@ def _clean_at(inner: Checkpoints, commit: str, path: str) -> Checkpoint:
     worktree = replace(CLEAN, submodules=of_tree(inner, commit))
 
     def attempt() -> Checkpoint:
-        for entry in inner.list(Query(git_sha=commit)):
-            if entry.trigger == SUBMODULE and (entry.branch, entry.tree) == (None, None):
-                known = inner.read(entry.id)
-                if known.worktree == worktree:
-                    return known
-        return inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit)
+        known = _known(inner, (commit, None), worktree)
+        return known or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit)
 
     return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
 
@@ -148,15 +145,19 @@ def _checkpoint_of(inner: Checkpoints, path: str, limits: Limits) -> Checkpoint:
         worktree = inner.capture(limits)
         if worktree.degraded is not None:
             raise CkptError(worktree.degraded)
-        head = inner.objects.head()
-        for entry in inner.list(Query(git_sha=head[0])):
-            if entry.trigger == SUBMODULE and (entry.branch, entry.tree) == (head[1], worktree.tree):
-                known = inner.read(entry.id)
-                if known.worktree == worktree:
-                    return known
-        return inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE)
+        return _known(inner, inner.objects.head(), worktree) or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE)
 
     return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
+
+
+def _known(inner: Checkpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:
+    """Returns the checkpoint of a submodule at a commit and a branch, with these files; None where there is none."""
+    for entry in inner.list(Query(git_sha=head[0])):
+        if entry.trigger == SUBMODULE and (entry.branch, entry.tree) == (head[1], worktree.tree):
+            known = inner.read(entry.id)
+            if known.worktree == worktree:
+                return known
+    return None
 
 
 def named_by(entries: Iterable[Entry]) -> dict[str, bytes]:

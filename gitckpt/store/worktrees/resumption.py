@@ -41,7 +41,8 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     if in_run and checkpoint.run:
         _forget_deleted(store, checkpoint.run)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
-    checkpoint = _with_submodules(store, checkpoint) if said.limits.submodules else checkpoint
+    if said.limits.submodules and submodules.are_to_come(path):
+        checkpoint = _with_submodules(store, checkpoint)
 
     def rescue(there: Repository) -> None:
         leftover.record_leftover(store, there.git_dir, path)
@@ -62,7 +63,7 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     if files.degraded or not modules.are_there(store.repository):
         return checkpoint
     named = {one.path for one in files.submodules}
-    more = [one for one in keeper.of_tree(store, manifest.files_of(store.repository, checkpoint)) if one.path not in named]
+    more = keeper.of_tree(store, manifest.files_of(store.repository, checkpoint), named)
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 

@@ -38,6 +38,12 @@ def begin(made: Repository, checkpoint: Checkpoint) -> None:
             file.write(f"{checkpoint.id}\n")
 
 
+def are_to_come(path: str) -> bool:
+    """Tells whether the submodules of a worktree are still to be made: it is not there, or a kill has left the note of `begin`."""
+    git_dir = administration.named_by(path) if os.path.lexists(path) else None
+    return git_dir is None or os.path.lexists(os.path.join(git_dir, layout.SUBMODULES_FILE))
+
+
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
     """Makes the submodules of a worktree, where that is still to be done.
 
