@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
 
 from gitckpt.cli.screen import terminal
 from gitckpt.cli.screen.audience import Terminal
@@ -11,6 +10,7 @@ from gitckpt.durable.driver.pipelines import COMPLETE, DEFERRED
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.model.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType

@@ -24,7 +24,14 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
         RepositoryError: there is none, git refuses it, or git is too old.
         WorktreeError: the index cannot be copied.
     """
-    repository = discover() if any_git else open_repository()
+
+    def import_what_comes_next() -> None:
+        if to_capture:
+            import gitckpt.git.worktree.index
+        else:
+            import gitckpt.store.checkpoints  # noqa: F401
+
+    repository = (discover if any_git else open_repository)(meanwhile=import_what_comes_next)
     ahead = None
     if to_capture and repository.worktree is not None:
         from gitckpt.git.worktree.index import PrivateIndex
@@ -44,7 +51,10 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             terminal.warn(sentence)
 
     listener = Listener(tell, _ask, terminal.progress)
-    return Store(Checkpoints(repository, adapter="plumbing", ahead=ahead, listener=listener))
+    checkpoints = Checkpoints(repository, adapter="plumbing", ahead=ahead, listener=listener)
+    if ahead is not None:
+        checkpoints.refs.warm_up()
+    return Store(checkpoints)
 
 
 def _ask(loosened: Sequence[Loosening]) -> bool | None:

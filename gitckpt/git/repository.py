@@ -7,12 +7,14 @@ import os
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git, ask_version, require_git
 from gitckpt.git.files import premises
-from gitckpt.git.process import ending, environment, git_executable, run
+from gitckpt.git.process import Child, ending, environment, git_executable
 from gitckpt.model import ids
 from gitckpt.model.errors import NotFoundError, RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gitckpt.git.process import Completed
 
 PSEUDO_REFS = (
@@ -150,21 +152,25 @@ class Repository:
         self.cat_file.close()
 
 
-def open_repository(path: str = ".") -> Repository:
-    """Returns what `discover` does, after a look at the version of git.
+def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None = None) -> Repository:
+    """Returns what `discover` does, after a look at the version of git; `meanwhile` as there.
 
     Raises:
         RepositoryError: there is none, git refuses it, or git is too old.
     """
     asked = ask_version()
     try:
-        return discover(path)
+        return discover(path, meanwhile=meanwhile)
     finally:
         require_git(asked)  # if it is too old, that is why
 
 
-def discover(path: str = ".") -> Repository:
+def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None) -> Repository:
     """Returns the repository that `path` is in, found as git finds it (`GIT_DIR` and the like are respected).
+
+    Args:
+        path: a directory.
+        meanwhile: is called while git looks.
 
     Raises:
         RepositoryError: there is none, git refuses it, or git itself is older than `MINIMUM`.
@@ -173,7 +179,10 @@ def discover(path: str = ".") -> Repository:
         raise RepositoryError(f"no such directory: {path}")
     ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
     what = ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format", "--git-dir", "--show-toplevel"]
-    done = run([*ask, *what], env=environment(keep_local=True))
+    child = Child([*ask, *what], environment(keep_local=True))
+    if meanwhile is not None:
+        meanwhile()
+    done = child.communicate()
     # The last question is one too many where there is no worktree; the others are answered all the same.
     said = os.fsdecode(done.out).split("\n", 3)
     if done.code != 0 and len(said) < 4:

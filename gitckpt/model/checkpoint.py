@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from gitckpt.model import phase as phases
 from gitckpt.model import times
+from gitckpt.model.values import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 POST_COMMIT = "post-commit"
 POST_MERGE = "post-merge"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from gitckpt.model import phase, runstate, times
 from gitckpt.model.arguments import require_number
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE, SAFETY, SUBMODULE
+from gitckpt.model.values import dataclass
 
 DAY = 86400 * times.MICRO
 

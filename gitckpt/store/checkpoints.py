@@ -7,10 +7,8 @@ import math
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
@@ -24,6 +22,7 @@ from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
+from gitckpt.model.values import replace
 from gitckpt.store import chains, log
 from gitckpt.store.config.listener import Listener
 from gitckpt.store.records import draft, layout
@@ -31,7 +30,10 @@ from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Differs, Proposal, Recorder
 from gitckpt.store.snapshot.memory import Memory
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Self, Unpack
+
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.rules import Rules

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from gitckpt.model.arguments import paths_of
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.upkeep import Upkeep
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

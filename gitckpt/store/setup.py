@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gitckpt.git.command import require_git
+from gitckpt.model.values import replace
 from gitckpt.store.config import settings
 from gitckpt.store.hooks import installation, mirrors
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.hooks.installation import Installation

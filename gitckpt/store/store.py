@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gitckpt.model import ids
 from gitckpt.model.arguments import paths_of, require_text, strings
@@ -14,8 +13,10 @@ from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.restoration import Restoration
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from typing import Any, Self, Unpack
 
     _Path = str | bytes | os.PathLike[str]
 

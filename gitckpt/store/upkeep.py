@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from types import NoneType
-from typing import TYPE_CHECKING
 
 from gitckpt.model.arguments import require
 from gitckpt.model.errors import BusyError
 from gitckpt.store.checkpoints import Checkpoints
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 

@@ -97,7 +97,7 @@ def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -
     if leap:
         assert times.to_text(times.from_text(text)) == f"{year}-02-29T00:00:00.000000Z"
     else:
-        with pytest.raises(ValueError, match="day is out of range"):
+        with pytest.raises(ValueError, match="no such day"):
             times.from_text(text)
 
 
@@ -130,11 +130,11 @@ def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -
         ("2026-11-21T12:00:00+0100", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+0100'"),
         ("2026-11-21T12:00:00+1:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+1:00'"),
         ("2026-11-21T12:00:00+٠1:00", "not a number: '٠1'"),
-        ("0000-01-01T00:00:00Z", "year 0 is out of range"),
-        ("2026-00-01T00:00:00Z", "month must be in 1..12"),
-        ("2026-13-01T00:00:00Z", "month must be in 1..12"),
-        ("2026-04-31T00:00:00Z", "day is out of range for month"),
-        ("2026-04-00T00:00:00Z", "day is out of range for month"),
+        ("0000-01-01T00:00:00Z", "no such day: 0000-01-01"),
+        ("2026-00-01T00:00:00Z", "no such day: 2026-00-01"),
+        ("2026-13-01T00:00:00Z", "no such day: 2026-13-01"),
+        ("2026-04-31T00:00:00Z", "no such day: 2026-04-31"),
+        ("2026-04-00T00:00:00Z", "no such day: 2026-04-00"),
     ],
 )
 def test_what_is_no_rfc_3339_timestamp_is_refused(text: str, problem: str) -> None:

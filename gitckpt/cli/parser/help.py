@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from typer.core import TyperCommand
 
 from gitckpt.cli.parser import quick
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _ALSO_CALLED = {
     "list": "ls log status",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
 
 from gitckpt.cli.screen import terminal
 from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE, Observer
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent import report as reports
@@ -17,6 +16,7 @@ from gitckpt.durable.command.execution import Patience, Tail
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.values import dataclass, replace
 
 PROMPT, LOG = "prompt", "agent.log"
 MAX_ARGUMENT = 100_000

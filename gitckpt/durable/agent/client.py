@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from gitckpt.durable.agent.claude import Claude
 from gitckpt.durable.agent.codex import Codex
@@ -14,6 +13,7 @@ from gitckpt.durable.agent.dialect import SESSION, Dialect, does_not_know
 from gitckpt.durable.agent.gemini import Gemini
 from gitckpt.durable.agent.text import CONVERSATIONS, TEXT
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config.file import read_file
 from gitckpt.store.config.settings import AGENTS, FILE
 from gitckpt.store.config.table import Table

@@ -6,12 +6,12 @@ Nothing in it is trusted. What cannot be read is text: garbage, lines that are c
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Protocol
 
 from gitckpt.durable.agent.client import DIALECTS
 from gitckpt.durable.agent.dialect import KEPT, Dialect
 from gitckpt.durable.agent.text import PlainText
+from gitckpt.model.values import dataclass
 
 LINE = 16 << 20
 """A message longer than this, in bytes, is text."""

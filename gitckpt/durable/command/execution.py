@@ -12,13 +12,17 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NoReturn
 
 from gitckpt.durable.command import leftovers, processes
 from gitckpt.durable.command.mark import WATCHDOG_VARIABLE
 from gitckpt.durable.command.watchdog import Gone, Watchdog, drain
 from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 
 EXIT = "exit"
 TIMEOUT = "timeout"

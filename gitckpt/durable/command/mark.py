@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from gitckpt.model.values import dataclass
 from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
 
 REPOSITORY_VARIABLE = "CKPT_REPOSITORY"

@@ -12,12 +12,12 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from gitckpt.durable.command import processes, supervisor
 from gitckpt.durable.command.mark import DIRECTORY_VARIABLE, WATCHDOG_VARIABLE, Mark
 from gitckpt.model.errors import CkptError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from gitckpt.durable.driver.registry import OPTIONS
 from gitckpt.durable.pipeline import file
@@ -12,6 +11,7 @@ from gitckpt.model.errors import CkptError
 from gitckpt.store.config import settings
 from gitckpt.store.runs import trust
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

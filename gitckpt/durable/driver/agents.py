@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple
 
 from gitckpt.durable.agent.client import Client
 from gitckpt.durable.pipeline.context import filled, plain
@@ -71,4 +70,4 @@ def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: M
 
 
 def _digest(client: Client) -> str:
-    return approval.digest_of("agents", list(astuple(client)))
+    return approval.digest_of("agents", [getattr(client, name) for name in client.__match_args__])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
@@ -19,7 +17,9 @@ from gitckpt.durable.run.errors import PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Conduct, Ended
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.agent.client import Client
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from gitckpt.durable.agent.client import Client, read_clients
 from gitckpt.durable.driver import adoption, agents
@@ -25,11 +24,13 @@ from gitckpt.model import runstate, times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import CkptError, RunExists, UsageError
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, summary, unwritten
 from gitckpt.store.store import Store, inside
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     pass
 

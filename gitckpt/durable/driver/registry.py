@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gitckpt.durable.phases.plan import generate_branch, read_plan
 from gitckpt.durable.pipeline.context import Context, filled
@@ -12,6 +11,7 @@ from gitckpt.durable.pipeline.launch import Given
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.durable.run.retry import Ended
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import dataclass
 
 
 def run_loop(context: Context) -> Ended:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.pipeline.launch import Given
 from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _RLM = "rlm-act"
 _PLAN, _HIERARCHY = "plan_path", "hierarchy_path"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Outcome, Patience
@@ -17,6 +16,11 @@ from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import jsonable
 from gitckpt.store.runs import run_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 RETRY_LATER, BLOCKED = 75, 4
 """Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""

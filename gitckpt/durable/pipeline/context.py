@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.model.checkpoint import Attempt
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.leases import leases
 from gitckpt.store.runs import run_files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.agent.client import Client
     from gitckpt.durable.run.active_run import ActiveRun

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gitckpt.durable.run import retry
 from gitckpt.durable.run.retry import Retries
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
+from gitckpt.model.values import dataclass, field
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
 AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)

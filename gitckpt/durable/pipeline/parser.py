@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
 
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
@@ -15,9 +14,9 @@ from gitckpt.store.config.file import ConfigFile
 from gitckpt.store.config.settings import PIPELINES
 from gitckpt.store.config.table import Table, name_problem
 
-PIPELINE_KEYS = (*(each.name for each in fields(PipelineDefinition) if each.name not in ("name", "phases", "source")), "phases")
-PHASE_KEYS = tuple("with" if each.name == "options" else each.name for each in fields(PhaseDefinition))
-RETRIES_KEYS = tuple(each.name for each in fields(Retries))
+PIPELINE_KEYS = (*(name for name in PipelineDefinition.__match_args__ if name not in ("name", "phases", "source")), "phases")
+PHASE_KEYS = tuple("with" if name == "options" else name for name in PhaseDefinition.__match_args__)
+RETRIES_KEYS = Retries.__match_args__
 RESERVED = ("run", "commit", "manual", "safety")
 """Names of phases that checkpoints without a pipeline have."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.background import Attendant, heartbeat
@@ -16,12 +15,14 @@ from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.session import Session
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import RENEWAL
 from gitckpt.store.records import layout
 from gitckpt.store.runs import trust
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Unpack
 

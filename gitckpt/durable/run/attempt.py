@@ -6,8 +6,7 @@ import copy
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run import retry as conducts
@@ -15,8 +14,10 @@ from gitckpt.durable.run.background import Autosaver, held
 from gitckpt.durable.run.retry import Conduct, Ended
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Progress
+from gitckpt.model.values import replace
 from gitckpt.store.leases.lease import LeaseLost
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.run.session import Session
 

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import PHASE, Checkpoint
@@ -19,6 +19,7 @@ from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import assurance
 from gitckpt.store.snapshot.limits import Limits
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.records.recorder import Guard
 

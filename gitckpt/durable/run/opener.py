@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.command import leftovers
 from gitckpt.durable.command.mark import Mark
@@ -14,6 +13,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
@@ -25,6 +25,7 @@ from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees import opener, resumption
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from typing import TypedDict, Unpack

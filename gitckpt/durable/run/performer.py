@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.attempt import Attempting
@@ -16,8 +15,10 @@ from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Attempt, Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import replace
 from gitckpt.store.leases.lease import LeaseLost
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.run.session import Session
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
 
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.next_attempt import FAILED
@@ -14,6 +12,12 @@ from gitckpt.model.arguments import mapping, refused, require, require_callable,
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import StateError
 from gitckpt.model.times import MICRO
+from gitckpt.model.values import dataclass, field, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 KEEP, RESET = "keep", "reset"
 ON_RESUME = (KEEP, RESET)

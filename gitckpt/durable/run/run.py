@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.active_run import ActiveRun
@@ -20,6 +20,7 @@ from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.store.store import Store, inside
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Unpack
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached
 from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.run.opener import Opening
     from gitckpt.model.checkpoint import Attempt

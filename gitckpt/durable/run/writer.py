@@ -6,8 +6,7 @@ import copy
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.run import rewind
 from gitckpt.git.command import NO_HOOKS
@@ -16,6 +15,7 @@ from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progr
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.names import shell_word
 from gitckpt.model.phase import split
+from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
@@ -26,6 +26,7 @@ from gitckpt.store.runs import trust, unwritten
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Unpack
 

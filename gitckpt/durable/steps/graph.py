@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
+from gitckpt.model.values import dataclass, field
 
 COMPLETE = "COMPLETE"
 """Where the steps end: a run that is there has nothing left to do."""

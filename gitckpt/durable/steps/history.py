@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from gitckpt.model import phase
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.readers import codec
+from gitckpt.model.values import dataclass
 from gitckpt.store.records import heads, layout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Progress
     from gitckpt.store.checkpoints import Checkpoints

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.steps import graph_file, machine
 from gitckpt.durable.steps import report as record
@@ -18,12 +17,14 @@ from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.leases import leases
 from gitckpt.store.records import finder, layout
 from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint, Progress
     from gitckpt.store.checkpoints import Checkpoints

@@ -8,8 +8,6 @@ What it keeps stands in the state of the run as superpowers' `metadata.json` has
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from gitckpt.durable.steps import report as records
 from gitckpt.durable.steps import statuses
@@ -17,6 +15,12 @@ from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
 from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, StepReport
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 LOOP, BLOCKERS = "loop_state", "blockers"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from gitckpt.durable.steps import machine, plan, statuses
 from gitckpt.durable.steps.graph import Graph
@@ -14,6 +12,12 @@ from gitckpt.durable.steps.plan import PlanTask
 from gitckpt.git.files import regular
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 PLAN = "plan.md"
 _TRACKS = os.path.join("conductor", "tracks")

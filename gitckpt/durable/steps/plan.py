@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from gitckpt.durable.steps import statuses
+from gitckpt.model.values import dataclass, replace
 
 OPEN, STARTED, DONE, STUCK = " ", "~", "x", "!"
 """The marks in the brackets: pending, in progress, done, blocked."""

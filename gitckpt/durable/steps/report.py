@@ -7,13 +7,17 @@ and those of single steps); keys that nobody here knows stay as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from gitckpt.durable.steps import statuses
 from gitckpt.durable.steps.graph import StepDefinition
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = "start", "progress", "pass", "fail", "block", "skip", "reset"
 LABELS = {

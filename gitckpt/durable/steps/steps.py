@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.steps import history, journal, view
 from gitckpt.durable.steps import next as next_step
+from gitckpt.model.values import replace
 from gitckpt.store.store import Store, inside
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.steps.graph import Graph
     from gitckpt.durable.steps.history import StepEvent

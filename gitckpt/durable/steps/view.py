@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.durable.steps import machine, statuses
 from gitckpt.durable.steps.graph import Graph
 from gitckpt.model.checkpoint import Progress
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.steps.history import StepEvent
     from gitckpt.durable.steps.machine import Position

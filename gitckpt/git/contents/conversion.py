@@ -11,15 +11,15 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gitckpt.git.contents import attributes, verdicts
 from gitckpt.git.contents.attributes import Rules, Treatment
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_hash, object_id
 from gitckpt.git.process import DeadlinePassed
+from gitckpt.model.values import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gitckpt.git.objects.anchor import is_pruned
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.process import GitError
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import stat
-from typing import TYPE_CHECKING
 
 from gitckpt.git.files import premises
 from gitckpt.git.objects.encoding import object_id
@@ -20,6 +18,7 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -213,6 +212,8 @@ def _move(source: bytes, target: bytes) -> None:
     try:
         os.replace(source, target)
     except OSError:  # another file system
+        import shutil
+
         shutil.copy(source, target)
 
 

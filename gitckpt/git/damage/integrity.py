@@ -6,12 +6,12 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from gitckpt.git.objects import partial
 from gitckpt.git.objects.reachability import AS_GC
 from gitckpt.git.process import Child
 from gitckpt.git.repository import Repository
+from gitckpt.model.values import dataclass
 
 _HEX = frozenset("0123456789abcdef")
 _CHUNK = 1 << 20

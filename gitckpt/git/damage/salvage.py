@@ -8,7 +8,6 @@ import shutil
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
 
 from gitckpt.git import config
 from gitckpt.git.damage import integrity
@@ -18,6 +17,11 @@ from gitckpt.git.objects.reachability import AS_GC
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
 
 _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")
 """What the paths of a worktree stand behind in the tree of a snapshot."""

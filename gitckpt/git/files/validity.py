@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, NamedTuple
 
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
@@ -21,7 +23,8 @@ _SETTLED = 2 * 10**9
 _NONE = "none"
 
 
-class State(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class State:
     """What the refs of a directory look like from outside: where both are the same as before, no ref has changed.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, Entries, MalformedTree, decode_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model.format.budget import Paths
+from gitckpt.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pygit2
 from pygit2.enums import ObjectType
@@ -15,6 +14,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.format import budget
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item
 

@@ -7,11 +7,11 @@ prints: directories in cone mode, patterns otherwise.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 

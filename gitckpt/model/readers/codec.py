@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from gitckpt.model import ids, toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
@@ -14,6 +13,11 @@ from gitckpt.model.format.document import VERSION
 from gitckpt.model.readers import parts, pointers
 from gitckpt.model.readers.fence import fenced
 from gitckpt.model.readers.table import Reader, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _STATE = b"\n[state]\n"
 _OTHER_TABLE = re.compile(rb"\n[ \t]*\[(?!state[\].])")

@@ -6,11 +6,14 @@ import base64
 import datetime as dt
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.readers.codec import fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def document(checkpoint: Checkpoint) -> dict[str, Any]:

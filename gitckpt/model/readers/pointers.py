@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.format import budget
 from gitckpt.model.readers.table import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _PLACE = 20
 """No place in an array has more digits."""

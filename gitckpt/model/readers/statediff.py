@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
-from typing import Any
 
 from gitckpt.model import toml
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 MISSING = object()
 """Stands for the value of a key that a state does not have."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 from gitckpt.git.notes import Notes
 from gitckpt.model import ids
+from gitckpt.model.values import replace
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, Link, mendable
 from gitckpt.store.checkpoints import Checkpoints

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gitckpt.git import leftovers
 from gitckpt.git.command import require_git
@@ -14,6 +13,7 @@ from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass
 from gitckpt.store import log
 from gitckpt.store.audit import inventory
 from gitckpt.store.checkpoints import Checkpoints

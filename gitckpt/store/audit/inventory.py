@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from gitckpt.git.refs import Update
@@ -14,6 +13,7 @@ from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.names import shell_word
 from gitckpt.model.readers.codec import decode
 from gitckpt.model.readers.fence import fenced
+from gitckpt.model.values import dataclass
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout

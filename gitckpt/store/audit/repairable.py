@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
 from gitckpt.git.refs import Update
 from gitckpt.model.finding import Finding
+from gitckpt.model.values import dataclass, field
 
 REPAIR = "git ckpt verify --repair"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from gitckpt.git.notes import Notes
 from gitckpt.git.refs import Update
@@ -11,6 +10,7 @@ from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.readers import codec
+from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import Evidence, Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints

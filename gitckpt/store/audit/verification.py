@@ -6,11 +6,11 @@ docs/verify.md says what each code means.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gitckpt.git.damage import integrity
 from gitckpt.git.damage.integrity import Progress
 from gitckpt.model.finding import Finding
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
 from gitckpt.store.audit import keys as audit_keys
 from gitckpt.store.audit import repair as mending

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
 
 from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.model.errors import CkptError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.git.repository import Repository
 
 FILE = "allowed"

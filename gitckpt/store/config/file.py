@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from typing import TypeVar
 
 from gitckpt.git.files import premises, regular
 from gitckpt.model import toml
@@ -12,7 +11,11 @@ from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.format import budget
 from gitckpt.store.config.table import Mistake, Mistakes, Table, name_problem
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 OBEYED = "gitckpt.toml"
 """The file of a worktree, which a branch may have made a link; those that come with gitckpt are found as Python finds them."""

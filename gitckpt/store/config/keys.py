@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from gitckpt.model import times
 from gitckpt.model.policy import Policy
 from gitckpt.store.config.table import Table
 from gitckpt.store.snapshot.limits import MB, Limits, size_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 ALL, NONE = "all", "none"
 """Which submodules are captured."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import approval, order
 from gitckpt.store.config.keys import KEYS
 from gitckpt.store.config.table import name_problem
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.git.repository import Repository
 
 _RETENTION, _SECRETS = "retention.", "snapshot.secrets"

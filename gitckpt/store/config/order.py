@@ -5,11 +5,13 @@ A file from the tree may tighten by itself. Where it loosens, somebody on this m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
-Tighter = Callable[[Any, Any], Any]
-"""From what a file says and the built-in value to the tighter one: what the file says exactly where that loosens nothing."""
+    Tighter = Callable[[Any, Any], Any]
+    """From what a file says and the built-in value to the tighter one: what the file says exactly where that loosens nothing."""
 
 
 def _more(said: Any, usual: Any) -> Any:

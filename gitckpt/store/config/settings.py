@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
@@ -16,13 +14,17 @@ from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.format import budget
 from gitckpt.model.policy import Policy
+from gitckpt.model.values import dataclass
 from gitckpt.store.config import keys, order
 from gitckpt.store.config.file import OBEYED, ConfigFile, read_file, text_of
 from gitckpt.store.config.keys import KEYS
 from gitckpt.store.config.table import Mistakes, Table
 from gitckpt.store.snapshot.limits import Limits
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.store.config.looseness import Loosening
 
 FILE = OBEYED

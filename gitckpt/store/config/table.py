@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest
 from gitckpt.model.readers import table
+from gitckpt.model.values import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     from gitckpt.store.config.lines import Locations
+
+    D = TypeVar("D")
 
 MAX_NAME = 100
 MAX_DURATION = 36_500 * 86400 * times.MICRO
@@ -20,10 +25,9 @@ MAX_DURATION = 36_500 * 86400 * times.MICRO
 MANY = 999_999
 """More of anything that is counted here is a slip, too."""
 
-D = TypeVar("D")
 
-
-class Mistake(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Mistake:
     """What is wrong, and where."""
 
     line: int

@@ -10,10 +10,10 @@ import shlex
 import stat
 import sys
 import tempfile
-from dataclasses import dataclass
 
 from gitckpt.git import disk, leftovers
 from gitckpt.model.errors import RepositoryError
+from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

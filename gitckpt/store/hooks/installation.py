@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
+from gitckpt.model.values import dataclass
 from gitckpt.store.hooks import files, keys, managers
 from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 from gitckpt.git.files import regular
 from gitckpt.model.format import budget
+from gitckpt.model.values import dataclass
 from gitckpt.store.hooks.events import PRE_COMMIT_ARGUMENTS
 from gitckpt.store.hooks.files import without_blocks
 

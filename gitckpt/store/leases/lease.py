@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from gitckpt.git import host
 from gitckpt.model import times, toml
@@ -13,7 +11,13 @@ from gitckpt.model.errors import BusyError, InvalidCheckpoint
 from gitckpt.model.format import budget
 from gitckpt.model.readers.fence import fenced
 from gitckpt.model.readers.table import Reader
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.records import layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 LONGEST = 600 * times.MICRO
 """How long a lease counts at most after it was renewed, in microseconds, whatever it says: 20 times what lies between two renewals."""

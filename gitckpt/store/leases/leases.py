@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gitckpt.git import host
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, UsageError
+from gitckpt.model.values import replace
 from gitckpt.store.leases.lease import LONGEST, Lease, held, lost, parse, render
 from gitckpt.store.records import layout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any
 
 from gitckpt.model import phase as phases
 from gitckpt.model import times
@@ -13,10 +11,12 @@ from gitckpt.model.arguments import require, require_callable, require_text, str
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
 from gitckpt.model.readers import codec
+from gitckpt.model.values import replace
 from gitckpt.store.records import layout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import Any, TypedDict
 
     from gitckpt.store.records.recorder import Change, ProgressOf
 

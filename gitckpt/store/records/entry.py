@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
 
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_number, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.ids import require_oid_or_unborn
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
 
 Value = str | int | bytes
 """What a row holds, but for None."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
@@ -12,7 +11,10 @@ from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.store import chains
 from gitckpt.store.records import layout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint

@@ -15,7 +15,6 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from gitckpt.git.files import premises, validity
 from gitckpt.git.files.validity import State
@@ -29,7 +28,10 @@ from gitckpt.model.readers.fence import fenced
 from gitckpt.store.records import entry, layout
 from gitckpt.store.records.entry import Entry, Problem, Query, Value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
 
@@ -78,11 +80,9 @@ _AT_ONCE = 2000
 _PORTION = 20_000
 """So many documents are read and kept at once; others can ask in between."""
 
-_FEW = 20
-"""So many refs whose files are gone are looked up one by one; of more, git is asked for all."""
+_FEW = 20  # so many refs whose files are gone are looked up one by one; of more, git is asked for all
 
-_PATIENCE = 5.0
-"""How long a locked file is waited for, in seconds."""
+_PATIENCE = 5.0  # how long a locked file is waited for, in seconds
 
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
@@ -349,8 +349,8 @@ def _noted(connection: sqlite3.Connection) -> dict[str, str]:
 
 def _is_of(connection: sqlite3.Connection, state: State) -> bool:
     """Tells whether the index was made from refs that looked like this."""
-    noted = _noted(connection)
-    return None not in state and (noted.get("packed"), noted.get("loose")) == state
+    noted, seen = _noted(connection), (state.packed, state.loose)
+    return None not in seen and (noted.get("packed"), noted.get("loose")) == seen
 
 
 def _compared(connection: sqlite3.Connection, listing: bytes) -> tuple[set[bytes], list[_Ref]]:

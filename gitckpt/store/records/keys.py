@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Refs, Update
@@ -19,6 +18,7 @@ from gitckpt.model.names import shell_word
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store.records import layout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
@@ -26,6 +25,7 @@ from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.recorder import LOCK_FILE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 

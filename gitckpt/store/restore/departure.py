@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
@@ -18,6 +17,11 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.restore.plan import DELETE, PathChange
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 KEY = "submodules"
 """In the state of a safety checkpoint: what the restore is to check out, with what is said of it by `before`."""

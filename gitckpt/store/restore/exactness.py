@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from gitckpt.git.contents import attributes, conversion, raw_files
 from gitckpt.git.contents.attributes import Configured
@@ -14,6 +13,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.names import first_of
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
@@ -12,6 +11,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import ignore
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore import exactness
 from gitckpt.store.restore.exactness import Exactness
 from gitckpt.store.snapshot import comparison, index_state

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass
 
 _ENDS = {
     "merge": "git merge --continue, or git merge --abort",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from gitckpt.git.worktree import operation, provenance
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.names import first_of, quoted
+from gitckpt.model.values import dataclass
 from gitckpt.store.restore.plan import DELETE, PathChange, Plan
 from gitckpt.store.restore.position import Position
 

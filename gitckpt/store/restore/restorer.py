@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 from gitckpt.git.contents import raw_files
 from gitckpt.git.objects import diff, partial
@@ -20,6 +17,7 @@ from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
 from gitckpt.model.names import first_of
+from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import exactness, position, replacement
@@ -36,7 +34,12 @@ from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED, Contents
 from gitckpt.store.submodules import keeper
 
-Announce = Callable[[Sequence[str]], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    Announce = Callable[[Sequence[str]], None]
 
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
 """What a path has that git might refuse, as it may lead out of the worktree or into .git; others need not be put to git."""
@@ -122,8 +125,7 @@ class _Restore:
         self._repository = store.repository
         self._objects = store.objects
         self._checkpoint = checkpoint
-        self._paths = list(paths)
-        self._written = written
+        self._paths, self._written = list(paths), written
         self._step = step
         self._head, self._branch = store.objects.head()
         _require_files(store, checkpoint)
@@ -358,10 +360,8 @@ class _Restore:
             differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)
             differing += comparison.unshaped(self._repository, shape.directories, shape.modes)
         else:
-            wanted, commit = self._wanted, self._checkpoint.git_sha
-            differing = comparison.compare(
-                self._repository, self._objects, wanted, commit, self._limits, with_operation=self._brings_operation, gone=gone
-            )
+            what = (self._repository, self._objects, self._wanted, self._checkpoint.git_sha, self._limits)
+            differing = comparison.compare(*what, with_operation=self._brings_operation, gone=gone)
         if differing:
             raise WorktreeError(
                 f"what came back is not what checkpoint {self._checkpoint.id} captured: {first_of(differing)}",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from gitckpt.git.contents import layout
 from gitckpt.git.repository import Repository
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore.plan import ADD, DELETE, MODE, PathChange, Plan, is_within
 from gitckpt.store.snapshot.manifest import Contents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _MADE, _NARROWED = "directories", "modes"
 """Keys in the state of a safety checkpoint: what the restore made, and what may more than it left it."""

@@ -9,19 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.names import shell_word
+from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import departure
 from gitckpt.store.restore.plan import ADD, CHANGE, PathChange
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.submodules import keeper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _HEADS = "refs/heads/"
 

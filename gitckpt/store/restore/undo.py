@@ -10,8 +10,6 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gitckpt.git import disk
 from gitckpt.git.lock import Lock
@@ -19,10 +17,12 @@ from gitckpt.git.objects import diff
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
+from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.snapshot import comparison, manifest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint

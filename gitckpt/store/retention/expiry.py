@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gitckpt.model import policy
 from gitckpt.model.errors import BusyError
 from gitckpt.model.policy import Candidate, Decision, Policy
+from gitckpt.model.values import dataclass
 from gitckpt.store import chains
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry
@@ -17,6 +16,7 @@ from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.submodules import keeper
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 

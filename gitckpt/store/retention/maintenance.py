@@ -6,7 +6,6 @@ Uses no package but Python's own, as the hook starts it without any.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
@@ -14,6 +13,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
+from gitckpt.model.values import dataclass
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings

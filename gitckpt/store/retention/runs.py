@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import policy, runstate
@@ -19,11 +17,13 @@ from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Policy, RunCandidate
 from gitckpt.model.readers import codec
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.chains import known
 from gitckpt.store.records import heads, layout
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.leases.leases import Hold

@@ -12,8 +12,6 @@ import math
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
@@ -24,6 +22,7 @@ from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
+from gitckpt.model.values import replace
 from gitckpt.store.config import settings
 from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
 from gitckpt.store.records import heads
@@ -33,6 +32,7 @@ from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.leftover import record_leftover
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.snapshot.limits import Limits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gitckpt.model import runstate
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, RESCUE, SAFETY, STEP
@@ -14,6 +13,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import summary
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.checkpoints import Checkpoints

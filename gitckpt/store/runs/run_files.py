@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gitckpt.git.files import premises
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, encode_tree, object_id
@@ -17,9 +15,11 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.values import replace
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 

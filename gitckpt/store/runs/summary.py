@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from gitckpt.git.worktree import administration
 from gitckpt.model import runstate
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
+from gitckpt.model.values import dataclass
 from gitckpt.store import chains
 from gitckpt.store.leases.lease import Lease, parse
 from gitckpt.store.records import heads, layout
 from gitckpt.store.worktrees import ownership
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 

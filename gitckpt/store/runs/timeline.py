@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
 from gitckpt.model import phase, runstate
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, LOOP, RESCUE, REVIEW, SAFETY, STEP, Checkpoint, Pipeline
 from gitckpt.model.readers import codec
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import heads, layout
 from gitckpt.store.runs import summary as runs
 from gitckpt.store.runs import unwritten
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.runs.summary import RunInfo

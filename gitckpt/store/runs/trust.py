@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitckpt.git import disk
 from gitckpt.git.objects import diff
@@ -21,6 +21,7 @@ from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.run_files import ENTRY, INPUT
 from gitckpt.store.snapshot import comparison, manifest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 

@@ -12,11 +12,11 @@ import math
 import re
 import string
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from gitckpt.model.values import dataclass
 from gitckpt.store.secrets.rules import RULES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import TYPE_CHECKING
 
 from gitckpt.git.files import premises
 from gitckpt.model.errors import CkptError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from gitckpt.model.checkpoint import Suspect
 from gitckpt.model.names import quoted
 from gitckpt.store.secrets import detector
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import capture, wholeness
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gitckpt.git.contents import attributes, conversion, layout, refusal, unfiltered, verdicts
 from gitckpt.git.contents.quarantine import Quarantine
@@ -23,6 +21,7 @@ from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
+from gitckpt.model.values import dataclass
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
@@ -30,6 +29,7 @@ from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.snapshot.status import Survey, Surveyor, head_of
 from gitckpt.store.snapshot.wholeness import own_objects
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 

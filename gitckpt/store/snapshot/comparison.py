@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gitckpt.git.contents import conversion, layout, raw_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.values import replace
 from gitckpt.store.snapshot import capture, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 

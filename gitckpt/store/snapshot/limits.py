@@ -9,13 +9,13 @@ import os
 import stat
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import Configured
+from gitckpt.model.values import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.contents.conversion import Terms
     from gitckpt.git.repository import Repository

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gitckpt.git.objects.diff import Expansion
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
@@ -15,7 +13,9 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.format import budget
+from gitckpt.model.values import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 

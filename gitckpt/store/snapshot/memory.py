@@ -6,12 +6,11 @@ stat data 3 ms for a thousand files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree.fingerprint import Fingerprint
+from gitckpt.model.values import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet

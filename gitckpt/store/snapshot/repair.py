@@ -6,7 +6,6 @@ git takes an object to be there as soon as a file has its name: what a power cut
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from gitckpt.git.damage import integrity, salvage
 from gitckpt.git.damage.salvage import Salvage
@@ -14,6 +13,7 @@ from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, deco
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.store.snapshot import manifest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository

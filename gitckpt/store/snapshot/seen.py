@@ -9,9 +9,9 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.values import dataclass, field
 
 FILE = "ckpt-seen"
 

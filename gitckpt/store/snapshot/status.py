@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from gitckpt.git.process import Child, GitError, environment, git_executable, run
 from gitckpt.git.worktree import intent
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.names import quoted
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot import seen
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
 from gitckpt.store.snapshot.special import Scan

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, decode_tree, object_id
@@ -13,6 +11,7 @@ from gitckpt.git.worktree import modules
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.worktree import modules
@@ -20,12 +19,14 @@ from gitckpt.model.format import budget
 from gitckpt.model.names import quoted
 from gitckpt.model.readers import codec
 from gitckpt.model.readers.fence import fenced
+from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.snapshot import assurance
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gitckpt.git.files import premises
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.values import dataclass
 from gitckpt.store.records import index, layout
 from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
@@ -17,6 +16,7 @@ from gitckpt.store.usage import holdings
 from gitckpt.store.usage.places import Measure
 from gitckpt.store.worktrees import ownership, resumption, scaffold
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints

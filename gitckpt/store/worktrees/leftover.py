@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent, operation, provenance
@@ -14,6 +13,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 

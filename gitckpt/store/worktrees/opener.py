@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
@@ -19,12 +17,14 @@ from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of, shell_word
+from gitckpt.model.values import dataclass
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import checkout, ownership, scaffold, submodules
 from gitckpt.store.worktrees.ownership import Owner
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 

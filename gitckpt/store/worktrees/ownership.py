@@ -6,10 +6,10 @@ Directories of worktrees get moved or deleted by hand, and what git keeps of the
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import content, moved_to, registered, seen_from, went_along
+from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 
 LOCK_REASON = "gitckpt"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads

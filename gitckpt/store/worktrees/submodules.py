@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
 
 from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.model import ids
@@ -20,6 +19,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import checkout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint, Submodule

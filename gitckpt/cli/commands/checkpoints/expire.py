@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 
 from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
+from gitckpt.model.values import replace
 from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
@@ -40,11 +40,11 @@ def expire(
     with open_store() as store:
         policy = inside(store).rules.read().policy
         if all_:
-            policy = dataclasses.replace(policy, everything=True)
+            policy = replace(policy, everything=True)
         if older_than is not None:
-            policy = dataclasses.replace(policy, older_than=times.parse_age(older_than))
+            policy = replace(policy, older_than=times.parse_age(older_than))
         if keep_last is not None:
-            policy = dataclasses.replace(policy, keep_last=keep_last)
+            policy = replace(policy, keep_last=keep_last)
         gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
         try:
             found = store.expire(policy, dry_run=dry_run, progress=terminal.progress)

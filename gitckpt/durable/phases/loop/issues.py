@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from gitckpt.durable.command.execution import EXIT, Outcome, last_line
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 CLOSED = ("closed", "done", "complete", "tombstone")
 """The statuses of an issue that is closed; the first one is that of beads, the others are of older versions and of people's own."""

@@ -10,8 +10,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.command import execution
@@ -26,7 +24,13 @@ from gitckpt.durable.run.errors import DeadlineReached, PhaseFailed
 from gitckpt.durable.run.retry import Ended
 from gitckpt.model.checkpoint import LOOP, Progress
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import dataclass
 from gitckpt.store.runs import run_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 ASK, LOOK, DONE = "ask", "look", "done"
 """What comes next: the agent is asked, it is looked at what it has done, or nothing."""
@@ -111,7 +115,7 @@ class Loop:
             output=memory["said"],
             cost_usd=memory["cost_usd"],
         )
-        return Ended(result=asdict(result), output=result.output)
+        return Ended(result={name: getattr(result, name) for name in result.__match_args__}, output=result.output)
 
     def _remembered(self) -> dict[str, Any]:
         """Returns the memory: that of an earlier attempt at this phase, or a new one."""

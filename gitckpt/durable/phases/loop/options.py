@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gitckpt.durable.phases import options
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import dataclass
 
 MAX_ITERATIONS = 100
 PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0

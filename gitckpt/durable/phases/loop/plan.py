@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from gitckpt.durable.phases.loop import prompt
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.store.runs import run_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Documents:

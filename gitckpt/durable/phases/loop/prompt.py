@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from string import Template
 
 from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.model.values import dataclass
 
 NAMES = ("plan", "epic", "issues", "tests", "tracking", "failure")
 """What a template may name after a `$`."""

@@ -6,9 +6,9 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from gitckpt.durable.command.execution import EXIT, Outcome
+from gitckpt.model.values import dataclass
 
 PYTEST = "pytest -v --tb=short"
 MAKE = "make test"

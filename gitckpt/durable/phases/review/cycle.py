@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
 
 from gitckpt.durable.phases.review import commits as relations
 from gitckpt.durable.phases.review import prompts, replies, stall
@@ -40,6 +38,12 @@ from gitckpt.durable.phases.review.text import LONGEST, cut, ending, storable, t
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Progress
+from gitckpt.model.values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
 
 TRIGGER = "review"
 CODER, REVIEWER = "coder", "reviewer"

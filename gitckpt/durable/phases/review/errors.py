@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gitckpt.durable.run.errors import PhaseFailed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.phases.review.ports import Verdict
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from gitckpt.durable.phases.review.text import trimmed
+from gitckpt.model.values import dataclass, replace
 
 FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "regressed"
 STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from gitckpt.durable.agent.call import Agent
 from gitckpt.durable.agent.client import Client
@@ -19,6 +18,7 @@ from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import DeadlineReached
 from gitckpt.durable.run.retry import Ended
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
 
 AGENT_TIMEOUT, CHECK_TIMEOUT = 3600.0, 600.0

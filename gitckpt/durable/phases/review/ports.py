@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.checkpoint import Progress
+from gitckpt.model.values import dataclass, field
 
 BUDGET_VARIABLE = "CKPT_BUDGET_USD"
 """The environment variable that tells an agent what its answer may cost, in US dollars. It may ignore it."""

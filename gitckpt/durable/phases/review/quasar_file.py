@@ -6,12 +6,16 @@ What it leaves out follows in a table `more`, which quasar passes over.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
-from typing import Any
 
 from gitckpt.durable.phases.review.state import MORE, PHASES, CycleState
 from gitckpt.model import times, toml
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 """Go's zero time."""

@@ -10,10 +10,10 @@ on as many lines as it takes    COMMENT: why                      NEEDS_HUMAN_RE
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from gitckpt.durable.phases.review.finding import FIXED, MAJOR, REGRESSED, STILL_PRESENT, ReviewFinding, Verification
 from gitckpt.durable.phases.review.text import trimmed
+from gitckpt.model.values import dataclass
 
 _ISSUE, _VERIFICATION, _REPORT, _APPROVED = "ISSUE:", "VERIFICATION:", "REPORT:", "APPROVED:"
 _SEVERITY, _DESCRIPTION = "SEVERITY:", "DESCRIPTION:"

@@ -7,10 +7,10 @@ Three signs, each between 0 and 1, are weighed: the same filter fails again and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.model.values import dataclass
 
 FIRST_CYCLE = 2
 """The first cycle that can show it."""

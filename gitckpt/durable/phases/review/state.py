@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gitckpt.durable.phases.review.finding import FOUND, STATUSES, ReviewFinding, Verification
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.readers.table import Reader
+from gitckpt.model.values import dataclass, field
 
 D = TypeVar("D")
 
