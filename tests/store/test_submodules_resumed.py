@@ -125,3 +125,13 @@ def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib
     opened = resume(inside(plain), plain.read(made.id))
     assert [remark.partition(":")[0] for remark in opened.remarks] == ["the submodule ../lib did not come back"]
     assert not (Path(opened.path).parent / "lib").exists()
+
+
+def test_one_that_the_sparse_checkout_leaves_out_stays_out(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    shutil.rmtree(lib.path)
+    main_checkout.git("sparse-checkout", "set", "--no-cone", "a")
+    made = plain.save("a-complete", {})
+    main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive", "--force", "lib")
+    there = Checkout(Path(resume(inside(plain), plain.read(made.id)).path))
+    assert there.git("ls-files", "-v", "lib") == "S lib"
+    assert (there.path / "lib" / ".git").exists() is False

@@ -8,6 +8,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.model.names import quoted
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
@@ -62,8 +63,9 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     files = checkpoint.worktree or CLEAN
     if files.degraded or not modules.are_there(store.repository):
         return checkpoint
-    named = {one.path for one in files.submodules}
-    more = keeper.of_tree(store, manifest.files_of(store.repository, checkpoint), named)
+    found = manifest.contents_of(checkpoint, store.repository, store.objects)
+    skipped = map(quoted, found.flags.get(manifest.SKIPPED, ()))  # a sparse checkout may leave out a submodule, too
+    more = keeper.of_tree(store, found.files, {*(one.path for one in files.submodules), *skipped})
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 
