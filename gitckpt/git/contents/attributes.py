@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
-SETTINGS = r"core\.(autocrlf|eol|attributesfile)$|filter\."
+SETTINGS = r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$|filter\."
 """The settings that `Configured.of` reads, as a regular expression on their names."""
 
 FILE = b".gitattributes"
@@ -31,6 +31,7 @@ _CONVERTING = re.compile(rb"^(?![ \t]*#).*[ \t](?:text|crlf|eol|filter|ident|wor
 """An attribute that is given and may convert; `-text` and `binary` only say that nothing is."""
 
 _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
+_AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precomposeunicode": "false"}
 _NO = ("", "false", "no", "off", "0")
 _COMMANDS = ("clean", "smudge", "process")
 
@@ -50,6 +51,9 @@ class Configured:
 
     filters: tuple[tuple[str, bool, str], ...] = ()
     """The drivers that do something: name, whether they are required, and their commands as one text."""
+
+    takes_as_is: bool = True
+    """Whether names, modes and links are what the file system says they are."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
@@ -72,6 +76,7 @@ class Configured:
             eol=last.get("core.eol", "").lower(),
             attributes=last.get("core.attributesfile"),
             filters=tuple(filters),
+            takes_as_is=not any((last.get(f"core.{name}", usual).lower() in _NO) != (usual in _NO) for name, usual in _AS_IS.items()),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gitckpt.git.objects.anchor import is_pruned
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from gitckpt.git.process import GitError
 
 _REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*?)(?:: clean filter '.*' failed)?$", re.MULTILINE)
+_CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
+_PASSED_OVER = re.compile(r"^Ignoring path (.*)$", re.MULTILINE)
 _MISENCODED = re.compile(
     r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ", re.MULTILINE
 )
@@ -43,3 +45,18 @@ def cause(error: GitError) -> str:
     """Returns what git said first."""
     lines = [line.strip() for line in error.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
     return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"
+
+
+def converted(said: str, paths: Sequence[bytes]) -> list[bytes]:
+    """Returns the paths of which git warned that their line ends come back otherwise, as it does where `core.safecrlf` is `warn`."""
+    return _named(_CONVERTED, said, paths)
+
+
+def passed_over(said: str, paths: Sequence[bytes]) -> list[bytes]:
+    """Returns the paths that `git update-index` left out, as their names might stand for `.git` somewhere; that is no failure to it."""
+    return _named(_PASSED_OVER, said, paths)
+
+
+def _named(sentence: re.Pattern[str], said: str, paths: Sequence[bytes]) -> list[bytes]:
+    names = set(sentence.findall(said))
+    return [path for path in paths if path.decode("utf-8", "replace") in names] if names else []

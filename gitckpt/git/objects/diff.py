@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, Entries, MalformedTree, decode_tree
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, Entries, MalformedTree, decode_tree, empty_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model.format.budget import Paths
 from gitckpt.model.values import dataclass
+
+_SHA1_ENTRY, _SHA256_ENTRY = (re.compile(rb"([0-7]{5,6}) ([^\0/]+)\0([\0-\xff]{%d})" % size) for size in (20, 32))
+_FEW = 200
+"""Of more objects, a process that compares the trees costs less than to read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,58 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         old_mode, new_mode, before, after, status = head[1:].split(b" ")
         found.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
     return found
+
+
+def own(repository: Repository, base: str, tree: str) -> list[str]:
+    """Returns the objects that a tree has and another one lacks at the same path, but for commits of submodules.
+
+    Args:
+        repository: where.
+        base: the other one.
+        tree: its oid.
+
+    Raises:
+        GitError, MalformedTree: a tree is missing, or is none.
+    """
+    found: list[str] = []
+    pairs = [(base, tree)]
+    while pairs:
+        if len(found) > _FEW:
+            differing = differences(repository, base, tree, with_trees=True)
+            return [one.new for one in differing if one.status != "D" and not one.is_submodule]
+        read = repository.cat_file.contents([oid for pair in pairs for oid in pair])
+        pairs = []
+        for before, after in zip(read, read, strict=True):
+            if before is None or after is None:
+                raise MalformedTree("it is missing")
+            known = listed(before[2], repository.object_format)
+            for name, entry in listed(after[2], repository.object_format).items():
+                was = known.get(name)
+                if was != entry and entry[0] != GITLINK:
+                    found.append(entry[1].hex())
+                    if entry[0] == DIRECTORY:
+                        pairs.append((was[1].hex() if was is not None and was[0] == DIRECTORY else _empty(repository), found[-1]))
+    return found
+
+
+def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
+    """Returns mode and raw oid of each name in a tree, five times as fast as `decode_tree` does. Args and errors: as there."""
+    pattern = _SHA256_ENTRY if object_format == "sha256" else _SHA1_ENTRY
+    matches = pattern.findall(data)
+    found = {name: (mode, oid) for mode, name, oid in matches}
+    if len(found) != len(matches) or sum(map(len, found)) + sum(len(mode) + len(oid) + 2 for mode, oid in found.values()) != len(data):
+        return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in decode_tree(data, object_format).items()}
+    return found
+
+
+def written(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
+    """Returns the content of a tree with such entries as `listed` returns."""
+    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0])
+    return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
+
+
+def _empty(repository: Repository) -> str:
+    return empty_tree(repository.object_format)
 
 
 def present(repository: Repository, tree: str, paths: Iterable[bytes]) -> set[bytes]:

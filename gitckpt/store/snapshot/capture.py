@@ -33,7 +33,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
-_CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in .*\) is corrupt")
 _ATTRIBUTES = b".gitattributes"
 _MANY = 1000
@@ -102,7 +101,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     index.deadline = limits.deadline()
     try:
         with index:
-            found = capture_in(index, objects, commit, limits)
+            found = _run(_Capture(index, objects, commit, limits, (), is_listed=False))
     except DeadlinePassed:
         from gitckpt.git import leftovers
 
@@ -140,8 +139,13 @@ def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limit
     Raises:
         DeadlinePassed: it took longer than `index` may.
     """
+    return _run(_Capture(index, objects, commit, limits, also))
+
+
+def _run(capture: _Capture) -> Captured:
+    index = capture.index
     try:
-        return _Capture(index, objects, commit, limits, also).run()
+        return capture.run()
     except DeadlinePassed:
         raise
     except GitError as error:
@@ -156,10 +160,13 @@ def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limit
 
 
 class _Capture:
-    """One capture, from survey to tree."""
+    """One capture, from survey to tree; afterwards the index lists the files, unless nobody asks for that (`is_listed`)."""
 
-    def __init__(self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes]) -> None:
-        self._index = index
+    def __init__(
+        self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes], *, is_listed: bool = True
+    ) -> None:
+        self.index = self._index = index
+        self._is_listed = is_listed
         self._repository = index.repository
         self._top = os.fsencode(index.repository.worktree or "")
         self._objects = objects
@@ -181,7 +188,7 @@ class _Capture:
             tree = self._index.write_tree()
             stages = {0: tree} if tree != base else {}
         rules = self._rules(seen)
-        files = self._files_tree(seen, base)
+        files = self._files_tree(seen, base, rules)
         inexact = self._inexact(rules)
         raw = manifest.write_raw(self._repository, self._objects, inexact.raw)
         directories, modes = self._layout(seen, files)
@@ -261,23 +268,38 @@ class _Capture:
                 trees[stage] = scratch.write_tree()
         return trees
 
-    def _files_tree(self, seen: Survey, base: str) -> str:
+    def _files_tree(self, seen: Survey, base: str, rules: attributes.Rules | None) -> str:
         """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
         wanted = [*seen.changed, *self._accepted(seen.untracked)]
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         gone = set(seen.deleted)
         self._read = [path for path in wanted if path not in gone]
-        rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
+        if rules is None and (plain := self._plain_tree(seen, base, gone)):
+            return plain
+        removed_rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these any more, or not drop their stages.
-        apart = {path for path in gone - rules if self._is_behind_link(path) or self._is_directory(path)}
+        apart = {path for path in gone - removed_rules if self._is_behind_link(path) or self._is_directory(path)}
         self._index.update("--force-remove", sorted(apart))
         held = unfiltered.held(self._repository)
         unfiltered.accept(self._index, {path: held[path] for path in wanted if path in held})
-        self._add([*sorted(gone - rules - apart), *(path for path in wanted if path not in gone and path not in held)])
+        self._add([*sorted(gone - removed_rules - apart), *(path for path in wanted if path not in gone and path not in held)])
         # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
-        self._index.update("--force-remove", sorted(rules))
+        self._index.update("--force-remove", sorted(removed_rules))
         return self._index.write_tree()
+
+    def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
+        """Returns the tree of the whole worktree where git need not be asked for it; otherwise None."""
+        is_plain = not (self._is_listed or seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit)
+        if not is_plain or not self._limits.conversions(self._repository).takes_as_is:
+            return None
+        if verdicts.are_there(self._repository) or unfiltered.held(self._repository):
+            return None
+        from gitckpt.git.contents.plain_files import Writer
+
+        tracked = set(seen.changed)
+        changed, new = ([path for path in self._read if (path in tracked) is known] for known in (True, False))
+        return Writer(self._top, self._objects, self._repository.object_format).tree(base, gone, changed, new)
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
         """Returns the untracked paths that are captured, with ignored ones that the settings include."""
@@ -334,8 +356,9 @@ class _Capture:
                 self._omit(refused, f"git cannot store it: {refusal.cause(error)}")
                 paths = [path for path in paths if path != refused]
             else:
-                warned = set(_CONVERTED.findall(said.complaint))
-                self._converted += [quoted(path) for path in paths if path.decode("utf-8", "replace") in warned]
+                self._converted += map(quoted, refusal.converted(said.complaint, paths))
+                for path in refusal.passed_over(said.complaint, paths):
+                    self._omit(path, "git does not take this name")
                 return
 
     def _is_readable(self, path: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, decode_tree, object_id
@@ -37,12 +38,17 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
     # In this order: a gc that is over by the first question has deleted all it will by the second.
     if own and gc_is_running(repository.common_dir) and pack.hold(repository, own) is None:
         return False
-    if len(own) > _FEW or any(known[2] > _LARGE for oid in own if (known := repository.cat_file.info(oid)) is not None):
-        from gitckpt.git.damage import integrity  # threads and hashes: not for the few files of most checkpoints
+    if len(own) <= _FEW:
+        for oid, read in zip(own, repository.cat_file.contents(list(own), _LARGE), strict=True):
+            if read is not None and read[1] == OVERSIZED:
+                break
+            if read is None or object_id(read[1], read[2], repository.object_format) != oid:
+                return False
+        else:
+            return True
+    from gitckpt.git.damage import integrity  # threads and hashes: not for the few files of most checkpoints
 
-        return not integrity.damaged(repository, own)
-    found = zip(own, repository.cat_file.contents(list(own)), strict=True)
-    return all(read is not None and object_id(read[1], read[2], repository.object_format) == oid for oid, read in found)
+    return not integrity.damaged(repository, own)
 
 
 def own_objects(repository: Repository, tree: str, commit: str) -> set[str] | None:
@@ -66,8 +72,7 @@ def _parts(repository: Repository, tree: str, base: str) -> Iterator[str]:
         if mode == DIRECTORY:
             for part in [each for _, each in _entries(repository, oid).values()] if name == b"index" else [oid]:
                 yield part
-                differing = diff.differences(repository, base, part, with_trees=True)
-                yield from (one.new for one in differing if one.status != "D" and not one.is_submodule)
+                yield from diff.own(repository, base, part)
 
 
 def _entries(repository: Repository, tree: str) -> Entries:
