@@ -298,3 +298,17 @@ def test_a_deleted_file_that_was_written_where_a_sparse_checkout_leaves_it_away(
     assert checkout.git("status", "--porcelain") == " D d/b"
     restorer.undo(inside(store))
     assert (checkout.path / "d/b").read_text() == "written\n"
+
+
+def test_an_entry_that_git_takes_for_unmarked_while_a_directory_is_in_its_place(store: Store, checkout: Checkout) -> None:
+    """The index is the same before and after, and was remembered as one without flags."""
+    checkout.git("sparse-checkout", "set", "--no-cone", "/*")
+    (checkout.path / "a").unlink()
+    checkout.git("update-index", "--skip-worktree", "a")
+    (checkout.path / "a").mkdir()
+    for _ in range(2):
+        store.save("a-complete")
+    (checkout.path / "a").rmdir()
+    there = resumption.resume(inside(store), store.save("b-complete"))
+    assert view(there.path) == view(checkout.path)
+    assert not (Path(there.path) / "a").exists()

@@ -124,7 +124,9 @@ class Surveyor:
         found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
         _read_submodules(self._index, found, scan.repositories, _bare(scan, set(tracked), above))
         if scan.news or not self._known.is_known:
-            seen.save(self._index, "" if found.flags else self._known.checksum, tracked, scan.seen)
+            # In a sparse checkout git takes entries for unmarked while something is in their place: the same index may have other flags.
+            is_lasting = not found.flags and not is_sparse
+            seen.save(self._index, self._known.checksum if is_lasting else "", tracked, scan.seen)
         return found
 
     def _status_out(self) -> bytes:
