@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,19 @@ class TestIds:
         simple.checkout.git("pack-refs", "--all")
         simple.make(B)
         assert (simple.store.find("abcd1"), simple.store.find(B)) == (A, B)
+
+    def test_a_whole_one_is_not_searched_for(
+        self, simple: Named, make_store: MakeStore, sealed: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        simple.make(A)
+        loose, packed = make_store(simple.checkout), make_store(simple.checkout)
+        trace = sealed / "trace"
+        monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
+        assert loose.find(A) == A
+        assert not trace.exists()
+        simple.checkout.git("pack-refs", "--all")
+        assert packed.find(A) == A
+        assert "for-each-ref" not in trace.read_text("utf-8")
 
 
 class TestLatest:

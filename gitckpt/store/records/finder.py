@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gitckpt.git.refs import plain
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require_text
@@ -43,9 +44,14 @@ def _latest(repository: Repository, index: Index) -> str:
 
 def _by_name(text: str, repository: Repository, index: Index) -> str | None:
     """Returns the checkpoint whose id, or whose run's id, is or begins with `text`."""
-    checkpoints = _checkpoints(text.lower(), repository)
-    if text.lower() in checkpoints:
-        return checkpoints[0]  # whatever else there is, and whether or not the others can be listed
+    folded = text.lower()
+    if ids.is_id(folded):
+        ref = layout.CHECKPOINTS + folded
+        if plain(repository, ref) is not None or repository.cat_file.info(ref) is not None:  # without a process of its own
+            return folded
+    checkpoints = _checkpoints(folded, repository)
+    if folded in checkpoints:
+        return folded  # whatever else there is, and whether or not the others can be listed
     runs = _runs(text, index)
     if text in runs:
         return _newest_of(text, repository, index)
