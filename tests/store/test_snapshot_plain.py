@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.git.contents.plain_files import MOST
-from gitckpt.store.store import Store
+from gitckpt.git.contents.plain_files import MOST, Writer
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
@@ -128,6 +128,18 @@ def test_git_is_asked_about(store: Store, checkout: Checkout, asked: Callable[[]
     found = saved(store, checkout)
     assert "update-index" in asked()
     assert found == by_git(checkout)
+
+
+def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    """The directory became a link after git had looked at it."""
+    main_checkout.commit("deep", **{"d/e/f": "1\n"})
+    (tmp_path / "elsewhere/e").mkdir(parents=True)
+    (tmp_path / "elsewhere/e/f").write_text("somebody else's\n")
+    shutil.rmtree(main_checkout.path / "d")
+    (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
+    top, objects = os.fsencode(main_checkout.path), inside(plain).objects
+    tree = main_checkout.git("rev-parse", "HEAD^{tree}")
+    assert Writer(top, objects, "sha1").tree(tree, (), [b"d/e/f"], []) is None
 
 
 def test_of_very_many_files_git_makes_a_pack(plain: Store, main_checkout: Checkout, asked: Callable[[], set[str]]) -> None:

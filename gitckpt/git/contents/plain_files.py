@@ -80,7 +80,9 @@ class Writer:
         """Returns mode and oid of each file."""
         entries = {}
         left = _LARGEST_TOGETHER
+        directories = {b""}
         for path in paths:
+            self._require_no_link(os.path.dirname(path), directories)
             whole = os.path.join(self._top, path)
             status = os.lstat(whole)
             if stat.S_ISLNK(status.st_mode):
@@ -91,6 +93,14 @@ class Writer:
             left -= len(data)
             entries[path] = (mode, self._put("blob", data))
         return entries
+
+    def _require_no_link(self, directory: bytes, known: set[bytes]) -> None:
+        """Raises `_NotPlain` where a directory is a link by now, or one above it: what lies behind it is not of this worktree."""
+        while directory not in known:
+            if not stat.S_ISDIR(os.lstat(os.path.join(self._top, directory)).st_mode):
+                raise _NotPlain(directory)
+            known.add(directory)
+            directory = os.path.dirname(directory)
 
     def _edited(self, base: str, changes: Changes) -> str:
         """Returns a tree with some entries removed or set; each level of directories is read in one go."""
