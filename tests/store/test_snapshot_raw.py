@@ -289,6 +289,25 @@ def test_status_says_what_it_said(plain: Store, main_checkout: Checkout, tmp_pat
     there_and_back(plain, here, ["known", "unknown"], tmp_path / "there")
 
 
+def test_status_says_what_it_said_though_the_bytes_were_there_all_along(store: Store, checkout: Checkout) -> None:
+    """The restore takes the file out of the index; git goes by the size that its entry knows."""
+    here = checkout
+    here.write("text", LF)
+    here.write(".gitattributes", "text text=auto\n")
+    here.git("add", "--all")
+    here.git("commit", "--quiet", "--message", "text")
+    here.git("rm", "--quiet", "--cached", "text")
+    here.write("text", CRLF)
+    apart = store.save("a-complete", {})
+    here.git("reset", "--quiet", "--hard")
+    here.write("text", CRLF)
+    assert here.git("status", "--porcelain") == " M text"
+    restore(inside(store), store.read(apart.id))
+    assert here.git("status", "--porcelain") == "D  text\n?? text"
+    undo(inside(store))
+    assert (here.git("status", "--porcelain"), (here.path / "text").read_bytes()) == (" M text", CRLF)
+
+
 def test_a_file_with_other_names_and_a_mode(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
     strip(main_checkout)
     path = main_checkout.path / "a.nb"

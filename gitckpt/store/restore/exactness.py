@@ -72,7 +72,8 @@ def plan(
     for path, oid in after.items():
         if not is_within(path):
             continue
-        if path not in touched and before.get(path) == oid:
+        is_stale = path in made.stale and path not in found.stale  # its entry has to be made so, for which git writes the file once
+        if path not in touched and before.get(path) == oid and not is_stale:
             made.same.add(path)
             continue
         if touched.get(path, True):
