@@ -55,6 +55,29 @@ class CatFile:
         self._standby.give_back(child)
         return found
 
+    def known(self, oids: Sequence[str]) -> list[str]:
+        """Returns those of some objects that are there, whether they can be read or not.
+
+        Args:
+            oids: full ones.
+        """
+        found = []
+        requests = [f"info {oid}\n".encode("ascii") for oid in oids]
+        done = 0
+        while done < len(requests):
+            some = _batch(requests, done)
+            child = self._standby.take()
+            try:
+                _ask(child, b"".join(some))
+                answers = [_header(child.read_line(), child) for _ in some]
+            except BaseException:
+                child.stop()
+                raise
+            self._standby.give_back(child)
+            found += [answer[0] for answer in answers if answer is not None]
+            done += len(some)
+        return found
+
     def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
         """Yields oid, kind and content for each name, in order; None for one that is missing or damaged.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.contents import conversion
 from gitckpt.git.contents.quarantine import Quarantine
 from gitckpt.git.process import GitError
@@ -157,8 +158,10 @@ def test_a_large_file_is_never_held_as_a_whole(main_checkout: Checkout, make_sto
         really = cat_file.contents
 
         def contents(names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
-            asked.extend(names)
-            return really(names, most)
+            for found in really(names, most):
+                if found is not None and found[1] != OVERSIZED and most == wholeness._LARGE:
+                    asked.append(found[0])
+                yield found
 
         monkeypatch.setattr(cat_file, "contents", contents)
         made = store.save("a-complete")

@@ -93,6 +93,7 @@ class TestAnObjectThatFindsNoRoom:
     def test_a_save_fails_and_leaves_no_file_out(
         self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        main_checkout.commit("rules", **{".gitattributes": "new text\n"})  # or it would be written without git
         main_checkout.write("new", "what is to be saved")
         monkeypatch.setenv("GITCKPT_GIT", self.git)
         with pytest.raises(WorktreeError, match="new: failed to insert into database") as caught:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.git.contents.plain_files import MOST, Writer
+from gitckpt.git.contents.plain_files import Writer
+from gitckpt.store.snapshot import capture
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
@@ -137,13 +138,34 @@ def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checko
     (tmp_path / "elsewhere/e/f").write_text("somebody else's\n")
     shutil.rmtree(main_checkout.path / "d")
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
-    top, objects = os.fsencode(main_checkout.path), inside(plain).objects
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
-    assert Writer(top, objects, "sha1").tree(tree, (), [b"d/e/f"], []) is None
+    assert Writer(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], []) is None
 
 
-def test_of_very_many_files_git_makes_a_pack(plain: Store, main_checkout: Checkout, asked: Callable[[], set[str]]) -> None:
-    for number in range(MOST + 1):
+@pytest.mark.parametrize("where", ["loose", "packed"])
+def test_a_tree_that_is_there_and_damaged_is_written_anew(store: Store, checkout: Checkout, where: str) -> None:
+    checkout.write("deep/er", "1\n")
+    made = store.save("a-complete", {})
+    tree = checkout.git("rev-parse", f"{made.tree}:files/deep")
+    if where == "packed":
+        checkout.git("repack", "--quiet", "-a", "-d")
+        (place,) = (checkout.main / ".git/objects/pack").glob("*.pack")
+        data = place.read_bytes()
+        at = int(checkout.git("verify-pack", "-v", str(place)).partition(f"{tree} tree")[2].split()[2]) + 6
+        damaged = data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :]
+    else:
+        place, damaged = checkout.main / ".git/objects" / tree[:2] / tree[2:], b""
+    place.chmod(0o644)
+    place.write_bytes(damaged)
+    again = store.save("b-complete", {})
+    assert checkout.git("show", f"{again.tree}:files/deep/er") == "1"
+
+
+def test_of_very_many_files_git_makes_a_pack(
+    plain: Store, main_checkout: Checkout, asked: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "_MANY", 20)
+    for number in range(20):
         main_checkout.write(f"new/{number}", f"{number}\n")
     assert saved(plain, main_checkout) == by_git(main_checkout)
     assert {"update-index", "write-tree"} <= asked()

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.repository import Repository
 
     Listed = dict[bytes, tuple[bytes, bytes]]
     Changes = Mapping[bytes, tuple[bytes, bytes] | None]
-
-MOST = 500
-"""Of more files git makes a pack."""
 
 _LARGEST = 1 << 20
 _LARGEST_TOGETHER = 16 << 20
@@ -43,16 +41,16 @@ class Writer:
     """Writes the files of a worktree.
 
     Args:
-        top: of the worktree.
+        repository: seen from the worktree.
         objects: of its repository.
-        object_format: "sha1" or "sha256".
     """
 
-    def __init__(self, top: bytes, objects: Objects, object_format: str) -> None:
-        self._top = top
+    def __init__(self, repository: Repository, objects: Objects) -> None:
+        self._repository = repository
+        self._top = os.fsencode(repository.worktree or "")
         self._objects = objects
-        self._format = object_format
-        self._items: list[Item] = []
+        self._format = repository.object_format
+        self._items: dict[str, Item] = {}
 
     def tree(self, base: str, gone: Collection[bytes], changed: Sequence[bytes], new: Sequence[bytes]) -> str | None:
         """Returns a tree with the files as they are; None where something is for git to look at: then nothing was written.
@@ -66,15 +64,33 @@ class Writer:
         Raises:
             GitError: git cannot write.
         """
-        if len(changed) + len(new) > MOST or any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in changed):
+        if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in changed):
             return None
         try:
             entries = self._read((*changed, *new))
             found = self._edited(base, {**dict.fromkeys(gone), **entries})
         except (_NotPlain, MalformedTree, OSError):
             return None
-        self._objects.write(self._items, flushed=False)
+        if self._is_something_damaged():
+            return None
+        self._objects.write(list(self._items.values()), flushed=False)
         return found
+
+    def _is_something_damaged(self) -> bool:
+        """Tells whether a blob that is to be written is there, and cannot be read: git and `repair` see to it, and say so.
+
+        Trees are not looked for: where one in a pack is damaged, git reads the one that is written beside it.
+        """
+        packed = []
+        for oid, (kind, _) in self._items.items():
+            if kind != "blob":
+                continue
+            try:
+                if not os.stat(os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])).st_size:
+                    return True
+            except FileNotFoundError:
+                packed.append(oid)
+        return any(found is None for found in self._objects.read(self._repository.cat_file.known(packed), None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
         """Returns mode and oid of each file."""
@@ -148,8 +164,9 @@ class Writer:
         return self._put("tree", written(entries)) if entries else None
 
     def _put(self, kind: str, data: bytes) -> bytes:
-        self._items.append((kind, data))
-        return bytes.fromhex(object_id(kind, data, self._format))
+        oid = object_id(kind, data, self._format)
+        self._items[oid] = (kind, data)
+        return bytes.fromhex(oid)
 
 
 def _joined(directory: bytes, name: bytes) -> bytes:

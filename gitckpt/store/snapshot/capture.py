@@ -291,7 +291,7 @@ class _Capture:
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
         """Returns the tree of the whole worktree where git need not be asked for it; otherwise None."""
         is_plain = not (self._is_listed or seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit)
-        if not is_plain or not self._limits.conversions(self._repository).takes_as_is:
+        if not is_plain or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
             return None
         if verdicts.are_there(self._repository) or unfiltered.held(self._repository):
             return None
@@ -299,7 +299,7 @@ class _Capture:
 
         tracked = set(seen.changed)
         changed, new = ([path for path in self._read if (path in tracked) is known] for known in (True, False))
-        return Writer(self._top, self._objects, self._repository.object_format).tree(base, gone, changed, new)
+        return Writer(self._repository, self._objects).tree(base, gone, changed, new)
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
         """Returns the untracked paths that are captured, with ignored ones that the settings include."""
