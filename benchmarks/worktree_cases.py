@@ -28,7 +28,7 @@ def save(scratch: Scratch, many: int) -> Iterator[Row]:
     status = process(["git", "status"], path)
     _settle(path)
     ours = process([*CKPT, "-q", "save"], path)
-    yield _row(f"git ckpt save, clean tree of {FILES:,}", "git status", alternate(ours, status, runs=15), 2.0)
+    yield _row(f"git ckpt save, clean tree of {FILES:,}", "git status", alternate(ours, status, runs=15), 1.6)
     _change(path, "changed")
     for number in range(20):
         with open(os.path.join(path, f"new-{number}.txt"), "w", encoding="utf-8") as file:
@@ -40,7 +40,7 @@ def save(scratch: Scratch, many: int) -> Iterator[Row]:
             subprocess.run(["git", *command], cwd=path, stdout=subprocess.DEVNULL, check=True)
 
     what = f"git ckpt save, {FILES:,} files, 20 changed, 20 new"
-    yield _row(what, "git stash create and git status", alternate(ours, stash_and_status, runs=15), 1.5)
+    yield _row(what, "git stash create and git status", alternate(ours, stash_and_status, runs=15), 1.0)
     with Store.open(path) as store:
         pair = alternate(lambda: store.save("measure-complete", {}), status, runs=15)
     yield _row("the same, Store.save in a warm process", "git status", pair, 1.5)
@@ -62,7 +62,7 @@ def resume(scratch: Scratch, many: int) -> Iterator[Row]:
     ours = process([*CKPT, "-q", "resume", made, "--into", places[0]], path)
     theirs = process(["git", "worktree", "add", "--quiet", "--detach", places[1]], path)
     yield _row(
-        f"resume making a worktree of {MADE:,} files", "git worktree add", alternate(ours, theirs, runs=3, before=clear, warm_up=1), 0.4
+        f"resume making a worktree of {MADE:,} files", "git worktree add", alternate(ours, theirs, runs=3, before=clear, warm_up=1), 0.33
     )
     clear()
     ours()

@@ -285,7 +285,14 @@ class ReturnMachine(RuleBasedStateMachine):
     def _work(self, edits: list[Edit]) -> None:
         for edit, arguments in edits:
             edit(self.here, *arguments)
+            if edit is Place.convert:
+                self._note_rules()
         self._taken += len(edits)
+
+    def _note_rules(self) -> None:
+        """Has the worktree looked at while something is converted: what comes back where nobody ever did so is as git has it."""
+        with contextlib.closing(discover(os.fsdecode(self.here.top))) as repository:
+            inside(self.store).seen_from(repository, "plumbing").capture()
 
     def _operation(self) -> str | None:
         if self.here is self._places[TOP]:
