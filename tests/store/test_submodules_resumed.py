@@ -135,3 +135,20 @@ def test_one_that_the_sparse_checkout_leaves_out_stays_out(plain: Store, main_ch
     there = Checkout(Path(resume(inside(plain), plain.read(made.id)).path))
     assert there.git("ls-files", "-v", "lib") == "S lib"
     assert (there.path / "lib" / ".git").exists() is False
+
+
+@pytest.mark.parametrize("patterns", [(), ("/*",)])
+def test_one_that_is_skipped_and_was_not_there_stays_away(
+    plain: Store, main_checkout: Checkout, lib: Checkout, patterns: tuple[str, ...]
+) -> None:
+    """For git the file of such an entry is a directory, which it makes with the others."""
+    if patterns:
+        main_checkout.git("sparse-checkout", "set", "--no-cone", *patterns)
+    main_checkout.git("update-index", "--skip-worktree", "lib")
+    shutil.rmtree(lib.path)
+    made = plain.save("a-complete", {})
+    main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive", "--force", "lib")
+    opened = resume(inside(plain), made)
+    there = Checkout(Path(opened.path))
+    assert (opened.remarks, there.git("ls-files", "-v", "lib"), there.git("status", "--porcelain")) == ((), "S lib", "")
+    assert not (there.path / "lib").exists()

@@ -236,8 +236,7 @@ class _Planner:
         """
         if self._wanted.sparse is not None and self._wanted.sparse != self._found.sparse:
             return set()
-        flag = ABSENT if self._wanted.sparse is None else SKIPPED
-        plain = [path for path in self._wanted.flags.get(flag, ()) if not {b"", b".", b".."} & set(path.split(b"/"))]
+        plain = [path for path in self._wanted.away if not {b"", b".", b".."} & set(path.split(b"/"))]
         there = [path for path in plain if self._is_wanted(path) and self._is_file(path)]
         return set(there) & diff.present(self._repository, self._found.files, there) if there else set()
 
@@ -247,7 +246,7 @@ class _Planner:
         Where the patterns are the same, they are those that stayed away then. What is skipped here by other ones, but was there and
         differed from its entry, is not among them: the entry does not hold it.
         """
-        wanted = set(self._wanted.flags.get(ABSENT if self._wanted.sparse is None else SKIPPED, ()))
+        wanted = set(self._wanted.away)
         if self._found.sparse is None or self._found.sparse == self._wanted.sparse:
             return wanted
         found = set(self._found.flags.get(SKIPPED, ())) - wanted

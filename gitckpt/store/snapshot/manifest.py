@@ -75,6 +75,14 @@ class Contents:
     modes: Mapping[bytes, int] = field(default_factory=dict)
     """Of files and directories that may less than the umask lets them."""
 
+    @property
+    def away(self) -> list[bytes]:
+        """Paths of entries of which nothing was there, as they were to be skipped.
+
+        In a sparse checkout git takes the mark off where there is something; elsewhere a marked file may be there, and mostly is.
+        """
+        return self.flags.get(ABSENT if self.sparse is None else SKIPPED, [])
+
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
     """Returns the flags of entries that were added in intent only: paths by flag.

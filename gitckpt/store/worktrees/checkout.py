@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 
 from gitckpt.git.contents import layout, raw_files, unfiltered
@@ -13,7 +14,7 @@ from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import index_state, manifest
-from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import SKIPPED, Contents
 
 
 def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
@@ -52,13 +53,13 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
 
 def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
     """Removes the files that were not there: their entries are to be skipped, whatever the patterns of a sparse checkout."""
-    absent = {*contents.flags.get(ABSENT, ()), *(contents.flags.get(SKIPPED, ()) if contents.sparse is not None else ())}
-    if not absent:
+    if not contents.away:
         return
     listing = index.git("ls-files", "-v", "-z").split(b"\0")
     written = {entry[2:] for entry in listing if entry[:1] == b"H"}  # by git, just now: no other path is to be trusted
-    for path in written.intersection(absent):
-        os.unlink(os.path.join(os.fsencode(index.repository.worktree or ""), path))
+    for path in written.intersection(contents.away):
+        whole = os.path.join(os.fsencode(index.repository.worktree or ""), path)
+        (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a directory is that of a submodule, as yet empty
 
 
 def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
