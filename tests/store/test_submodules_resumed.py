@@ -152,3 +152,15 @@ def test_one_that_is_skipped_and_was_not_there_stays_away(
     there = Checkout(Path(opened.path))
     assert (opened.remarks, there.git("ls-files", "-v", "lib"), there.git("status", "--porcelain")) == ((), "S lib", "")
     assert not (there.path / "lib").exists()
+
+
+def test_one_that_is_skipped_and_was_there_comes_back(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    """Without a sparse checkout the mark only has `git status` pass over it. The checkpoint does not name it, and has the mark."""
+    main_checkout.git("update-index", "--skip-worktree", "lib")
+    main_checkout.git("config", "ckpt.submodules", "none")
+    made = plain.save("a-complete", {})
+    main_checkout.git("config", "--unset", "ckpt.submodules")
+    assert named(made) == []
+    there = Checkout(Path(resume(inside(plain), made).path))
+    assert there.git("ls-files", "-v", "lib") == "S lib"
+    assert (there.path / "lib" / "l").read_text() == (lib.path / "l").read_text()

@@ -64,8 +64,8 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     if files.degraded or not modules.are_there(store.repository):
         return checkpoint
     found = manifest.contents_of(checkpoint, store.repository, store.objects)
-    skipped = map(quoted, found.flags.get(manifest.SKIPPED, ()))  # a sparse checkout may leave out a submodule, too
-    more = keeper.of_tree(store, found.files, {*(one.path for one in files.submodules), *skipped})
+    away = map(quoted, found.away)  # a sparse checkout may leave out a submodule, too
+    more = keeper.of_tree(store, found.files, {*(one.path for one in files.submodules), *away})
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 
