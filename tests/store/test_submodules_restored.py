@@ -286,3 +286,23 @@ def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(plain: Store
     restore(plain, made)
     restorer.undo(inside(plain))
     assert (lib.path.is_dir(), main_checkout.git("status", "--porcelain")) == (True, "")
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(plain: Store, lib: Checkout, *, is_changed: bool) -> None:
+    """Its repository has kept the patterns: they decide, as when git makes it again; what the entry does not hold comes all the same."""
+    lib.commit("one more", more="more\n")
+    if is_changed:
+        lib.write("more", "changed\n")
+    made = plain.save("a-complete", {})
+    lib.git("checkout", "--quiet", "more")
+    lib.git("sparse-checkout", "set", "--no-cone", "/*", "!/more")
+    shutil.rmtree(lib.path)
+    restore(plain, made)
+    after = (settled(lib), lib.git("ls-files", "-v", "more"))
+    assert after[1] == ("H more" if is_changed else "S more")
+    assert not is_changed or (lib.path / "more").read_text() == "changed\n"
+    restorer.undo(inside(plain))
+    assert not lib.path.exists()
+    restorer.redo(inside(plain))
+    assert (settled(lib), lib.git("ls-files", "-v", "more")) == after
