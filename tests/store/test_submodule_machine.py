@@ -38,7 +38,7 @@ class SubmoduleMachine(ReturnMachine):
     def update(self, options: tuple[str, ...]) -> None:
         self._places[TOP].git("submodule", "--quiet", "update", "--init", "--recursive", *options, ok=())
 
-    @rule(how=st.sampled_from(["add", "add", "add", "foreach", "foreach", "deinit", "delete"]))
+    @rule(how=st.sampled_from(["add", "add", "add", "foreach", "foreach", "deinit", "delete", "skip", "unskip"]))
     def handle(self, how: str) -> None:
         top = self._places[TOP]
         if how == "add":
@@ -47,6 +47,8 @@ class SubmoduleMachine(ReturnMachine):
             top.git("submodule", "--quiet", "deinit", "--force", "--", LIB, ok=())
         elif how == "delete":
             shutil.rmtree(top.join(LIB), ignore_errors=True)
+        elif how in ("skip", "unskip"):
+            top.skip(LIB, "--skip-worktree" if how == "skip" else "--no-skip-worktree")
         else:
             top.git("submodule", "--quiet", "foreach", "--recursive", "git stash push --quiet || :", ok=())
 
