@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.contents.plain_files import Writer
+from gitckpt.git.process import Child
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture
+from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
@@ -140,6 +143,21 @@ def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checko
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     assert Writer(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], []) is None
+
+
+def test_the_time_is_over_though_git_had_ended_when_it_was_asked(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine all that `git status` says may be there already, and then nothing waited for it."""
+    main_checkout.write("a", "a\n")
+    finish = PrivateIndex.finish
+
+    def wait(index: PrivateIndex, child: Child, **options: Sequence[int]) -> bytes:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        return finish(index, child, **options)
+
+    monkeypatch.setattr(PrivateIndex, "finish", wait)
+    assert plain.capture(Limits(timeout=0)).degraded == "capturing the files took more than 0 seconds"
 
 
 @pytest.mark.parametrize("where", ["loose", "packed"])

@@ -16,7 +16,6 @@ from gitckpt.git.contents import attributes, verdicts
 from gitckpt.git.contents.attributes import Rules, Treatment
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_hash, object_id
-from gitckpt.git.process import DeadlinePassed
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -190,7 +189,7 @@ class Conversions:
         held: list[_Candidate] = []
         size = 0
         for path, oid, status in files:
-            self._require_time()
+            self._index.require_time("check-attr")
             treatment = treatments.get(path, attributes.UNTOUCHED)
             converts = treatment.is_rewritten or treatment.is_text
             if treatment.is_required:
@@ -287,10 +286,6 @@ class Conversions:
             self._objects.write(items, flushed=False)
         else:
             pack.write(self._index.repository, items)
-
-    def _require_time(self) -> None:
-        if self._index.deadline is not None and time.monotonic() > self._index.deadline:
-            raise DeadlinePassed(["check-attr"], 0, "")
 
 
 def written(index: PrivateIndex, wanted: Sequence[tuple[str, bytes]], *, is_filtered: bool) -> list[bytes | None]:

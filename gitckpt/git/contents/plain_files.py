@@ -16,7 +16,7 @@ from gitckpt.git.objects.encoding import DIRECTORY, FILE, GITLINK, MalformedTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from gitckpt.git.objects.port import Item, Objects
     from gitckpt.git.repository import Repository
@@ -52,22 +52,22 @@ class Writer:
         self._format = repository.object_format
         self._items: dict[str, Item] = {}
 
-    def tree(self, base: str, gone: Collection[bytes], changed: Sequence[bytes], new: Sequence[bytes]) -> str | None:
+    def tree(self, base: str, gone: Collection[bytes], paths: Collection[bytes], new: Collection[bytes]) -> str | None:
         """Returns a tree with the files as they are; None where something is for git to look at: then nothing was written.
 
         Args:
             base: oid of the tree that they differ from.
             gone: paths in it that have no file any more.
-            changed: other paths in it.
-            new: paths of files that it lacks.
+            paths: those of the files that it lacks, or has otherwise.
+            new: those of them that no index lists: git may not take their names.
 
         Raises:
             GitError: git cannot write.
         """
-        if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in changed):
+        if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None
         try:
-            entries = self._read((*changed, *new))
+            entries = self._read(paths)
             found = self._edited(base, {**dict.fromkeys(gone), **entries})
         except (_NotPlain, MalformedTree, OSError):
             return None

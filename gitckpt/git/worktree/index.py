@@ -6,10 +6,11 @@ It starts as a copy of the user's index with its time stamp, so that git reads a
 from __future__ import annotations
 
 import os
+import time
 
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.objects.encoding import object_hash
-from gitckpt.git.process import GitError
+from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import WorktreeError
 
@@ -149,6 +150,15 @@ class PrivateIndex:
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
         """Waits for a command that was started, and returns its output. Raises as `git`."""
         return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
+
+    def require_time(self, doing: str) -> None:
+        """Raises `DeadlinePassed` where the time is over: for what is done without git.
+
+        Args:
+            doing: what takes the place of a git command in the error.
+        """
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise DeadlinePassed([doing], 0, "it took too long")
 
     def write_tree(self) -> str:
         """Writes this index as a tree, and returns its oid; blobs that a partial clone lacks may be missing.

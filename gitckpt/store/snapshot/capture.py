@@ -290,16 +290,16 @@ class _Capture:
 
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
         """Returns the tree of the whole worktree where git need not be asked for it; otherwise None."""
-        is_plain = not (self._is_listed or seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit)
-        if not is_plain or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
+        is_special = self._is_listed or seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit
+        if is_special or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
             return None
         if verdicts.are_there(self._repository) or unfiltered.held(self._repository):
             return None
         from gitckpt.git.contents.plain_files import Writer
 
-        tracked = set(seen.changed)
-        changed, new = ([path for path in self._read if (path in tracked) is known] for known in (True, False))
-        return Writer(self._repository, self._objects).tree(base, gone, changed, new)
+        tree = Writer(self._repository, self._objects).tree(base, gone, self._read, set(self._read).difference(seen.changed))
+        self._index.require_time("write-tree")
+        return tree
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
         """Returns the untracked paths that are captured, with ignored ones that the settings include."""
