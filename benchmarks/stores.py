@@ -10,6 +10,7 @@ import uuid
 
 from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
+from gitckpt.model.format import note
 from gitckpt.model.readers import codec
 from gitckpt.store.leases.lease import Lease, render
 from gitckpt.store.records import layout
@@ -182,7 +183,7 @@ def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
 def _import_notes(path: str, checkpoints: list[Checkpoint]) -> None:
     lines = ["commit refs/notes/checkpoints\ncommitter Bench <bench@example.org> 0 +0000\ndata 0\n"]
     for checkpoint in checkpoints:
-        line = layout.link_line(checkpoint.id, checkpoint.phase, checkpoint.timestamp) + "\n"
+        line = note.link_line(checkpoint.id, checkpoint.phase, checkpoint.timestamp) + "\n"
         lines.append(f"N inline {checkpoint.git_sha}\ndata {len(line)}\n{line}")
     _imported(path, "".join(lines), 0, None)
 

@@ -58,11 +58,14 @@ def main(argv: Sequence[str]) -> int:
         elif event == _GC:
             _start_maintenance(repository)
         elif _is_due(repository, event, argv[1:]):
+            if event == "post-rewrite":
+                _carry_links(repository, argv[1:])  # before the record writes them, as git has copied the notes already
             checkpoint_id = _record(repository, event)
             failed = "the checkpoint is recorded; what follows it was not done"
             _follow_up(repository, event, checkpoint_id)
         elif event == "post-rewrite":
             failed = "the notes may be broken after a power cut"
+            _carry_links(repository, argv[1:])
             _flush_notes(repository)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
@@ -216,6 +219,13 @@ def _clear(repository: Repository, event: str, path: str) -> bool:
     from gitckpt.store.records import locks
 
     return locks.clear(repository, lambda sentence: _report(repository, event, sentence), path)
+
+
+def _carry_links(repository: Repository, args: Sequence[str]) -> None:
+    """Lets links that wait follow rewritten commits, as git lets those do that are in the notes."""
+    from gitckpt.store import links
+
+    links.carry(repository, args[0] if args else "")
 
 
 def _flush_notes(repository: Repository) -> None:

@@ -25,7 +25,7 @@ LAYERS = tuple(
     model.readers
     git
     store.log
-    store.chains
+    store.chains store.links
     store.records store.secrets
     store.snapshot store.leases store.hooks
     store.config

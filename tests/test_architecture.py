@@ -66,15 +66,9 @@ def test_every_room_stands_and_every_door_leads_somewhere() -> None:
 
 LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase", "toml", "format.document", "readers.table")]
 HOOK = [
-    *(
-        "gitckpt.model.format.document",
-        "gitckpt.model.times",
-        "gitckpt.model.ids",
-        "gitckpt.git.process",
-        "gitckpt.git.refs",
-        "gitckpt.git.notes",
-    ),
-    *("gitckpt.git.objects.plumbing", "gitckpt.git.lock", "gitckpt.store.records.recorder"),
+    *(f"gitckpt.model.{name}" for name in ("format.document", "format.note", "times", "ids")),
+    *(f"gitckpt.git.{name}" for name in ("process", "refs", "notes", "lock", "objects.plumbing")),
+    *("gitckpt.store.records.recorder", "gitckpt.store.links"),
 ]
 HEAVY = words(
     """

@@ -94,8 +94,105 @@ def test_an_amend_records_the_new_commit_and_carries_the_links_over(hooked: Chec
     hooked.git("commit", "--quiet", "--amend", "-m", "final")
     entries = _recorded(hooked)
     assert [entry.message for entry in entries] == ["draft", "final"]
+    _write_notes(hooked)
     lines = hooked.git("notes", "--ref=checkpoints", "show", "HEAD").split("\n")
     assert sorted(line.split(" ")[0] for line in lines if line) == sorted(entry.id for entry in entries)
+
+
+def _write_notes(checkout: Checkout) -> None:
+    with Store.open(checkout.path, adapter="plumbing") as store:
+        store.write_notes()
+
+
+def _ids_in_note(checkout: Checkout, rev: str) -> list[str]:
+    """Returns the ids that the note of a commit lists, as git has it now."""
+    out = checkout.git("log", "-1", "--notes=checkpoints", "--format=%N", rev)
+    return sorted(line.split(" ")[0] for line in out.splitlines() if line)
+
+
+def test_the_first_commit_is_in_the_notes_at_once_and_the_next_one_waits(hooked: Checkout) -> None:
+    hooked.commit("one")
+    (first,) = _recorded(hooked)
+    assert _ids_in_note(hooked, "HEAD") == [first.id]
+    tip = hooked.git("rev-parse", "refs/notes/checkpoints")
+    before = int(hooked.git("count-objects").split()[0])
+    for number in range(10):
+        hooked.git("commit", "--quiet", "--allow-empty", "-m", f"in a burst {number}")
+    assert int(hooked.git("count-objects").split()[0]) - before == 20  # a commit and a document each
+    assert hooked.git("rev-parse", "refs/notes/checkpoints") == tip
+    with Store.open(hooked.path, adapter="plumbing") as store:
+        assert store.find("HEAD") == store.list()[0].id
+        assert store.verify().findings == []
+    _write_notes(hooked)
+    for number, entry in enumerate(reversed(_recorded(hooked)[1:])):
+        assert _ids_in_note(hooked, f"HEAD~{number}") == [entry.id]
+
+
+@pytest.mark.parametrize("state", ["waits", "is written", "waits and is due"])
+def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooked.commit("one")
+    hooked.commit("draft")
+    if state == "is written":
+        _write_notes(hooked)
+    elif state == "waits and is due":
+        os.utime(Path(discover(str(hooked.path)).private_dir) / "linked", (0, 0))
+    monkeypatch.setenv("GIT_REFLOG_ACTION", "a script")
+    for words in ("better", "best"):
+        hooked.git("commit", "--quiet", "--amend", "-m", words)
+    entries = _recorded(hooked)
+    with Store.open(hooked.path, adapter="plumbing") as store:
+        assert {entry.id for entry in store.links(hooked.git("rev-parse", "HEAD"))} == {entry.id for entry in entries[1:]}
+        assert {entry.id for entry in store.links(entries[1].git_sha)} == {entries[1].id}
+        assert store.verify().findings == []
+    _write_notes(hooked)
+    assert _ids_in_note(hooked, "HEAD") == sorted(entry.id for entry in entries[1:])
+    assert _ids_in_note(hooked, entries[1].git_sha) == [entries[1].id]
+    assert _ids_in_note(hooked, "HEAD~1") == [entries[0].id]
+
+
+@pytest.mark.parametrize("backend", ["--merge", "--apply"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_rebase_carries_over_what_waits_and_what_is_written(checkout: Checkout, backend: str, waits: bool) -> None:
+    _install(checkout)
+    base = _three_commits_beside(checkout)
+    checkout.git("checkout", "--quiet", "topic")
+    if not waits:
+        _write_notes(checkout)
+    by_message = {entry.message: entry.id for entry in _recorded(checkout)}
+    checkout.git("rebase", "--quiet", backend, base)
+    (end,) = {entry.id for entry in _recorded(checkout)} - set(by_message.values())
+    with Store.open(checkout.path, adapter="plumbing") as store:
+        assert by_message["topic 2"] in {entry.id for entry in store.links(checkout.git("rev-parse", "HEAD~1"))}
+        assert store.verify().findings == []
+    _write_notes(checkout)
+    assert _ids_in_note(checkout, "HEAD") == sorted([by_message["topic 3"], end])
+    assert _ids_in_note(checkout, "HEAD~1") == [by_message["topic 2"]]
+    assert _ids_in_note(checkout, "HEAD~2") == [by_message["topic 1"]]
+    with Store.open(checkout.path, adapter="plumbing") as store:
+        assert store.verify().findings == []
+
+
+def test_commits_that_are_squashed_carry_theirs_over(checkout: Checkout) -> None:
+    _install(checkout)
+    base = _three_commits_beside(checkout)
+    checkout.git("checkout", "--quiet", "topic")
+    by_message = {entry.message: entry.id for entry in _recorded(checkout)}
+    checkout.git("-c", "sequence.editor=sed -i '2,$s/^pick/fixup/'", "rebase", "--quiet", "-i", base)
+    _write_notes(checkout)
+    (end,) = {entry.id for entry in _recorded(checkout)} - set(by_message.values())
+    assert _ids_in_note(checkout, "HEAD") == sorted([*(by_message[f"topic {number}"] for number in (1, 2, 3)), end])
+
+
+def test_an_amend_without_a_reflog_is_no_reason_to_fail(main_checkout: Checkout) -> None:
+    _install(main_checkout)
+    main_checkout.git("config", "core.logAllRefUpdates", "false")
+    (main_checkout.path / ".git/logs/HEAD").unlink()
+    main_checkout.commit("one")
+    main_checkout.commit("draft")
+    main_checkout.git("commit", "--quiet", "--amend", "-m", "final")
+    assert not (Path(discover(str(main_checkout.path)).private_dir) / "log").exists()
+    with Store.open(main_checkout.path, adapter="plumbing") as store:
+        assert store.verify().findings == []
 
 
 def _three_commits_beside(checkout: Checkout) -> str:
@@ -414,18 +511,20 @@ def test_nothing_heavy_is_imported(main_checkout: Checkout) -> None:
         "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; main(sys.argv[1:]); "
         "print('\\n'.join(sorted(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, package_dir, "post-commit"],
-        cwd=main_checkout.path,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    loaded = set(done.stdout.split("\n"))
-    assert done.stderr == ""
-    assert "gitckpt.store.records.recorder" in loaded
-    assert loaded & HEAVY == set()
-    assert len(_recorded(main_checkout)) == 1
+    for number, of_notes in enumerate(({"gitckpt.git.notes"}, set[str]()), 1):
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code, package_dir, "post-commit"],
+            cwd=main_checkout.path,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        loaded = set(done.stdout.split("\n"))
+        assert done.stderr == ""
+        assert "gitckpt.store.records.recorder" in loaded
+        assert loaded & HEAVY == set()
+        assert loaded & {"gitckpt.git.notes"} == of_notes  # once a minute
+        assert len(_recorded(main_checkout)) == number
 
 
 def test_a_sha256_repository_records_as_well(make_checkout: object) -> None:

@@ -58,7 +58,12 @@ class Notes:
         found = self._cat_file.info(self.ref)
         return found[0] if found else ""
 
-    def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int) -> tuple[str, list[tuple[str, bytes]]]:
+    def remark(self, tip: str) -> str:
+        """Returns what the message of a notes commit says besides, as `edited` was told to; "" where there is nothing."""
+        found = next(self._objects.read([tip])) if tip else None
+        return found[1].partition(b"\n\n")[2].removeprefix(_MESSAGE).decode("ascii", "replace").strip() if found else ""
+
+    def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int, remark: str = "") -> tuple[str, list[tuple[str, bytes]]]:
         """Returns the commit that holds the notes after a change, and the objects to write for it.
 
         Args:
@@ -66,6 +71,7 @@ class Notes:
             commits: whose notes change.
             change: is given a commit and the lines of its note, and returns the lines it shall have; none removes the note.
             instant: date of the new commit, in microseconds since the epoch.
+            remark: a line, in ASCII, that the message of the new commit says besides; "" for none.
 
         Returns:
             The tip itself and no objects where nothing changed.
@@ -79,7 +85,8 @@ class Notes:
         if new_root == root:
             return tip, []
         who = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
-        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % ((new_root or self._put("tree", b"")).encode(), who, who, _MESSAGE)
+        message = _MESSAGE + (f"\n{remark}\n".encode("ascii") if remark else b"")
+        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % ((new_root or self._put("tree", b"")).encode(), who, who, message)
         return self._put("commit", text), list(self._pending.values())
 
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:

@@ -12,7 +12,6 @@ from types import TracebackType
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
-from gitckpt.git.notes import Notes
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
@@ -23,7 +22,7 @@ from gitckpt.model.checkpoint import CLEAN, Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
-from gitckpt.store import chains, log
+from gitckpt.store import chains, links, log
 from gitckpt.store.config.listener import Listener
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
@@ -34,6 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
+    from gitckpt.git.notes import Notes
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.rules import Rules
@@ -134,12 +134,12 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Writes the links that were put off, and lets go of processes and files.
+        """Writes the links that were put off, where they are many or a minute has passed, and lets go of processes and files.
 
         Links are derived: where they cannot be written, the log says so, and the checkpoints themselves are safe.
         """
         try:
-            self.write_links()
+            self._recorder.write_many_links(self.clock)
         except (BusyError, GitError) as error:
             log.append(self.repository, f"links were not written: {error.message}")
         finally:
@@ -308,30 +308,34 @@ class Checkpoints:
     def links(self, commit: str) -> Sequence[Entry]:
         """As `Store.links`, for a full oid."""
         ids.require_oid_or_unborn(commit)
+        from gitckpt.git.notes import Notes  # not for those who only record, and neither is the next one
+        from gitckpt.model.format import note
         from gitckpt.store.records.entry import Query
 
-        with contextlib.suppress(BusyError):  # what is put off is found by its commit as well
-            self.write_links()
-        listed = [layout.link_id(line) for line in self._recorder.notes.lines([commit]).get(commit, [])]
-        own = [entry.id for entry in self.index.select(Query(git_sha=commit))]
-        return self.index.select(Query(ids=[*listed, *own]))
+        waiting = links.waiting(self.repository).get(commit, [])  # first: what is written meanwhile is in the notes
+        lines = Notes(self.repository, self.objects, layout.NOTES).lines([commit]).get(commit, [])
+        listed = self.index.select(Query(ids=[note.link_id(line) for line in (*lines, *waiting)]))
+        commits = {commit, *note.commits(lines, (entry.git_sha for entry in listed))}
+        own = [entry.id for each in commits for entry in self.index.select(Query(git_sha=each))]
+        return self.index.select(Query(ids=[*(entry.id for entry in listed), *own]))
 
     def bound(self, run: str | None) -> Guard | None:
         """Returns what binds this process to the lease of the driver that started it; None where none did, or for another run."""
         return self.leases.bound(run) if run is not None else None
 
-    def write_links(self) -> None:
-        """Writes the links that were put off. Raises BusyError or GitError where they cannot be written; they stay pending."""
-        self._recorder.write_links(self.clock())
+    def write_links(self) -> bool:
+        """As `Store.write_notes`."""
+        return self._recorder.write_links(self.clock())
 
     def relink(self, run: str) -> None:
         """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
-        self._recorder.write_links(self.clock(), self.heads.links_since(run))
+        missing = links.missing(self.repository, self.objects, self.heads.links_since(run))
+        if missing:
+            self._recorder.write_links(self.clock(), missing)
 
     def link(self, entries: Sequence[Entry]) -> None:
         """Writes the links of checkpoints that were copied here. Errors: as `remove`."""
-        for entry in filter(lambda one: one.git_sha, entries):
-            self._recorder.write_links(self.clock(), {entry.git_sha: [layout.link_line(entry.id, entry.phase, entry.timestamp)]})
+        self._recorder.write_links(self.clock(), layout.link_lines(entries))
 
     def claim(self, key: str) -> Claim:
         """Returns what gives a key to a run that starts. Errors: as `keys.ref_of`."""
@@ -352,15 +356,9 @@ class Checkpoints:
         """As `Store.remove`, for those that know more already: as for `Remover.remove`, and `notes`, what has read them."""
         from gitckpt.store.submodules import keeper
 
-        self.write_links()
         checkpoint_ids = strings("checkpoint_ids", checkpoint_ids)
         with keeper.removal(self, checkpoint_ids):
             return self._remover(notes).remove(checkpoint_ids, self.clock(), noted=noted, runs=runs, oids=oids, settled=settled)
-
-    def notes(self) -> Notes:
-        """Returns what reads the notes; links that were put off are among them."""
-        self.write_links()
-        return Notes(self.repository, self.objects, layout.NOTES)
 
     def finish(self) -> None:
         """Ends removals that were interrupted. Errors: as `settle`."""
@@ -382,6 +380,7 @@ class Checkpoints:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
     def _remover(self, notes: Notes | None = None) -> Remover:
+        from gitckpt.git.notes import Notes
         from gitckpt.store.records.remover import Remover
 
         # Notes of its own: those of the recorder belong to whoever records.

@@ -113,9 +113,25 @@ class Upkeep:
         """
         from gitckpt.store.audit import verification
 
-        with contextlib.suppress(BusyError):  # what this store itself has put off is no flaw of the repository
-            self._checkpoints.write_links()
+        if repair:
+            with contextlib.suppress(BusyError):  # what waits is no flaw
+                self._checkpoints.write_links()
         return verification.verify(self._checkpoints, repair=repair, contents=contents, progress=progress)
+
+    def write_notes(self) -> bool:
+        """Writes the links that wait into the notes by which `git log --notes=checkpoints` shows the checkpoints of each commit.
+
+        A record does so by itself where nobody has in the last minute, and so does maintenance. Whether they are written or wait, `links`
+        and `find` know them.
+
+        Returns:
+            Whether anything was written.
+
+        Raises:
+            BusyError: somebody else was faster, or holds a lock; what waits goes on waiting.
+            GitError: git refused.
+        """
+        return self._checkpoints.write_links()
 
     def examine(self) -> Diagnosis:
         """Looks at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""

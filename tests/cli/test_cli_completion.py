@@ -36,6 +36,7 @@ COMMANDS = [
     "remove",
     "expire",
     "allow",
+    "notes",
     "verify",
     "doctor",
     "du",

@@ -229,6 +229,7 @@ CALLS: dict[str, list[list[str]]] = {
     "remove": [["latest"]],
     "expire": [["--dry-run"], []],
     "allow": [["--dry-run"], ["--json"], [], ["--forget"]],
+    "notes": [[]],
     "verify": [[], ["--repair"]],
     "doctor": [[], ["--json"]],
     "du": [[], ["--json"]],

@@ -71,6 +71,7 @@ CALLS: dict[str, list[list[str]]] = {
     "demo": [["--dir", f"/nowhere/{ARGUMENT}"]],
     "complete": [["--", "show", ""], ["--", "status", ARGUMENT]],
     "allow": [[], [ARGUMENT]],
+    "notes": [[], [ARGUMENT]],
 }
 """Command → the ways in which it is called."""
 

@@ -51,6 +51,7 @@ CALLS: dict[str, list[str]] = {
     "cancel": ["cancel {run}", "cancel 20261121"],
     "remove": ["remove {prefix}", "remove {good}", "remove {of_run}"],
     "expire": ["expire", "expire --dry-run"],
+    "notes": ["notes"],
     "verify": ["verify", "verify --contents", "verify --repair", "verify --json"],
     "doctor": ["doctor"],
     "du": ["du"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import BusyError
+from gitckpt.model.format.note import MOST
 from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
@@ -120,10 +123,35 @@ def listed(store: Store, query: Query = Query()) -> list[int]:  # noqa: B008 - i
 
 
 def notes(checkout: Checkout) -> dict[str, list[str]]:
-    """Returns the ids that the note of each commit lists, as git itself reads the notes."""
+    """Returns the ids that the note of each commit has once what waits is written: those it lists, or counts, of which it lists the newest.
+
+    While somebody holds the lock of the notes, those that are there.
+    """
+    with Checkpoints(discover(os.fspath(checkout.path)), adapter="plumbing") as store:
+        with contextlib.suppress(BusyError):
+            store.write_links()
+        found = written_notes(checkout)
+        for commit, names in found.items():
+            if "and" in names:
+                (rest,) = (line for line in _note_lines(checkout)[commit] if line.startswith("and "))
+                every = [entry.id for entry in sorted(store.links(commit), key=lambda entry: entry.time)]
+                shown = [name for name in names if name != "and"]
+                assert len(shown) == MOST
+                assert set(shown) <= set(every)
+                assert len(every) == len(shown) + int(rest.split(" ")[1]), f"{commit} has {len(every)}; its note says {rest!r}"
+                found[commit] = every
+    return found
+
+
+def written_notes(checkout: Checkout) -> dict[str, list[str]]:
+    """Returns the first word of each line of the note of each commit, as git itself reads the notes: of a link, the id."""
+    return {commit: [line.split(" ")[0] for line in lines] for commit, lines in _note_lines(checkout).items()}
+
+
+def _note_lines(checkout: Checkout) -> dict[str, list[str]]:
     listed = [line.split(" ") for line in checkout.git("notes", "--ref=checkpoints", "list").splitlines()]
     texts = checkout.blobs(*(note for note, _ in listed))
-    return {commit: [line.split(" ")[0] for line in text.decode().splitlines()] for (_, commit), text in zip(listed, texts, strict=True)}
+    return {commit: text.decode().splitlines() for (_, commit), text in zip(listed, texts, strict=True)}
 
 
 def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:

@@ -231,7 +231,8 @@ def hear(event, args):
 sys.addaudithook(hear)
 with Checkpoints(discover(path), adapter="plumbing") as store:
     first = store.record("a-started", {"n": 1}, start="r")
-    store.record("a-complete", run=first.run)
+    for _ in range(3):
+        store.record("a-complete", run=first.run)
 """
 
 

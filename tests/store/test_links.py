@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.store.records import recorder
 from gitckpt.store.store import Store
-from tests.conftest import Checkout
-from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
+from tests.conftest import Checkout, Clock
+from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth, written_notes
 
 
 class TestLinks:
-    def test_a_burst_is_written_by_close(self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recorder, "LINK_INTERVAL", 3600.0)
+    def test_a_burst_is_written_by_close(self, main_checkout: Checkout, make_store: MakeStore) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         store = make_store(main_checkout)
         for _ in range(5):
             store.record("a-complete", {})
-        assert notes(main_checkout) == {head: [ONE]}
+        assert written_notes(main_checkout) == {head: [ONE]}
         store.close()
-        assert notes(main_checkout) == {head: [nth(n) for n in range(1, 6)]}
+        assert written_notes(main_checkout) == {head: [nth(n) for n in range(1, 6)]}
 
-    def test_a_burst_is_written_by_links(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recorder, "LINK_INTERVAL", 3600.0)
+    def test_links_that_wait_are_found(self, plain: Store, main_checkout: Checkout) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         for _ in range(3):
             plain.record("a-complete", {})
         assert [entry.id for entry in plain.links(head)] == [THREE, TWO, ONE]
-        assert notes(main_checkout) == {head: [ONE, TWO, THREE]}
+        assert written_notes(main_checkout) == {head: [ONE]}
+        assert plain.write_notes()
+        assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
+        assert not plain.write_notes()
 
-    def test_the_next_one_that_is_due_takes_those_put_off_along(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(recorder, "LINK_INTERVAL", 3600.0)
+    def test_the_next_one_that_is_due_takes_those_put_off_along(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
         first = main_checkout.git("rev-parse", "HEAD")
         plain.record("a-complete", {})
         plain.record("a-complete", {})
         second = main_checkout.commit("second")
-        monkeypatch.setattr(recorder, "LINK_INTERVAL", 0.0)
+        clock.instant += 60_000_000
         plain.record("a-complete", {})
-        assert notes(main_checkout) == {first: [ONE, TWO], second: [THREE]}
+        assert written_notes(main_checkout) == {first: [ONE, TWO], second: [THREE]}
 
     @pytest.mark.parametrize("rewrite", ["amend", "rebase"])
     def test_a_rewrite_carries_them_over(self, store: Store, checkout: Checkout, rewrite: str) -> None:
@@ -49,7 +46,7 @@ class TestLinks:
         old = checkout.commit("second", second="2")
         store.record("a-complete", {})
         store.record("b-complete", {})
-        store.links(old)
+        store.write_notes()
         if rewrite == "amend":
             checkout.git("commit", "--quiet", "--amend", "--message", "other words")
         else:

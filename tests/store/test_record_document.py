@@ -146,7 +146,7 @@ raw = "AA=="
     def test_the_notes_and_what_git_log_shows(self, store: Store, checkout: Checkout) -> None:
         store.record("plan-complete", {})
         store.record("odd  label with   spaces-started", {})
-        store.links(checkout.git("rev-parse", "HEAD"))
+        store.write_notes()
         shown = checkout.git("log", "-1", "--notes=checkpoints", "--format=%N").strip().splitlines()
         assert shown == [
             f"{ONE} plan-complete 2027-01-15T08:00:01.000000Z",

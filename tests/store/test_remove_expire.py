@@ -91,7 +91,7 @@ class TestRemove:
         head = checkout.git("rev-parse", "HEAD")
         store.record("a-complete", {})
         store.record("a-complete", {})
-        store.links(head)
+        store.write_notes()
         checkout.git("notes", "--ref=checkpoints", "append", "-m", "written by hand, about 00000001")
         other = checkout.commit("second")
         checkout.git("notes", "--ref=checkpoints", "add", "-m", "by hand as well")
@@ -109,7 +109,7 @@ class TestRemove:
         old = checkout.commit("second")
         store.record("a-complete", {})
         store.record("a-complete", {})
-        store.links(old)
+        store.write_notes()
         checkout.git("commit", "--quiet", "--amend", "--message", "other words")
         new = checkout.git("rev-parse", "HEAD")
         store.remove([nth(1)])
@@ -219,9 +219,9 @@ class TestExpire:
         store.record("manual-complete", {})  # 3
         store.record("merge-complete", {}, trigger="post-merge")  # 4
         clock.instant += 25 * DAY
-        old = checkout.commit("second")
+        checkout.commit("second")
         store.record("commit-complete", {}, trigger="post-commit")  # 5, soon amended away
-        store.links(old)
+        store.write_notes()
         checkout.git("commit", "--quiet", "--amend", "--message", "other words")
         clock.instant += 8 * DAY
         store.record("commit-complete", {}, trigger="post-commit")  # 6

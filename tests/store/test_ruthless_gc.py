@@ -13,7 +13,6 @@ import pytest
 from gitckpt.git.refs import Update
 from gitckpt.model.checkpoint import Worktree
 from gitckpt.model.errors import BusyError
-from gitckpt.store.records import recorder
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.store import inside
 from gitckpt.store.worktrees import resumption
@@ -78,7 +77,6 @@ class TestARuthlessGc:
                 (main_checkout.path / ".git/objects" / update.new[:2] / update.new[2:]).unlink(missing_ok=True)
             settle()
 
-        monkeypatch.setattr(recorder, "LINK_INTERVAL", 3600.0)
         monkeypatch.setattr(inside(store).refs, "update", update)
         monkeypatch.setattr(inside(store).refs, "_settle", settled)
         made = store.record("a-complete", {"n": 2}, run=run)

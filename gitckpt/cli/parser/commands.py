@@ -50,6 +50,7 @@ COMMANDS: dict[str, Command] = {
     "remove": Command(lambda: import_module("gitckpt.cli.commands.checkpoints.remove").remove, "Remove checkpoints by name."),
     "expire": Command(lambda: import_module("gitckpt.cli.commands.checkpoints.expire").expire, "Remove checkpoints by policy."),
     "allow": Command(lambda: import_module("gitckpt.cli.commands.upkeep.allow").allow, "Let gitckpt.toml be looser than what is built in."),
+    "notes": Command(lambda: import_module("gitckpt.cli.commands.upkeep.notes").notes, "Write links that wait, for git log to show."),
     "verify": Command(lambda: import_module("gitckpt.cli.commands.upkeep.verify").verify, "Look at every checkpoint and all it needs."),
     "doctor": Command(lambda: import_module("gitckpt.cli.commands.upkeep.doctor").doctor, "Look for what is wrong, and name the cure."),
     "du": Command(lambda: import_module("gitckpt.cli.commands.upkeep.du").du, "Show what it takes on the disk, and what lies around."),

@@ -14,8 +14,10 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.model.format import note
 from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.links import Links
 from gitckpt.store.records import index, keep, layout
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.worktrees import scaffold
@@ -92,13 +94,15 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
     )
     by_commit: dict[str, list[Link]] = {}
     for link in links:
-        if link.new is None or layout.link_id(link.new) in there:  # else it was removed meanwhile
+        if link.new is None or note.link_id(link.new) in there:  # else it was removed meanwhile
             by_commit.setdefault(link.commit, []).append(link)
 
     def change(commit: str, lines: list[str]) -> list[str]:
-        out = {link.old for link in by_commit[commit]}
-        new = [link.new for link in by_commit[commit] if link.new is not None]
-        return list(dict.fromkeys([*(line for line in lines if line not in out), *new]))
+        instead = {link.old: link.new for link in by_commit[commit] if link.old is not None}
+        kept = [instead.get(line, line) for line in lines]
+        new = [link.new for link in by_commit[commit] if link.old is None and link.new is not None]
+        there = [line for line in dict.fromkeys(kept) if line is not None]
+        return note.merged(commit, there, new, Links(store.repository, store.objects).origins)
 
     notes = Notes(store.repository, store.objects, layout.NOTES)
     for _ in range(_TRIES):

@@ -9,6 +9,7 @@ from gitckpt.git.refs import Update
 from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.format import note
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import Evidence, Record
@@ -41,7 +42,7 @@ def _traces(store: Checkpoints, evidence: Evidence) -> set[str]:
     Who removes a checkpoint takes these with it. Where its own ref alone is gone (a pruning fetch, a disk, a slip), they tell of it.
     """
     noted = Notes(store.repository, store.objects, layout.NOTES).everything()
-    listed = {layout.link_id(line) for lines in noted.values() for line in lines}
+    listed = {note.link_id(line) for lines in noted.values() for line in lines}
     return listed | {name for space in layout.HOLDERS for name, _, _ in evidence.below(space)}
 
 

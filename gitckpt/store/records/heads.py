@@ -126,11 +126,7 @@ class Heads:
 
         own = self._index().select(Query(run=run))
         since = self._index().select(Query(since=own[-1].time)) if own else []
-        links: dict[str, list[str]] = {}
-        for entry in {entry.id: entry for entry in reversed([*since, *own])}.values():
-            links.setdefault(entry.git_sha, []).append(layout.link_line(entry.id, entry.phase, entry.timestamp))
-        links.pop("", None)
-        return links
+        return layout.link_lines({entry.id: entry for entry in reversed([*since, *own])}.values())
 
     def is_there(self, run: str) -> bool:
         """Tells whether a run exists; a head that a kill left out is made."""

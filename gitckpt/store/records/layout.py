@@ -1,26 +1,29 @@
-"""Where things are stored: the refs of one checkpoint, and the line that links it to its commit. Imported by the hook."""
+"""Where things are stored: the refs of one checkpoint, and the lines that link it to its commit. Imported by the hook."""
 
 from __future__ import annotations
 
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
+from gitckpt.model.format.note import link_line
+from gitckpt.store import links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.records.entry import Entry
 
-CHECKPOINTS = "refs/checkpoints/"
+CHECKPOINTS = links.CHECKPOINTS
 TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/keep/ckpt-operations/"
 KEEP = "refs/keep/ckpt/"
 RUNS = "refs/ckpt/runs/"
 LEASES = "refs/ckpt/leases/"
 KEYS = "refs/ckpt/keys/"
-NOTES = "refs/notes/checkpoints"
+NOTES = links.NOTES
 
 HOLDERS = (TREES, OPERATIONS)
 """Where each checkpoint has refs of its own that keep alive what it needs, in write order."""
@@ -54,14 +57,13 @@ MAINTENANCE_LOCK = "maintenance.lock"
 """In the private directory: held while tasks of the background are at work."""
 
 
-def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
-    """Returns the note line that links a checkpoint to its commit: `<uuid> <phase> <timestamp>`."""
-    return f"{checkpoint_id} {' '.join(phase.split())} {timestamp}"
-
-
-def link_id(line: str) -> str:
-    """Returns the id of the checkpoint that a note line links to."""
-    return line.partition(" ")[0]
+def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
+    """Returns the note lines of checkpoints, by commit; those that have none are left out."""
+    lines: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.git_sha:
+            lines.setdefault(entry.git_sha, []).append(link_line(entry.id, entry.phase, entry.timestamp))
+    return lines
 
 
 def is_foreign(ref: str) -> bool:

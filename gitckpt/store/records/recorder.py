@@ -12,12 +12,13 @@ from _thread import RLock  # `threading` would cost the hook 2 ms
 
 from gitckpt.git.disk import Arrivals
 from gitckpt.git.lock import Lock
-from gitckpt.git.notes import Notes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError
-from gitckpt.model.format import document
+from gitckpt.model.format import document, note
+from gitckpt.store import links
+from gitckpt.store.links import Links
 from gitckpt.store.records import keep, layout
 
 TYPE_CHECKING = False
@@ -55,8 +56,8 @@ _LOCK_PATIENCE = 10.0
 _LINK_TRIES = 20
 _NOTHING: tuple[Sequence[str], Sequence[str]] = ((), ())
 
-LINK_INTERVAL = 1.0
-"""Links go out with their checkpoint; in a burst only this often, in seconds. Those put off follow with a later one."""
+_WORTH_IT = 3
+"""For so many links that a store has left waiting it writes notes when it is closed, however soon: for fewer it would cost too much."""
 
 
 class FilesPruned(BusyError):
@@ -149,10 +150,9 @@ class Recorder:
         self._objects = objects
         self._refs = refs
         self._arrivals = Arrivals(repository)
-        self.notes = Notes(repository, objects, layout.NOTES)
+        self._links = Links(repository, objects)
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._pending_links: dict[str, list[str]] = {}
-        self._linked_at = float("-inf")
+        self._barred_at = float("-inf")
         self._line: keep.Line | None = None
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
@@ -180,7 +180,7 @@ class Recorder:
         deadline = time.monotonic() + PATIENCE
         attempt = 0
         with self._turn, self._lock():
-            due = time.monotonic() - self._linked_at >= LINK_INTERVAL
+            due = self._links.is_due(instant) and time.monotonic() - self._barred_at >= links.INTERVAL
             while True:
                 attempt += 1
                 head, before, carried = self._place(proposal)
@@ -200,7 +200,7 @@ class Recorder:
                 except LockHeld as error:
                     if layout.NOTES not in error.path:
                         raise
-                    attempt = _LINK_TRIES
+                    attempt, self._barred_at = _LINK_TRIES, time.monotonic()
                 time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
@@ -212,35 +212,44 @@ class Recorder:
             self._require_free(fields["id"])
         return not (proposal.starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None)
 
-    def write_links(self, instant: int, links: dict[str, list[str]] | None = None) -> None:
-        """Writes the links that were put off, and others.
+    def write_links(self, instant: int, more: dict[str, list[str]] | None = None) -> bool:
+        """Writes the links that wait, and others.
 
         Args:
             instant: now, in microseconds since the epoch.
-            links: more note lines by commit.
+            more: more note lines by commit, of checkpoints that are there.
+
+        Returns:
+            Whether there was anything to write.
 
         Raises:
-            BusyError, GitError: they could not be written; they stay pending.
+            BusyError, GitError: they could not be written; what waits goes on waiting.
         """
+        if not more and not links.is_any_waiting(self._repository):
+            return False
         deadline = time.monotonic() + PATIENCE
-        with self._turn:
-            self._pending_links = _joined(self._pending_links, links or {})
-            if self._pending_links:
-                self._write_pending(instant, deadline)
-
-    def _write_pending(self, instant: int, deadline: float) -> None:
-        with self._lock():
+        with self._turn, self._lock():
             while True:
                 updates: list[Update] = []
-                self._objects.write(self._link(self._pending_links, updates, instant))
+                self._objects.write(self._links.edit(more or {}, instant, updates))
                 try:
-                    self._refs.update(updates)
+                    if updates:
+                        self._refs.update(updates)
                 except RefMoved:
                     if time.monotonic() > deadline:
                         raise
                 else:
-                    self._pending_links = {}
-                    return
+                    self._links.written(instant)
+                    return bool(updates)
+
+    def write_many_links(self, clock: Callable[[], int]) -> None:
+        """Writes the links that wait if this recorder has left many there, or some a while ago. Errors: as `write_links`.
+
+        Args:
+            clock: tells the time, in microseconds since the epoch.
+        """
+        if self._links.put_off and (self._links.put_off >= _WORTH_IT or self._links.is_due(clock())):
+            self.write_links(clock())
 
     def _lock(self) -> Lock:
         return Lock(os.path.join(self._repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)
@@ -280,11 +289,11 @@ class Recorder:
         updates = [*made[0][0].fences(), *layout.new_refs(documents, head, line.update if line is not None else None)]
         needed: list[Item] = [*(line.objects if line is not None else ()), *(("blob", data) for _, data in made)]
         derived: list[Item] = []
-        links = self._pending_links
         if commit:
-            links = _joined(links, {commit: [layout.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]})
-            if with_links:
-                derived = self._link(links, updates, instant)
+            lines = {commit: [note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]}
+            waits = self._links.wait(lines)  # before the refs: a kill leaves a line too many
+            with_links = with_links or not (waits or again)
+            derived = self._links.edit(lines, instant, updates) if with_links else []
         roots, written = _roots(fields), self._objects.write([*needed, *derived], flushed=False)
 
         guard, noted = made[0][0].guard, _NOTHING
@@ -314,7 +323,7 @@ class Recorder:
             self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
             self._refs.update(updates)
         if commit:
-            self._pending_links = {} if with_links else links
+            self._links.recorded(len(made), instant, with_notes=with_links)
         if line is not None:
             line.follow_up(self._objects, self._refs.update)
             self._line = line.recorded()
@@ -357,17 +366,6 @@ class Recorder:
         if (fields.get("worktree") or {}).get("tree") in gone:
             raise FilesPruned from None
 
-    def _link(self, links: dict[str, list[str]], updates: list[Update], instant: int) -> list[tuple[str, bytes]]:
-        """Appends the update of the notes ref, and returns the objects it needs."""
-        tip = self.notes.tip()
-        new_tip, derived = self.notes.edited(
-            tip, list(links), lambda commit, lines: lines + [line for line in links[commit] if line not in lines], instant
-        )
-        if new_tip != tip:
-            updates.append(Update(layout.NOTES, new_tip, tip))
-        self._linked_at = time.monotonic()
-        return derived
-
 
 def _roots(fields: dict[str, Any]) -> list[str]:
     """Returns what a checkpoint leans on: the linked commit first."""
@@ -394,7 +392,3 @@ def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
     if fields.get("attempt") is None and before.get("attempt") is not None:
         ended = ("exit_code", "seconds", "output", "result")
         fields["attempt"] = {key: value for key, value in before["attempt"].items() if key not in ended}
-
-
-def _joined(some: dict[str, list[str]], more: dict[str, list[str]]) -> dict[str, list[str]]:
-    return {commit: [*some.get(commit, ()), *more.get(commit, ())] for commit in {**some, **more}}

@@ -17,9 +17,10 @@ from gitckpt.git.notes import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
+from gitckpt.model.format import note
 from gitckpt.model.ids import is_id
 from gitckpt.model.readers.fence import fenced
-from gitckpt.store import chains
+from gitckpt.store import chains, links
 from gitckpt.store.records import keep, keys, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
@@ -97,14 +98,15 @@ class Remover:
             checkpoints = there[layout.CHECKPOINTS]
             try:
                 with Lock(self._lock, _LOCK_PATIENCE):
-                    links = self._without_links(set(checkpoints), noted, instant)
+                    unlinked = self._without_links(set(checkpoints), noted, instant)
                     heads = self._new_heads(checkpoints, runs)
                     deletions = [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
                     over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
                     if any(there[space] for space in layout.HOLDERS):
                         self._begin(wanted)
-                    if links or heads or deletions:
-                        self._refs.update([*links, *heads, *deletions, *keys.of_runs(self._refs, self._objects, over)])
+                    if unlinked or heads or deletions:
+                        self._refs.update([*unlinked, *heads, *deletions, *keys.of_runs(self._refs, self._objects, over)])
+                    links.forget(self._repository, checkpoints.keys())
                     for run in over:
                         chains.forget(self._repository, run)
                 gone += len(deletions)
@@ -190,14 +192,32 @@ class Remover:
         if not tip or not gone:
             return []
         everything = noted if noted is not None else self._notes.everything()
-        commits = [commit for commit, lines in everything.items() if any(layout.link_id(line) in gone for line in lines)]
+        crowded = {commit for commit, lines in everything.items() if note.is_crowded(lines)}
+        lost = {entry.git_sha for entry in self._listed(Query(ids=list(gone)))} if crowded else set()
+        commits = [
+            commit
+            for commit, lines in everything.items()
+            if any(note.link_id(line) in gone for line in lines) or (commit in crowded and {commit, *note.Note(lines).commits} & lost)
+        ]
 
-        def remaining(_: str, lines: list[str]) -> list[str]:
-            return [line for line in lines if layout.link_id(line) not in gone]
+        def remaining(commit: str, lines: list[str]) -> list[str]:
+            linked = self._linked(commit, lines, gone) if commit in crowded else []
+            return note.anew(commit, lines, linked) if linked else [line for line in lines if note.link_id(line) not in gone]
 
         new_tip, derived = self._notes.edited(tip, commits, remaining, instant)
         self._objects.write(derived)
         return [Update(layout.NOTES, new_tip, tip)] if new_tip != tip else []
+
+    def _linked(self, commit: str, lines: Sequence[str], gone: set[str]) -> list[tuple[str, str]]:
+        """Returns the line and the commit of each checkpoint that a note stands for which does not name them all, less those that go.
+
+        Those that wait are not among them: whoever writes them into the note counts them.
+        """
+        out = gone | {note.link_id(line) for line in links.waiting(self._repository).get(commit, ())}
+        listed = self._listed(Query(ids=[note.link_id(line) for line in note.Note(lines).links]))
+        commits = {commit, *note.commits(lines, (entry.git_sha for entry in listed))}
+        found = {entry.id: entry for entry in (*listed, *(entry for each in commits for entry in self._listed(Query(git_sha=each))))}
+        return [(note.link_line(one.id, one.phase, one.timestamp), one.git_sha) for one in found.values() if one.id not in out]
 
     def _headed_by(self, oids: Collection[str]) -> set[str]:
         """Returns the runs whose head is one of some documents."""

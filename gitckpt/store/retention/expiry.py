@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+from gitckpt.git.notes import Notes
 from gitckpt.model import policy
 from gitckpt.model.errors import BusyError
+from gitckpt.model.format import note
 from gitckpt.model.policy import Candidate, Decision, Policy
 from gitckpt.model.values import dataclass
-from gitckpt.store import chains
+from gitckpt.store import chains, links
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.retention import runs as run_expiry
@@ -113,9 +115,13 @@ def expire_alone(
         BusyError, GitError: as `Checkpoints.remove`.
     """
     entries = list(store.list())
-    notes = store.notes()
-    noted = notes.everything(layout.link_line(entry.id, entry.phase, entry.timestamp) for entry in entries if entry.git_sha)
-    rewritten = _rewritten(entries, noted)
+    if not dry_run:
+        with contextlib.suppress(BusyError):  # they go on waiting
+            store.write_links()
+    waiting = links.waiting(store.repository)
+    notes = Notes(store.repository, store.objects, layout.NOTES)
+    noted = notes.everything(note.link_line(entry.id, entry.phase, entry.timestamp) for entry in entries if entry.git_sha)
+    rewritten = _rewritten(entries, noted, waiting)
     candidates = [Candidate(entry.id, entry.time, entry.trigger, entry.run, entry.id in rewritten) for entry in entries]
     decisions = policy.apply(candidates, rules, now=store.clock())
     gone = {entry.id: entry.oid for entry, decision in zip(entries, decisions, strict=True) if decision.expires}
@@ -125,8 +131,13 @@ def expire_alone(
     return list(zip(entries, decisions, strict=True))
 
 
-def _rewritten(entries: Sequence[Entry], noted: Mapping[str, Sequence[str]]) -> set[str]:
-    """Returns the ids of checkpoints that the note of another commit lists: their own was rewritten."""
+def _rewritten(entries: Sequence[Entry], *noted: Mapping[str, Sequence[str]]) -> set[str]:
+    """Returns the ids of checkpoints that belong to another commit by what is noted: their own was rewritten."""
     commits = {entry.id: entry.git_sha for entry in entries}
-    listed = ((layout.link_id(line), commit) for commit, lines in noted.items() for line in lines)
-    return {checkpoint for checkpoint, commit in listed if commits.get(checkpoint, commit) != commit}
+    listed = [(note.link_id(line), commit) for notes in noted for commit, lines in notes.items() for line in lines]
+    found = {checkpoint for checkpoint, commit in listed if commits.get(checkpoint, commit) != commit}
+    crowded = [(commit, lines) for notes in noted for commit, lines in notes.items() if note.is_crowded(lines)]
+    left: set[str] = set()  # commits of which the notes of others have not every checkpoint
+    for commit, lines in crowded:
+        left |= note.commits(lines, (commits.get(note.link_id(line), "") for line in lines)) - {commit}
+    return found | {entry.id for entry in entries if entry.git_sha in left}
