@@ -12,7 +12,13 @@ from gitckpt.model.values import dataclass
 
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(rb"([0-7]{5,6}) ([^\0/]+)\0([\0-\xff]{%d})" % size) for size in (20, 32))
 _FEW = 200
-"""Of more objects, a process that compares the trees costs less than to read them."""
+"""Of more differences, a process that compares the trees costs less than to read them."""
+
+_LARGEST = 1 << 20
+"""In bytes: larger trees are compared by git."""
+
+_TREE = DIRECTORY.zfill(6)
+_KINDS = {b"100644": "file", b"100755": "file", b"120000": "link", GITLINK: "submodule", _TREE: "directory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,11 @@ class Difference:
     def is_submodule(self) -> bool:
         """Whether it is a submodule before and after, or before or after: its content is its own."""
         return GITLINK in (self.old_mode, self.new_mode)
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory before or after."""
+        return _TREE in (self.old_mode, self.new_mode)
 
     @property
     def line(self) -> bytes:
@@ -57,10 +68,13 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
     """
     if old == new:
         return []
-    options = ("-r", *(["-t"] if with_trees else []), "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
     wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
-    if "" in wanted:
+    if not wanted or "" in wanted:
         wanted = []
+        few = _few(repository, old, new)
+        if few is not None:
+            return few if with_trees else [one for one in few if not one.is_directory]
+    options = ("-r", *(["-t"] if with_trees else []), "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
     out = repository.git.run("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted).out
     records = out.split(b"\0")[:-1]
     found = []
@@ -68,6 +82,51 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         old_mode, new_mode, before, after, status = head[1:].split(b" ")
         found.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
     return found
+
+
+def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
+    """Returns what differs, directories among it, as git does; None where that is more than a few, or a tree is for git to judge."""
+    nothing = (b"000000", b"\0" * (len(old) // 2))
+    found: list[Difference] = []
+    level = [(b"", old, new)]
+    while level:
+        read = repository.cat_file.contents([oid for _, *pair in level for oid in pair], _LARGEST)
+        below = []
+        for (above, *_), *pair in zip(level, read, read, strict=True):
+            try:
+                sides = [_entries(repository, tree) for tree in pair]
+            except MalformedTree:
+                return None
+            for name in sides[0].keys() | sides[1].keys():
+                was, now = (side.get(name, nothing) for side in sides)
+                if was == now:
+                    continue
+                is_exchanged = (was[0] == _TREE) != (now[0] == _TREE) and nothing not in (was, now)
+                steps = [(was, nothing), (nothing, now)] if is_exchanged else [(was, now)]
+                found += [_difference(above + name, *step) for step in steps]
+                if _TREE in (was[0], now[0]):
+                    before, after = (oid.hex() if mode == _TREE else _empty(repository) for mode, oid in (was, now))
+                    below.append((above + name + b"/", before, after))
+            if len(found) > _FEW:
+                return None
+        level = below
+    return sorted(found, key=lambda one: one.path + b"/" if one.is_directory else one.path)
+
+
+def _entries(repository: Repository, tree: tuple[str, str, bytes] | None) -> dict[bytes, tuple[bytes, bytes]]:
+    """Returns mode, as git prints it, and raw oid of each name. Raises `MalformedTree` where git might take them otherwise."""
+    if tree is None or tree[1] != "tree":
+        raise MalformedTree("it is missing")
+    found = {name: (mode.zfill(6), oid) for name, (mode, oid) in listed(tree[2], repository.object_format).items()}
+    if not _KINDS.keys() >= {mode for mode, _ in found.values()}:
+        raise MalformedTree("it has modes that git would not write")
+    return found
+
+
+def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, bytes]) -> Difference:
+    kinds = _KINDS.get(before[0]), _KINDS.get(after[0])
+    status = "A" if kinds[0] is None else "D" if kinds[1] is None else "M" if kinds[0] == kinds[1] else "T"
+    return Difference(status, path, before[0], after[0], before[1].hex(), after[1].hex())
 
 
 def own(repository: Repository, base: str, tree: str) -> list[str]:
@@ -79,27 +138,9 @@ def own(repository: Repository, base: str, tree: str) -> list[str]:
         tree: its oid.
 
     Raises:
-        GitError, MalformedTree: a tree is missing, or is none.
+        GitError: a tree is missing.
     """
-    found: list[str] = []
-    pairs = [(base, tree)]
-    while pairs:
-        if len(found) > _FEW:
-            differing = differences(repository, base, tree, with_trees=True)
-            return [one.new for one in differing if one.status != "D" and not one.is_submodule]
-        read = repository.cat_file.contents([oid for pair in pairs for oid in pair])
-        pairs = []
-        for before, after in zip(read, read, strict=True):
-            if before is None or after is None:
-                raise MalformedTree("it is missing")
-            known = listed(before[2], repository.object_format)
-            for name, entry in listed(after[2], repository.object_format).items():
-                was = known.get(name)
-                if was != entry and entry[0] != GITLINK:
-                    found.append(entry[1].hex())
-                    if entry[0] == DIRECTORY:
-                        pairs.append((was[1].hex() if was is not None and was[0] == DIRECTORY else _empty(repository), found[-1]))
-    return found
+    return [one.new for one in differences(repository, base, tree, with_trees=True) if one.status != "D" and one.new_mode != GITLINK]
 
 
 def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:

@@ -243,8 +243,8 @@ class _Restore:
     def _brings_operation(self) -> bool:
         return self._same_head and not self._paths and not self._would_move
 
-    def _capture(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> Captured:
-        return capture.capture_in(index, self._objects, self._head, self._limits, also)
+    def _capture(self, index: PrivateIndex, also: Sequence[bytes] = (), *, is_listed: bool = True) -> Captured:
+        return capture.capture_in(index, self._objects, self._head, self._limits, also, is_listed=is_listed)
 
     def _plan(self, found: Contents) -> Plan:
         return make_plan(self._repository, (found, self._head), (self._wanted, self._checkpoint.git_sha), self._paths, self._written)
@@ -354,7 +354,7 @@ class _Restore:
         if self._paths:
             with PrivateIndex(self._repository) as index:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
-                again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
+                again = self._capture(index, untracked.split(b"\0")[:-1], is_listed=False)  # with those that are ignored
             away = plan.without_file(self._repository)
             came = [one for one in diff.differences(self._repository, expected, again.files) if one.path not in away]
             differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)

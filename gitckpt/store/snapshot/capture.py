@@ -101,7 +101,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     index.deadline = limits.deadline()
     try:
         with index:
-            found = _run(_Capture(index, objects, commit, limits, (), is_listed=False))
+            found = capture_in(index, objects, commit, limits, is_listed=False)
     except DeadlinePassed:
         from gitckpt.git import leftovers
 
@@ -129,23 +129,21 @@ def _hold(repository: Repository, objects: Objects, found: Worktree, commit: str
             raise FilesPruned
 
 
-def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
-    """Captures the worktree in a private index, which afterwards lists every file of the snapshot as it is on disk.
+def capture_in(
+    index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = (), *, is_listed: bool = True
+) -> Captured:
+    """Captures the worktree in a private index.
 
     Args and errors: as `capture`, and:
         index: is open.
         also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
+        is_listed: whether the index shall list every file of the snapshot afterwards, as it is on disk.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
     """
-    return _run(_Capture(index, objects, commit, limits, also))
-
-
-def _run(capture: _Capture) -> Captured:
-    index = capture.index
     try:
-        return capture.run()
+        return _Capture(index, objects, commit, limits, also, is_listed=is_listed).run()
     except DeadlinePassed:
         raise
     except GitError as error:
@@ -163,9 +161,9 @@ class _Capture:
     """One capture, from survey to tree; afterwards the index lists the files, unless nobody asks for that (`is_listed`)."""
 
     def __init__(
-        self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes], *, is_listed: bool = True
+        self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes], *, is_listed: bool
     ) -> None:
-        self.index = self._index = index
+        self._index = index
         self._is_listed = is_listed
         self._repository = index.repository
         self._top = os.fsencode(index.repository.worktree or "")

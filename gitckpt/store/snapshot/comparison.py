@@ -47,10 +47,11 @@ def compare(
         WorktreeError: git cannot read the worktree.
     """
     head = objects.head()[0]
-    merged = merged_tree(repository, wanted, commit)
-    untracked = [one.path for one in diff.differences(repository, merged, wanted.files) if one.status == "A"]
     with PrivateIndex(repository) as index:
-        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
+        index.look_ahead()
+        merged = merged_tree(repository, wanted, commit)
+        untracked = [one.path for one in diff.differences(repository, merged, wanted.files) if one.status == "A"]
+        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked, is_listed=False)
     found = manifest.read(repository, objects, captured.worktree.tree, head)
     differing = [one for one in diff.differences(repository, wanted.files, captured.files) if not _is_displaced(repository, wanted, one)]
     said = unexpected(repository, differing, gone, manifest.raw_of(repository, wanted))

@@ -6,9 +6,10 @@ import fnmatch
 import functools
 import math
 import os
+import re
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
@@ -128,26 +129,34 @@ class Limits:
     def looks_secret(self, path: bytes) -> str | None:
         """Returns the pattern of `secrets` that the name of a file matches; None for none."""
         *above, name = os.fsdecode(path).lower().split("/")
-        if self.secrets == SECRETS and any(fnmatch.fnmatchcase(name, form) for form in FORMS):
+        found = self._secret(above, name)
+        if found is not None and self.secrets == SECRETS and any(fnmatch.fnmatchcase(name, form) for form in FORMS):
             return None
+        return found
+
+    def _secret(self, above: Sequence[str], name: str) -> str | None:
         names, endings, rest = _sorted(self.secrets)
         if name in names:
             return names[name]
         dot = name.rfind(".")
         if dot >= 0 and name[dot:] in endings:
             return endings[name[dot:]]
-        for pattern, depth in rest:
+        for pattern, depth, first, last in rest:
             there = "/".join([*above[-depth:], name]) if depth else name
-            if fnmatch.fnmatchcase(there, pattern.lower()):
+            # `fnmatch` compiles each pattern that it is asked about, which takes 4 ms for all of them.
+            if there.startswith(first) and there.endswith(last) and fnmatch.fnmatchcase(there, pattern.lower()):
                 return pattern
         return None
 
 
+_SPECIAL = re.compile(r"[*?[\]]")
+
+
 @functools.lru_cache(maxsize=8)
-def _sorted(patterns: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], list[tuple[str, int]]]:
+def _sorted(patterns: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], list[tuple[str, int, str, str]]]:
     """Returns patterns by how they are compared, as most files are compared with all of them: plain names, endings, and others.
 
-    With each of the others goes how many directories it names.
+    With each of the others goes how many directories it names, and what begins and ends all that it matches.
     """
     names: dict[str, str] = {}
     endings: dict[str, str] = {}
@@ -159,7 +168,8 @@ def _sorted(patterns: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], 
         elif folded.startswith("*.") and not any(c in folded[2:] for c in "*?[/."):
             endings[folded[1:]] = pattern
         else:
-            rest.append((pattern, pattern.count("/")))
+            parts = _SPECIAL.split(folded)
+            rest.append((pattern, pattern.count("/"), parts[0], parts[-1]))
     return names, endings, rest
 
 
