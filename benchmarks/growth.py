@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.rows import CKPT
-from benchmarks.stores import Scratch, git
+from benchmarks.stores import DAY, Scratch, add_runs, git
 from gitckpt.store.records import layout
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _WARM = 5
+DUE = 1_000
 _PIPELINE = '[[pipelines.ci.phases]]\nname = "one"\nrun = "exit 1"\n'
 
 
@@ -83,6 +84,10 @@ def _measured(scratch: Scratch, size: int) -> Iterator[tuple[str, Cost]]:
     yield from _of_git(scratch, path)
     copy = scratch.copy(path, "growth-expire")
     yield "expire 1 %", ckpt("expire", "--older-than", "39d", "--keep-last", str(size - size // 100), at=copy)
+    git(copy, "pack-refs", "--all")
+    add_runs(copy, DUE, 5, 20 * DAY)
+    ckpt("list", "-n", "1", at=copy)
+    yield f"expire of {DUE:,} runs", ckpt("expire", "--older-than", "90d", at=copy)
     shutil.rmtree(copy)
 
 

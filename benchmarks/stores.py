@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import uuid
+from collections.abc import Mapping
 
 from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
@@ -92,33 +93,52 @@ def _build(path: str, count: int, *, linked: bool) -> None:
             refs[layout.CHECKPOINTS + checkpoint.id] = blob
         refs[layout.KEEP + commits[-1]] = commits[-1]
         _import_notes(path, checkpoints)
-    with open(os.path.join(path, ".git", "packed-refs"), "w", encoding="ascii") as file:
-        file.write("# pack-refs with: peeled fully-peeled sorted \n")
-        file.writelines(f"{oid} {ref}\n" for ref, oid in sorted(refs.items()))
+    _write_refs(path, refs)
     git(path, "reset", "--quiet", "--hard")
 
 
 def _build_runs(path: str, count: int, checkpoints: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
     subprocess.run(["git", "init", "--quiet", path], check=True)
-    now = times.now()
-    (commit,) = _import_commits(path, 1, now)
+    (commit,) = _import_commits(path, 1, times.now())
+    _write_refs(path, {"refs/heads/main": commit, layout.KEEP + commit: commit})
+    add_runs(path, count, checkpoints)
+    git(path, "reset", "--quiet", "--hard")
+
+
+def add_runs(path: str, count: int, checkpoints: int, age: int = 0) -> None:
+    """Adds so many complete runs of so many checkpoints each, a minute apart, with leases that were given back.
+
+    Args:
+        path: of a repository whose refs are packed.
+        count: how many.
+        checkpoints: how many each has, at least two.
+        age: how long ago the last one ended, in microseconds.
+    """
+    now = times.now() - age
+    commit = git(path, "rev-parse", "HEAD").strip()
     documents, leased = [], []
     for number in range(count):
-        run = f"{times.to_stamp(now - (count - number) * 60 * times.MICRO)}-run-{number}"
-        documents += _chain(run, commit, checkpoints, now - (count - number) * 60 * times.MICRO)
+        start = now - (count - number) * 60 * times.MICRO
+        run = f"{times.to_stamp(start)}-run-{number}"
+        documents += _chain(run, commit, checkpoints, start)
         leased.append(_lease(run, times.to_text(now)))
     blobs = _import_blobs(path, [*(codec.encode(document) for document in documents), *map(render, leased)])
-    refs = {"refs/heads/main": commit, layout.KEEP + commit: commit}
+    refs = {}
     for document, blob in zip(documents, blobs[: len(documents)], strict=True):
         refs[layout.CHECKPOINTS + document.id] = blob
         refs[layout.RUNS + str(document.run)] = blob
     for lease, blob in zip(leased, blobs[len(documents) :], strict=True):
         refs[layout.LEASES + lease.run] = blob
+    with open(os.path.join(path, ".git", "packed-refs"), encoding="ascii") as file:
+        there = (line.split() for line in file if line[0] not in "#^")
+        _write_refs(path, {ref: oid for oid, ref in there} | refs)
+
+
+def _write_refs(path: str, refs: Mapping[str, str]) -> None:
     with open(os.path.join(path, ".git", "packed-refs"), "w", encoding="ascii") as file:
         file.write("# pack-refs with: peeled fully-peeled sorted \n")
         file.writelines(f"{oid} {ref}\n" for ref, oid in sorted(refs.items()))
-    git(path, "reset", "--quiet", "--hard")
 
 
 def _chain(run: str, commit: str, length: int, start: int) -> list[Checkpoint]:

@@ -34,6 +34,7 @@ class Repository:
         object_format: "sha1" or "sha256".
         git: calls git here.
         cat_file: reads refs and objects here, through one long-lived process.
+        main: the top of the main worktree, in a tuple once `administration.main_worktree` has found it, or that there is none.
     """
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
@@ -43,6 +44,7 @@ class Repository:
         self.object_format = object_format
         self.git = Git(git_dir, worktree)
         self.cat_file = CatFile(self.git)
+        self.main: tuple[str | None] | None = None
 
     @property
     def is_linked(self) -> bool:

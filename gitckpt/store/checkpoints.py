@@ -351,14 +351,15 @@ class Checkpoints:
         noted: Mapping[str, Sequence[str]] | None = None,
         runs: Collection[str] | None = None,
         oids: Mapping[str, str] | None = None,
+        last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
         """As `Store.remove`, for those that know more already: as for `Remover.remove`, and `notes`, what has read them."""
         from gitckpt.store.submodules import keeper
 
-        checkpoint_ids = strings("checkpoint_ids", checkpoint_ids)
-        with keeper.removal(self, checkpoint_ids):
-            return self._remover(notes).remove(checkpoint_ids, self.clock(), noted=noted, runs=runs, oids=oids, settled=settled)
+        wanted = strings("checkpoint_ids", checkpoint_ids)
+        with keeper.removal(self, wanted):
+            return self._remover(notes).remove(wanted, self.clock(), noted=noted, runs=runs, oids=oids, last=last, settled=settled)
 
     def finish(self) -> None:
         """Ends removals that were interrupted. Errors: as `settle`."""

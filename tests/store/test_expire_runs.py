@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gitckpt.git.refs import Refs, Update
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.audit import verification
@@ -201,6 +205,69 @@ class TestRunsThatAreReferredTo:
         plain.record("test-failed", {}, run=fork, trigger=PHASE)
         clock.instant += 7 * DAY
         assert told(plain, Policy())["old"] == f"the unfinished run {fork} refers to it"
+
+
+class TestManyAtOnce:
+    def begun(self, trace: Path) -> list[str]:
+        """Returns the commands of git that were begun since it was last asked."""
+        events = [json.loads(line) for line in trace.read_text("utf-8").splitlines()]
+        trace.write_text("")
+        return [event["name"] for event in events if event["event"] == "cmd_name"]
+
+    def test_more_of_them_take_no_more_processes(
+        self, main_checkout: Checkout, make_store: MakeStore, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trace = tmp_path / "trace"
+        monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
+        begun = []
+        for number in (2, 22):
+            with make_store(main_checkout, adapter="plumbing") as store:
+                for _ in range(number):
+                    run = str(store.record("run-started", {}, start="r", trigger=PHASE).run)
+                    store.record("run-complete", {}, run=run, trigger=PHASE)
+                clock.instant += 7 * DAY
+            with make_store(main_checkout, adapter="plumbing") as store:
+                self.begun(trace)
+                assert sum(fate.expires for fate in expiry.expire(inside(store), Policy()).runs) == number
+                begun.append(self.begun(trace))
+        assert len(begun[1]) <= len(begun[0]) + 1  # a commit is kept since the last time, and looked at now
+
+    def test_in_portions(self, plain: Store, main_checkout: Checkout, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(runs, "_AT_ONCE", 2)
+        made = [str(plain.record("run-started", {}, start="r", trigger=PHASE).run) for _ in range(5)]
+        for run in made[:-1]:
+            plain.record("run-complete", {}, run=run, trigger=PHASE)
+        clock.instant += 7 * DAY
+        driven_elsewhere(plain, made[1])
+        said: list[str] = []
+        found = expiry.expire(inside(plain), Policy(), progress=said.append)
+        assert {fate.run for fate in found.runs if fate.expires} == {made[0], *made[2:4]}
+        assert {str(entry.run) for entry in plain.list()} == {made[1], made[4]}
+        assert [each for each in said if each.startswith("removing")] == [
+            f"removing run {made[3]}, 1 of 3",
+            f"removing run {made[2]}, 2 of 3",
+            "removing 4 checkpoints of runs",
+            f"removing run {made[0]}, 3 of 3",
+            "removing 2 checkpoints of runs",
+        ]
+        assert verification.verify(inside(plain)).findings == []
+
+    def test_what_says_how_it_ended_goes_last(self, plain: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = str(plain.record("run-started", {}, start="r", trigger=PHASE).run)
+        names = [plain.record(f"{name}-complete", {}, run=run, trigger=PHASE).id for name in ("a", "b", "run")]
+        clock.instant += 7 * DAY
+        gone: list[set[str]] = []
+        update = Refs.update
+
+        def note(refs: Refs, updates: Sequence[Update], *args: Any, **options: Any) -> Any:
+            gone.append({one.ref.rpartition("/")[2] for one in updates if one.ref.startswith(layout.CHECKPOINTS) and not one.new})
+            return update(refs, updates, *args, **options)
+
+        monkeypatch.setattr(Refs, "update", note)
+        expiry.expire(inside(plain), Policy())
+        first, last = (each for each in gone if each)
+        assert first > set(names[:2])
+        assert last == {names[2]}
 
 
 class TestSquashing:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -290,6 +291,45 @@ def test_where_the_faster_one_is_gone_again_the_ref_has_moved(desk: Leases, plai
     with pytest.raises(RefMoved):
         Racing(desk, lambda: remove(plain)).acquire(RUN, "the next")
     assert desk.read(RUN) is None
+
+
+class TestManyAtOnce:
+    RUNS = tuple(f"20270115-08000{number}-many" for number in range(4))
+
+    def test_those_that_nobody_has(self, desk: Leases, clock: Clock) -> None:
+        hold = desk.acquire(self.RUNS[0], "before")
+        elsewhere(desk, hold)
+        desk.acquire(self.RUNS[1], "before").release()
+        holds, refused = desk.acquire_all(self.RUNS, "now")
+        assert list(holds) == list(self.RUNS[1:])
+        assert {run: type(error) for run, error in refused.items()} == {self.RUNS[0]: LeaseHeld}
+        assert [(hold.lease.token, hold.lease.holder) for hold in holds.values()] == [(2, "now"), (1, "now"), (1, "now")]
+        for run, hold in holds.items():
+            hold.check()
+            hold.release()
+            found = desk.read(run)
+            assert found is not None
+            assert not found[1].is_held(clock.instant)
+
+    def test_somebody_is_faster_at_one_of_them(self, desk: Leases) -> None:
+        class Slow(Leases):
+            def _next(self, run: str, *args: Any, **options: Any) -> Any:
+                found = super()._next(run, *args, **options)
+                if run == TestManyAtOnce.RUNS[-1] and desk.read(TestManyAtOnce.RUNS[1]) is None:
+                    desk.acquire(TestManyAtOnce.RUNS[1], "the faster one")
+                return found
+
+        holds, refused = Slow(desk._objects, desk._refs, desk._format, desk.clock).acquire_all(self.RUNS, "the slower one")
+        assert set(holds) == {self.RUNS[0], *self.RUNS[2:]}
+        assert {run: type(error) for run, error in refused.items()} == {self.RUNS[1]: LeaseHeld}
+        found = desk.read(self.RUNS[1])
+        assert found is not None
+        assert found[1].holder == "the faster one"
+        for hold in holds.values():
+            hold.check()
+
+    def test_none(self, desk: Leases) -> None:
+        assert desk.acquire_all([], "nobody") == ({}, {})
 
 
 def remove(store: Store) -> None:

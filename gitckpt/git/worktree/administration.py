@@ -64,7 +64,16 @@ def _is_in_motion(repository: Repository) -> bool:
 
 
 def main_worktree(repository: Repository) -> str | None:
-    """Returns the top of the repository's main worktree; None where it has none, or git does not know where it is."""
+    """Returns the top of the repository's main worktree; None where it has none, or git does not know where it is.
+
+    Where it is does not change while a repository is open: git is asked once.
+    """
+    if repository.main is None:
+        repository.main = (_main_worktree(repository),)
+    return repository.main[0]
+
+
+def _main_worktree(repository: Repository) -> str | None:
     settings = config.read(repository, r"^core\.(bare|worktree)$")
     if "core.worktree" in settings:
         return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))

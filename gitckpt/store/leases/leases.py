@@ -14,14 +14,14 @@ from gitckpt.git import host
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
-from gitckpt.model.errors import BusyError, InvalidCheckpoint, UsageError
+from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
 from gitckpt.model.values import replace
 from gitckpt.store.leases.lease import LONGEST, Lease, held, lost, parse, render
 from gitckpt.store.records import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.refs import Refs
@@ -98,8 +98,57 @@ class Leases:
         """
         if length > LONGEST:
             raise UsageError(f"a lease of {length} µs is longer than one can be", hint=f"the longest is {LONGEST}; it is renewed by itself")
-        found = self.read(run)
         now = self.clock()
+        lease, found = self._next(run, holder, length, now, take_over=take_over)
+        try:
+            oid = self.swap(lease, found[0] if found else "")
+        except RefMoved:
+            winner = self.read(run)
+            if winner is None:
+                raise
+            raise held(run, winner[1], now) from None
+        return Hold(self, oid, lease, length, found[1] if found else None)
+
+    def acquire_all(self, runs: Iterable[str], holder: str) -> tuple[dict[str, Hold], dict[str, CkptError]]:
+        """Takes the leases of many runs, in one transaction where nobody is at any of them.
+
+        Args:
+            runs: their ids.
+            holder: as for `acquire`.
+
+        Returns:
+            The leases by run, and for each other run why it could not be taken.
+        """
+        now = self.clock()
+        holds: dict[str, Hold] = {}
+        refused: dict[str, CkptError] = {}
+        documents, updates = [], []
+        for run in runs:
+            try:
+                lease, found = self._next(run, holder, LENGTH, now)
+            except CkptError as error:
+                refused[run] = error
+                continue
+            documents.append(render(lease))
+            oid, old = object_id("blob", documents[-1], self._format), found[0] if found else ""
+            updates.append(Update(layout.LEASES + run, oid, old))
+            holds[run] = Hold(self, oid, lease, LENGTH, found[1] if found else None)
+        try:
+            if updates:
+                self._objects.write([("blob", data) for data in documents])
+                self._refs.update(updates)
+        except CkptError:  # for that it is enough that somebody is at one of them
+            wanted, holds = list(holds), {}
+            for run in wanted:
+                try:
+                    holds[run] = self.acquire(run, holder)
+                except CkptError as error:
+                    refused[run] = error
+        return holds, refused
+
+    def _next(self, run: str, holder: str, length: int, now: int, *, take_over: bool = False) -> tuple[Lease, tuple[str, Lease] | None]:
+        """Returns the lease that may take the place of what is there, and that. Args and errors: as `acquire`."""
+        found = self.read(run)
         if found is not None and found[1].is_held(now) and not (take_over and (found[1].is_stalled(now) or found[1].is_endless(now))):
             raise held(run, found[1], now)
         here, pid = host.here(), os.getpid()
@@ -116,14 +165,7 @@ class Leases:
             renewed=times.to_text(now),
             expires=times.to_text(now + length),
         )
-        try:
-            oid = self.swap(lease, found[0] if found else "")
-        except RefMoved:
-            winner = self.read(run)
-            if winner is None:
-                raise
-            raise held(run, winner[1], now) from None
-        return Hold(self, oid, lease, length, found[1] if found else None)
+        return lease, found
 
     def swap(self, lease: Lease, old: str) -> str:
         """Puts a lease in the place of another one, and returns the oid of its document.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
@@ -49,6 +49,17 @@ def newest(index: Index, repository: Repository, run: str) -> Entry | None:
     if found and not chains.knows(repository, run, found[0].oid):
         found = written(index, repository, run)
     return found[0] if found else None
+
+
+def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> dict[str, Entry]:
+    """Returns, by run, what `newest` does for each of some runs, in one go; those without checkpoints are left out."""
+    from gitckpt.store.records.entry import Query
+
+    found: dict[str, list[Entry]] = {}
+    for entry in index.select(Query(runs=sorted(runs))):
+        found.setdefault(str(entry.run), []).append(entry)
+    known = {run: chains.known(repository, run) for run in found}
+    return {run: next((entry for entry in entries if entry.oid in known[run]), entries[0]) for run, entries in found.items()}
 
 
 class Heads:

@@ -70,6 +70,7 @@ class Remover:
         noted: Mapping[str, Sequence[str]] | None = None,
         runs: Collection[str] | None = None,
         oids: Mapping[str, str] | None = None,
+        last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
         """Removes checkpoints.
@@ -80,6 +81,7 @@ class Remover:
             noted: the lines of every note, where the caller has read them already.
             runs: the runs that the checkpoints belong to, where the caller knows them.
             oids: what the refs of the checkpoints pointed to when the caller listed them.
+            last: those of them that go in a transaction of their own, after the others.
             settled: whether the refs that keep commits are looked at as well; if not, whoever calls does so once for all that it removes.
 
         Returns:
@@ -99,17 +101,11 @@ class Remover:
             try:
                 with Lock(self._lock, _LOCK_PATIENCE):
                     unlinked = self._without_links(set(checkpoints), noted, instant)
-                    heads = self._new_heads(checkpoints, runs)
-                    deletions = [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
-                    over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
                     if any(there[space] for space in layout.HOLDERS):
                         self._begin(wanted)
-                    if unlinked or heads or deletions:
-                        self._refs.update([*unlinked, *heads, *deletions, *keys.of_runs(self._refs, self._objects, over)])
+                    self._delete(checkpoints, runs, unlinked, last)
                     links.forget(self._repository, checkpoints.keys())
-                    for run in over:
-                        chains.forget(self._repository, run)
-                gone += len(deletions)
+                gone += len(checkpoints)
                 self.finish({name for space in layout.HOLDERS for name in there[space]})
                 if wanted and settled:
                     with contextlib.suppress(LockHeld):  # of a ref that a kill left locked: maintenance tries again
@@ -120,6 +116,23 @@ class Remover:
                 noted = oids = None
                 continue
             return gone
+
+    def _delete(
+        self, checkpoints: Mapping[str, str], runs: Collection[str] | None, unlinked: Sequence[Update], last: Collection[str]
+    ) -> None:
+        """Deletes the refs of checkpoints and moves the heads of runs off them; in two transactions where some go last."""
+        heads = self._new_heads(checkpoints, runs)
+        early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
+        if early and len(early) < len(checkpoints):
+            before = self._new_heads(early, runs)  # of those that lag behind
+            self._refs.update([*unlinked, *before, *_deletions(early)])
+            checkpoints, unlinked = {name: oid for name, oid in checkpoints.items() if name in last}, ()
+            heads = self._new_heads(checkpoints, runs) if before else heads
+        over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
+        if unlinked or heads or checkpoints:
+            self._refs.update([*unlinked, *heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)])
+        for run in over:
+            chains.forget(self._repository, run)
 
     def finish(self, ids: Collection[str] = ()) -> None:
         """Lets go what checkpoints kept whose removal has begun, be it that somebody else was killed at it.
@@ -259,3 +272,7 @@ class Remover:
             if old is not None and old in gone.values():
                 updates.append(Update(ref, newest.get(run, ""), old))
         return updates
+
+
+def _deletions(checkpoints: Mapping[str, str]) -> list[Update]:
+    return [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]

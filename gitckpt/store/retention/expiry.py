@@ -58,15 +58,15 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
     if not dry_run:
         progress("clearing away what was interrupted")
         _finish(store)
-    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress)
+    alone, noted = expire_alone(store, rules, dry_run=dry_run, progress=progress)
     entries = [entry for entry, _ in alone]
     runs = run_expiry.decide(store, entries, rules)
-    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs, progress, settled=False)
+    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs, progress, settled=False, noted=noted)
     squashed = run_expiry.squashed(store, entries, {fate.run for fate in runs if fate.expires})
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            store.remove(squashed.keys(), settled=False)
+            store.remove(squashed.keys(), settled=False, noted=noted)
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
@@ -99,7 +99,7 @@ def _finish(store: Checkpoints) -> None:
 
 def expire_alone(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
-) -> list[tuple[Entry, Decision]]:
+) -> tuple[list[tuple[Entry, Decision]], Mapping[str, Sequence[str]]]:
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
     Args:
@@ -109,7 +109,7 @@ def expire_alone(
         progress: as for `expire`.
 
     Returns:
-        Every checkpoint with what became of it and why, newest first.
+        Every checkpoint with what became of it and why, newest first; and the lines of every note, as they were before.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`.
@@ -128,7 +128,7 @@ def expire_alone(
     if gone and not dry_run:
         progress(f"removing {len(gone)} of {len(entries)} checkpoints")
         store.remove(gone.keys(), notes=notes, noted=noted, runs=(), oids=gone, settled=False)
-    return list(zip(entries, decisions, strict=True))
+    return list(zip(entries, decisions, strict=True)), noted
 
 
 def _rewritten(entries: Sequence[Entry], *noted: Mapping[str, Sequence[str]]) -> set[str]:

@@ -9,7 +9,7 @@ last, so that a kill leaves a run that the next call removes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import policy, runstate
@@ -19,6 +19,7 @@ from gitckpt.model.policy import Policy, RunCandidate
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.chains import known
+from gitckpt.store.config import settings
 from gitckpt.store.records import heads, layout
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
@@ -26,8 +27,16 @@ from gitckpt.store.runs import run_files, summary
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.config.settings import Settings
     from gitckpt.store.leases.leases import Hold
     from gitckpt.store.records.entry import Entry
+
+
+_AT_ONCE = 1000
+"""So many runs go together: until their checkpoints are gone, nobody else can drive them; each time, git writes all packed refs anew."""
+
+_WEIGHT = 50
+"""For so many of them a run counts whose worktree goes, which takes a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +83,12 @@ def decide(store: Checkpoints, entries: Sequence[Entry], rules: Policy, among: C
     fates = []
     for each, decision in zip(found, decisions, strict=True):
         fate = Fate(each.id, each.label, len(chains.get(each.id, ())), each.path, decision.expires, decision.expires, decision.reason)
-        if fate.expires and not rules.everything:
-            fate = _kept_for_what_it_made(store, fate, chains.get(each.id, ()))
         is_meant = each.id in chains and (among is None or each.id in among)  # what began just now is not
         fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
-    return fates
+    if rules.everything:
+        return fates
+    made = _made_something(store, [chains[fate.run][-1] for fate in fates if fate.expires])
+    return [_kept_for_what_it_made(fate, chains[fate.run]) if fate.run in made else fate for fate in fates]
 
 
 def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
@@ -88,7 +98,8 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
         store: of the repository.
         fates: what was decided.
     """
-    return [_kept_by_worktree(store, fate) if fate.expires else fate for fate in fates]
+    rules = settings.read(store.repository)
+    return [_kept_by_worktree(store, fate, rules) if fate.expires else fate for fate in fates]
 
 
 def squashed(store: Checkpoints, entries: Sequence[Entry], but: Collection[str]) -> dict[str, str]:
@@ -124,6 +135,7 @@ def remove(
     progress: Callable[[str], None] = lambda _: None,
     *,
     settled: bool = True,
+    noted: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Fate]:
     """Removes the runs that expire; returns what became of each run.
 
@@ -133,33 +145,54 @@ def remove(
         fates: what was decided.
         progress: is told what is being done, a few words at a time.
         settled: as for `Remover.remove`.
+        noted: as for `Remover.remove`.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.
     """
+    due = [fate for fate in fates if fate.expires]
+    if not due:
+        return list(fates)
     chains = _chains(store, entries)
-    held: dict[str, Hold] = {}
-    done = []
-    try:
-        due = sum(fate.expires for fate in fates)
-        for fate in fates:
-            if fate.expires:
-                progress(f"removing run {fate.run}, {len(held) + 1} of {due}")
-            reason = _take_apart(store, fate.run, chains[fate.run][-1].id, held) if fate.expires else None
-            done.append(fate if reason is None else replace(fate, expires=False, reason=reason))
-        gone = [chains[fate.run] for fate in done if fate.expires]
-        kept = {name for fate in done if fate.expires for name in fate.keeps}
-        last = {entry.id for chain in gone for entry in _ending(chain)} - kept
-        first = [entry.id for chain in gone for entry in chain if entry.id not in last | kept]
-        for some in (first, last):
-            if some:
-                progress(f"removing {len(some)} checkpoints of runs")
-                store.remove(some, settled=settled)
-        _forget(store, {fate.run: held.pop(fate.run) for fate in done if fate.expires and not fate.keeps})
-    finally:
-        for hold in held.values():
-            _give_back(hold)
-    return done
+    rules = settings.read(store.repository)
+    done: dict[str, Fate] = {}
+    for some in _portions(due):
+        held, refused = store.leases.acquire_all([fate.run for fate in some], worktree.HOLDER)
+        try:
+            now = heads.newest_of(store.index, store.repository, held)
+            for fate in some:
+                progress(f"removing run {fate.run}, {len(done) + 1} of {len(due)}")
+                if fate.run in refused:
+                    reason: str | None = refused[fate.run].message
+                else:
+                    reason = _take_apart(store, fate.run, chains[fate.run][-1], now.get(fate.run), rules)
+                done[fate.run] = fate if reason is None else replace(fate, expires=False, reason=reason)
+            going = [fate for fate in some if done[fate.run].expires]
+            kept = {name for fate in going for name in fate.keeps}
+            last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
+            gone = {entry.id for fate in going for entry in chains[fate.run]} - kept
+            if gone:
+                progress(f"removing {len(gone)} checkpoints of runs")
+                store.remove(gone, settled=settled, noted=noted, runs=held.keys(), last=last)
+            _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
+        finally:
+            for hold in held.values():
+                _give_back(hold)
+    return [done.get(fate.run, fate) for fate in fates]
+
+
+def _portions(due: Sequence[Fate]) -> Iterator[list[Fate]]:
+    """Yields runs that go together."""
+    some: list[Fate] = []
+    weight = 0
+    for fate in due:
+        some.append(fate)
+        weight += _WEIGHT if fate.path is not None else 1
+        if weight >= _AT_ONCE:
+            yield some
+            some, weight = [], 0
+    if some:
+        yield some
 
 
 def forget_leases(store: Checkpoints) -> None:
@@ -182,46 +215,50 @@ def forget_leases(store: Checkpoints) -> None:
             continue  # it is for `verify`, or somebody else's
 
 
-def _kept_for_what_it_made(store: Checkpoints, fate: Fate, chain: Sequence[Entry]) -> Fate:
-    """Lets the last checkpoint of a run stay where its commit or files are in no branch, tag or remote-tracking branch."""
-    newest = next(iter(_documents(store, chain[-1:])), None)
-    if newest is None or _is_in_history(store, newest):
-        return fate
+def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
+    """Lets the last checkpoint of a run stay."""
     keeps = tuple(entry.id for entry in chain if entry in _ending(chain))
     if len(keeps) == len(chain) and fate.path is None:
         return replace(fate, is_due=False, expires=False, reason="no branch holds what it made")
     return replace(fate, keeps=keeps, reason=f"{fate.reason}; its last checkpoint stays, as no branch holds what it made")
 
 
-def _is_in_history(store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Tells whether commit and files of a checkpoint are in a branch, a tag or a remote-tracking branch."""
-    files = checkpoint.worktree
-    if files is not None and files.dirty:
-        return False
-    if not checkpoint.git_sha:
-        return True
-    spaces = ("refs/heads", "refs/tags", "refs/remotes")
-    words = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={checkpoint.git_sha}", *spaces)
-    done = store.repository.git.run(*words, ok=(0, 129))  # its commit may be missing
-    return done.out != b""
+def _made_something(store: Checkpoints, newest: Sequence[Entry]) -> set[str]:
+    """Returns the runs whose last commit or files are in no branch, tag or remote-tracking branch; `newest` are their last checkpoints."""
+    found = {str(one.run): one for one in _documents(store, newest)}
+    dirty = {run for run, one in found.items() if one.worktree is not None and one.worktree.dirty}
+    commits = {one.git_sha for run, one in found.items() if one.git_sha and run not in dirty}
+    if not commits:
+        return dirty
+    there = store.repository.cat_file.known(sorted(commits))
+    wanted = "".join(f"{commit}\n" for commit in there).encode("ascii")
+    outside = store.repository.git.run("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes", data=wanted).out
+    alone = {line.decode("ascii") for line in outside.splitlines()} | commits.difference(there)
+    return dirty | {run for run, one in found.items() if one.git_sha in alone}
 
 
-def _kept_by_worktree(store: Checkpoints, fate: Fate) -> Fate:
+def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
     try:
-        reason = worktree.reason_to_stay(store, fate.run)
+        reason = worktree.reason_to_stay(store, fate.run, rules)
     except CkptError as error:
         reason = error.message
     return fate if reason is None else replace(fate, expires=False, reason=reason)
 
 
-def _take_apart(store: Checkpoints, run: str, newest: str, held: dict[str, Hold]) -> str | None:
-    """Removes worktree and files of a run, whose lease then is ours; returns why it stays."""
+def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, rules: Settings) -> str | None:
+    """Removes worktree and files of a run, whose lease is ours; returns why it stays.
+
+    Args:
+        store: of the repository.
+        run: its id.
+        newest: its newest checkpoint when it was decided.
+        now: its newest checkpoint.
+        rules: the settings.
+    """
+    if now is None or now.id != newest.id:
+        return "it went on meanwhile"
     try:
-        held[run] = store.leases.acquire(run, worktree.HOLDER)
-        found = heads.newest(store.index, store.repository, run)
-        if found is None or found.id != newest:
-            return "it went on meanwhile"
-        reason = worktree.remove_worktree(store, run)
+        reason = worktree.remove_worktree(store, run, rules, newest)
         beside = run_files.of_run(store.repository, run).path
         if reason is None and os.path.isdir(beside):
             worktree.delete_directory(beside)

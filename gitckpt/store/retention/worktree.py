@@ -35,6 +35,8 @@ from gitckpt.store.worktrees.leftover import record_leftover
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.config.settings import Settings
+    from gitckpt.store.records.entry import Entry
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Contents
 
@@ -53,7 +55,7 @@ _PATIENCE = 10.0
 _SHOWN = 3
 
 
-def remove_worktree(store: Checkpoints, run: str) -> str | None:
+def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None, newest: Entry | None = None) -> str | None:
     """Removes the worktree of a run, unless there is something in it that no checkpoint holds. Its checkpoints stay as they are.
 
     Ignored files go, as with `git worktree remove`. Of a worktree whose directory is gone, what was staged is recorded first.
@@ -61,6 +63,8 @@ def remove_worktree(store: Checkpoints, run: str) -> str | None:
     Args:
         store: of the repository, as seen from another worktree.
         run: its id.
+        known: the settings, where the caller has read them already.
+        newest: the newest checkpoint of the run, where the caller knows it.
 
     Returns:
         Why the worktree stays, one clause; None where it is gone, or there was none.
@@ -71,13 +75,13 @@ def remove_worktree(store: Checkpoints, run: str) -> str | None:
     """
     found = store.leases.read(run)
     if found is not None and found[1].is_held(store.clock()) and found[1].is_ours:
-        return _remove(store, run)
+        return _remove(store, run, known, newest)
     try:
         hold = store.leases.acquire(run, HOLDER)
     except LeaseHeld as error:
         return error.message
     try:
-        return _remove(store, run)
+        return _remove(store, run, known, None)
     finally:
         try:
             hold.release()
@@ -85,7 +89,7 @@ def remove_worktree(store: Checkpoints, run: str) -> str | None:
             pass
 
 
-def reason_to_stay(store: Checkpoints, run: str) -> str | None:
+def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) -> str | None:
     """Returns why the worktree of a run would not be removed; None where it would, or there is none. Changes nothing.
 
     Args and errors: as `remove_worktree`.
@@ -94,8 +98,8 @@ def reason_to_stay(store: Checkpoints, run: str) -> str | None:
     if found is not None and found[1].is_held(store.clock()) and not found[1].is_ours:
         return f"run {run} is driven by {found[1].sentence()}"
     newest = _newest(store, run)
-    reasons = (_reason(store, newest, git_dir, path) for git_dir, path in _worktrees_of(store.repository, run))
-    return next((reason for reason in reasons if reason), None) or _forgotten(store.repository, run)
+    reasons = (_reason(store, store.read(newest.id), git_dir, path) for git_dir, path in _worktrees_of(store.repository, run))
+    return next((reason for reason in reasons if reason), None) or _forgotten(store.repository, run, known)
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
@@ -170,11 +174,11 @@ def delete_directory(path: str) -> None:
         raise WorktreeError(f"cannot delete {path}: {error.strerror}", hint=f"delete it by hand: rm -rf {shell_word(path)}") from None
 
 
-def _remove(store: Checkpoints, run: str) -> str | None:
+def _remove(store: Checkpoints, run: str, known: Settings | None, newest: Entry | None) -> str | None:
     finish(store.repository)
-    newest = _newest(store, run)
+    last = newest or _newest(store, run)
     for git_dir, path in _worktrees_of(store.repository, run):
-        reason = _reason(store, newest, git_dir, path)
+        reason = _reason(store, store.read(last.id), git_dir, path)
         if reason is not None:
             return reason
         submodules.hand_over(store, git_dir)
@@ -183,14 +187,14 @@ def _remove(store: Checkpoints, run: str) -> str | None:
         else:
             record_leftover(store, git_dir, path)
             administration.call(store.repository, "remove", "--force", "--force", path)
-    return _forgotten(store.repository, run)
+    return _forgotten(store.repository, run, known)
 
 
-def _newest(store: Checkpoints, run: str) -> Checkpoint:
+def _newest(store: Checkpoints, run: str) -> Entry:
     found = heads.newest(store.index, store.repository, run)
     if found is None:
         raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
-    return store.read(found.id)
+    return found
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
@@ -201,10 +205,10 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
             yield git_dir, path
 
 
-def _forgotten(repository: Repository, run: str) -> str | None:
+def _forgotten(repository: Repository, run: str, known: Settings | None) -> str | None:
     """Returns what is to be said of a directory that was the worktree of a run, and that git has forgotten."""
     top = main_worktree(repository)
-    configured = settings.read(repository).worktree_dir
+    configured = (known or settings.read(repository)).worktree_dir
     if top is None and configured is None:
         return None
     path = os.path.join(opener.default_root(repository, configured), run)
