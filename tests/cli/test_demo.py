@@ -91,6 +91,8 @@ def test_demo_kills_destroys_and_resumes_whatever_the_users_configuration(tmp_pa
         f"Remove it with: rm -rf {shlex.quote(str(scratch))}",
     ]
     assert "\033" not in done.stdout
+    assert [line for line in lines if "\\n" in line and "s/.*" not in line] == []  # what a command said has a line for each of its own
+    assert {'  "findings": "findings.md",', "job: finished"} <= set(lines)
     assert hostile.read_text() == before
 
 

@@ -31,6 +31,14 @@ KEYS = ("command", "prompt", "format", "resume")
 
 _OPERATORS = frozenset("|&;<>()")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_PROGRAM = re.compile(r"[A-Za-z0-9_./+-]+")
+_OF_THE_SHELL = frozenset(
+    (
+        *(".", ":", "[", "cd", "command", "eval", "exec", "export", "set", "source", "test", "time", "trap", "ulimit", "umask", "unset"),
+        *("case", "for", "if", "until", "while"),
+    )
+)
+"""What a shell may have of its own though no program goes by that name, and the words that its commands begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,21 @@ class Client:
         if self.prompt == ARGUMENT:
             return f'{command} "$(cat {shlex.quote(prompt)})"'
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
+
+    def missing(self, env: Mapping[str, str], directory: str) -> str | None:
+        """Returns the program that its command begins with, if there is none such; None where it is there, or the shell alone can tell.
+
+        Args:
+            env: the environment that it gets.
+            directory: where it runs.
+        """
+        import shutil  # seldom: before the first question alone
+
+        word = self.command.split(maxsplit=1)[0]
+        if not _PROGRAM.fullmatch(word) or word in _OF_THE_SHELL:
+            return None
+        found = os.path.exists(os.path.join(directory, word)) if "/" in word else shutil.which(word, path=env.get("PATH", os.defpath))
+        return None if found else word
 
     def does_not_know(self, said: str) -> bool:
         """Tells whether what it says means that there is no such conversation."""

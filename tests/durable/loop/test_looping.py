@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.agent.client import Client
 from gitckpt.durable.driver import registry
 from gitckpt.durable.phases.loop import options
 from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
@@ -432,6 +433,21 @@ class TestDone:
         bench.script({"exit": 127}, {})
         assert bench.loop(pause="0s")["iterations"] == 2
         assert bench.messages()[1] == "iteration 1: fake failed: exit code 127: done"
+
+    def test_the_agent_is_missing(self, bench: Bench) -> None:
+        bench.start(agent="nosuchagent --print", max_iterations="100")
+        failed = fails(bench)
+        assert (failed.message, failed.hint) == (
+            "the agent is not there: nosuchagent",
+            "install it, or name another one: --agent CLIENT|COMMAND",
+        )
+        assert bench.prompts == []
+
+    @pytest.mark.parametrize("command", ["NAME=x ./agent", "cd . && cat >&2", "[ -e plan.md ] && cat >&2", "./there", "'my agent' x"])
+    def test_of_others_only_the_shell_can_tell(self, tmp_path: Path, command: str) -> None:
+        (tmp_path / "there").touch()
+        assert Client("a", command).missing(dict(os.environ), str(tmp_path)) is None
+        assert Client("a", "./gone").missing(dict(os.environ), str(tmp_path)) == "./gone"
 
     def test_beads_is_missing(self, bench: Bench) -> None:
         bench.start(issues="bd-1")

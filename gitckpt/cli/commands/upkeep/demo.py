@@ -244,7 +244,8 @@ class _Demo:
         done = Child(self.shell(text), self.env).communicate()
         for said in (done.err, done.out):
             if said:
-                echo(terminal.harmless_lines(said.decode("utf-8", "replace").removesuffix("\n")))
+                for line in said.decode("utf-8", "replace").removesuffix("\n").split("\n"):
+                    echo(line)
         self.require(text, done.code)
         return os.fsdecode(done.out).removesuffix("\n")
 

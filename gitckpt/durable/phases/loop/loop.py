@@ -234,6 +234,9 @@ class Loop:
 
     def _require_what_is_needed(self) -> None:
         self._documents.plan(self._memory)
+        missing = self._client.missing(self._env, self._run.path)
+        if missing is not None:  # each iteration would be used up in an instant
+            raise PhaseFailed(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
         if self._options.issues and not shutil.which(_BEADS, path=self._env.get("PATH", os.defpath)):
             raise PhaseFailed("bd is not there, which knows the issues", hint="install beads, or name another tracker: --done COMMAND")
 
