@@ -7,6 +7,9 @@ from gitckpt.model.errors import UsageError
 STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "partial")
 """Every status: the two that end a phase, then those of a phase or step in flight."""
 
+_SLIPS = ("fail", "fails", "failure", "failing")
+"""Meant for "failed": a name that ends so would count as complete."""
+
 
 def split(label: str) -> tuple[str, str]:
     """Returns the phase and the status of a label; the status is "" where the label has no hyphen."""
@@ -22,14 +25,14 @@ def label(text: str) -> str:
             where it is one of `STATUSES`, so that `add-login` is the phase `add-login`, complete.
 
     Raises:
-        UsageError: there is no name, what should be a status is empty or in capitals (a phase that failed must not count as complete
-            for a slip), or the text has line breaks or other control characters.
+        UsageError: there is no name, what should be a status is empty, in capitals or "fail" (a phase that failed must not count as
+            complete for a slip), or the text has line breaks or other control characters.
     """
     name, status = split(text)
     complete = text
     if status not in STATUSES:
         name, complete = text, f"{text}-complete"
-    is_slip = name.endswith("-") or (status not in STATUSES and status.lower() in STATUSES)
+    is_slip = name.endswith("-") or (status not in STATUSES and status.lower() in (*STATUSES, *_SLIPS))
     if not name.strip() or not text.isprintable() or is_slip:
         raise UsageError(
             f"{text!r} is not a phase",

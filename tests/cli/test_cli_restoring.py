@@ -180,6 +180,7 @@ class TestApart:
         assert checkout.git("status", "--porcelain") == "MM README"
         forward = "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
         assert said(ckpt("undo", at=checkout)) == (0, "change  README\n", forward)
+        before = before.replace("the files will be those of", "these files will be of")
         assert said(ckpt("-q", "restore", made, "--", "README", at=checkout)) == (0, "change  README\n", before)
 
     def test_undo_across_a_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:

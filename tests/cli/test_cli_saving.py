@@ -298,3 +298,6 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(ckpt: 
     assert "secret" not in ckpt("show", at=main_checkout).out
     assert ckpt("allow", "--secret", "a.py", "--forget", at=main_checkout).code == 2
     assert ckpt("allow", "--secret", "", at=main_checkout).code == 2
+    slip = ckpt("allow", "--secret", "a.pi", at=main_checkout)
+    assert (slip.code, slip.err.splitlines()[0]) == (2, "error: there is no file 'a.pi'")
+    assert ckpt("allow", "--secret", "0123456789abcdef", at=main_checkout).code == 0

@@ -61,6 +61,8 @@ def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> N
         "research--failed",
         "research-Failed",
         "RESEARCH-COMPLETE",
+        "build-fail",
+        "code-review-Failure",
         "a\nb",
         "research-complete\n",
         "a\tb",

@@ -8,6 +8,7 @@ from gitckpt.git.refs import plain
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require_text
+from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
 from gitckpt.model.names import closest
 from gitckpt.model.readers.fence import fenced
@@ -32,13 +33,14 @@ def find(text: str, repository: Repository, index: Index, links: Callable[[str],
 
 
 def _latest(repository: Repository, index: Index) -> str:
-    """Returns the newest checkpoint; those of runs only where they were written here."""
+    """Returns the newest checkpoint; of runs only where it was written here, and none that was made before files were replaced."""
     for limit in (_FIRST, None):
         for entry in index.select(Query(limit=limit)):
-            if entry.run is None or chains.knows(repository, entry.run, entry.oid):
+            if entry.trigger != SAFETY and (entry.run is None or chains.knows(repository, entry.run, entry.oid)):
                 return entry.id
     if index.select(Query(limit=1)):
-        raise NotFoundError("every checkpoint is of a run that was not written in this repository", hint=_LIST)
+        what = "of a run that was not written in this repository, or was made before files were replaced"
+        raise NotFoundError(f"every checkpoint is {what}", hint=_LIST)
     raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
@@ -95,7 +97,11 @@ def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[E
     linked = links(commit)
     if not linked:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    return linked[0].id
+    meant = next((entry for entry in linked if entry.trigger != SAFETY), None)
+    if meant is None:  # or a restore of it, given twice, would take itself back
+        only = "only what was there before files were replaced is linked to"
+        raise NotFoundError(f"{only} commit {commit[:10]} ({text})", hint=f"to take that back: git ckpt undo; or {_LIST}")
+    return meant.id
 
 
 def _nothing(text: str, index: Index) -> str:

@@ -62,6 +62,9 @@ class Plan:
     index_lines: list[bytes] = field(default_factory=list)
     """Lines for `PrivateIndex.put` that make the entries of the wanted paths those of the snapshot."""
 
+    unknown: Collection[bytes] = ()
+    """Untracked files that stay, as nobody looked for any when the checkpoint was made."""
+
     skipped: Collection[bytes] = ()
     """Paths that are marked to be skipped, here or in the snapshot, and that may stay so."""
 
@@ -174,7 +177,7 @@ class _Planner:
         _require_relative(differing)
         before = comparison.merged_tree(repository, self._found, head)
         fileless = self._fileless(after)
-        spared = self._ignored_then(differing, before) - fileless - set(written)
+        spared = self._not_known_then(differing, before) - fileless - set(written)
         self.plan.absent = self._absent()
         self.plan.files += [_deletion(path, self._found.files) for path in sorted(self.plan.absent)]
         for one in differing:
@@ -198,15 +201,21 @@ class _Planner:
         self.plan.changes += [PathChange(STAGE, path) for path in sorted(self._staged - touched)]
         self.plan.changes.sort(key=lambda change: change.path)
 
-    def _ignored_then(self, differing: list[Difference], before: str) -> set[bytes]:
-        """Returns the untracked files that would be deleted, but that the rules of the snapshot ignore: it says nothing of them."""
-        if not any(os.path.basename(one.path) == ignore.RULES for one in differing):
+    def _not_known_then(self, differing: list[Difference], before: str) -> set[bytes]:
+        """Returns the untracked files that would be deleted, but of which the snapshot says nothing.
+
+        It looked at no untracked file, or its rules ignore them.
+        """
+        if not self._wanted.is_of_commit and not any(os.path.basename(one.path) == ignore.RULES for one in differing):
             return set()
         untracked = {one.path for one in diff.differences(self._repository, before, self._found.files) if one.status == "A"}
         untracked -= self._staged_apart(self._found)
         written = {one.path for one in differing if one.status != "D"}
         untracked -= {parent for path in written for parent in _above(path)}  # what is to be written needs their place
         gone = [one.path for one in differing if one.status == "D" and one.path in untracked and written.isdisjoint(_above(one.path))]
+        if self._wanted.is_of_commit:
+            self.plan.unknown = gone
+            return set(gone)
         rules = {path: oid for path, oid in ignore.rules_in(self._repository, self._found.files).items() if not self._is_wanted(path)}
         coming = ignore.rules_in(self._repository, self._wanted.files)
         rules |= {path: oid for path, oid in coming.items() if self._is_wanted(path)}

@@ -80,10 +80,9 @@ class Gap:
         where = f"on {head.branch}" if head.branch is not None else "on no branch"
         if head.commit != source.commit:
             come, shows, puts = ("are", "shows", "puts") if is_done else ("will be", "will show", "would put")
+            files = f"these files {come}" if self.is_partial else f"the files {come} those"
             meaning = f"git status {shows} what differs as changes, and a commit {puts} them {where}"
-            return [
-                f"{stays}, and the files {come} those of a checkpoint at {source}: {meaning}; a worktree at that commit: {self.elsewhere}"
-            ]
+            return [f"{stays}, and {files} of a checkpoint at {source}: {meaning}; a worktree at that commit: {self.elsewhere}"]
         if head.branch != source.branch:
             origin = f"on {source.branch}" if source.branch is not None else "while HEAD was detached"
             goes = f"{'goes' if is_done else 'would go'} {where.replace('on', 'to', 1)}"

@@ -56,6 +56,9 @@ def remarks(
     for one in stay:
         then = f"it was at {one.new}" if one.new.strip("0") else "it was none"
         said.append(f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; {then}")
+    if plan.unknown:
+        names = first_of(sorted(path.decode("utf-8", "replace") for path in plan.unknown))
+        said.append(f"untracked, and nobody looked for such files when the checkpoint was made, so they stay: {names}")
     files = checkpoint.worktree
     converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
     said += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []

@@ -13,7 +13,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.format import budget
-from gitckpt.model.values import dataclass, field
+from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ class Contents:
 
     modes: Mapping[bytes, int] = field(default_factory=dict)
     """Of files and directories that may less than the umask lets them."""
+
+    is_of_commit: bool = False
+    """Whether nobody looked at the worktree, and the linked commit stands for its files: what was untracked is not known."""
 
     @property
     def away(self) -> list[bytes]:
@@ -205,7 +208,8 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
     """Returns what the snapshot of a checkpoint holds. Errors: as `read`; or it is of more paths than anybody lists."""
     require_bounded(repository, checkpoint.tree, checkpoint.git_sha)
-    return read(repository, objects, checkpoint.tree, checkpoint.git_sha)
+    found = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
+    return replace(found, is_of_commit=checkpoint.worktree is None)
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:

@@ -73,7 +73,7 @@ def list_(
         terminal.out_json(report)
     else:
         _print(entries, changed, now)
-        if not entries:
+        if not entries and limit != 0:
             _explain_nothing(store, filtered=any(each is not None for each in (run, commit, phase, status, since)))
         elif len(found) > len(entries) and number is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from gitckpt.cli.opening import loosening_lines, open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError
@@ -31,6 +33,7 @@ def allow(
         return
     if forget and (dry_run or as_json):
         raise UsageError("--forget shows nothing", hint="leave out the other option")
+
     with open_store() as store:
         if forget:
             is_changed = store.disallow()
@@ -60,6 +63,11 @@ def allow(
 def _settle(secret: str, *, alone: bool) -> None:
     if not alone:
         raise UsageError("--secret settles that alone", hint="leave out the other option")
+    from gitckpt.store.secrets.settled import is_digest  # no other option needs it
+
     with open_store() as store:
+        if not is_digest(secret) and not os.path.lexists(os.path.join(store.worktree or "", secret)):
+            hint = "give it relative to the top of the worktree; of a file that is gone, the digest: git ckpt show ID says which"
+            raise UsageError(f"there is no file {secret!r}", hint=hint)
         is_new = store.settle(secret)
     terminal.remark(f"{secret} is no suspect any more, on this machine" if is_new else f"{secret} was settled before")
