@@ -54,7 +54,9 @@ def main(argv: Sequence[str]) -> int:
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
         repository = _here()
         if event in (MAINTAIN, PACK):
-            _work_alone(repository, event)
+            from gitckpt.store.retention import maintenance
+
+            maintenance.work(repository, only_pack=event == PACK)
         elif event == _GC:
             _start_maintenance(repository)
         elif _is_due(repository, event, argv[1:]):
@@ -322,6 +324,24 @@ def _subject(commit: bytes) -> str:
     return " ".join(line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].rstrip("\n").split("\n"))
 
 
+def keep_up(repository: Repository) -> None:
+    """Starts maintenance for a command that records, once it is due: a day after the first such command, where none ever ran.
+
+    Whatever keeps it from starting is said, and in the log.
+    """
+    from gitckpt.store.records import layout
+
+    try:
+        if not os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED)):
+            from gitckpt.store.retention import maintenance  # once in the life of a repository
+
+            maintenance.expect(repository)
+        elif _a_day_has_passed(repository):
+            _start_maintenance(repository)
+    except (CkptError, OSError) as error:
+        _report(repository, _GC, f"{_FAILURES[_GC]}: {error}")
+
+
 def _a_day_has_passed(repository: Repository) -> bool:
     """Tells whether maintenance is due; after a start in the future, too: a clock was wrong then, or is now."""
     import time
@@ -351,23 +371,6 @@ def _detach(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = environment({"GIT_DIR": repository.git_dir})
     detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
-
-
-def _work_alone(repository: Repository, task: str) -> None:
-    """Does a task of the background, unless another process is at one."""
-    import gc
-
-    gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
-    from gitckpt.git.lock import Lock
-    from gitckpt.git.repository import discover
-    from gitckpt.store.records import layout
-    from gitckpt.store.retention import maintenance
-
-    with Lock(os.path.join(repository.make_private_dir(), layout.MAINTENANCE_LOCK), 0) as alone:
-        if alone and task == PACK:
-            maintenance.pack(discover())
-        elif alone:
-            maintenance.maintain(discover())
 
 
 def _report(repository: Repository | None, event: str, sentence: str, bug: Exception | None = None) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gitckpt import hook
 from gitckpt.git.command import require_git
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
@@ -103,3 +106,90 @@ def test_a_doctor_says_both_and_counts_what_was_left(main_checkout: Checkout, re
         assert doctor.facts(inside(store), require_git())["leftover_files"] == 0
     assert not half.exists()
     assert subprocess.run(["git", "fsck", "--strict"], cwd=main_checkout.path, capture_output=True, check=True).returncode == 0
+
+
+def _loose(checkout: Checkout, number: int) -> None:
+    """Makes loose objects in the one directory by which git judges how many there are."""
+    made, count = 0, 0
+    while made < number:
+        count += 1
+        text = f"blob {count}\n"
+        if hashlib.sha1(b"blob %d\0%s" % (len(text), text.encode())).hexdigest().startswith("17"):
+            checkout.git("hash-object", "-w", "--stdin", data=text)
+            made += 1
+
+
+class TestObjects:
+    """Who only saves never commits, and no git that he calls packs what piles up."""
+
+    @pytest.fixture
+    def full(self, main_checkout: Checkout) -> Checkout:
+        main_checkout.git("config", "gc.auto", "1")
+        main_checkout.git("config", "maintenance.auto", "true")
+        _loose(main_checkout, 2)
+        return main_checkout
+
+    def packed(self, checkout: Checkout) -> bool:
+        return "packs: 0" not in checkout.git("count-objects", "-v").splitlines()
+
+    def test_many_are_packed(self, full: Checkout, repository: Repository) -> None:
+        maintenance.maintain(repository)
+        assert self.packed(full)
+        assert maintenance.last(repository).outcome == "done"
+
+    @pytest.mark.parametrize(("name", "value"), [("gc.auto", "0"), ("gc.auto", "6700"), ("maintenance.auto", "false")])
+    def test_as_the_user_has_it(self, full: Checkout, repository: Repository, name: str, value: str) -> None:
+        full.git("config", name, value)
+        maintenance.maintain(repository)
+        assert not self.packed(full)
+
+    def test_a_hook_of_the_user_may_say_that_this_is_no_time(self, full: Checkout, repository: Repository) -> None:
+        hook = full.write(".git/hooks/pre-auto-gc", "#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+        maintenance.maintain(repository)
+        assert not self.packed(full)
+        assert maintenance.last(repository).outcome == "done"
+
+
+class TestDue:
+    """A command that records starts what is due, as a hook does."""
+
+    @pytest.fixture
+    def begun(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        begun: list[str] = []
+        monkeypatch.setattr(hook, "detach", lambda argv, _: begun.append(argv[-1]))
+        return begun
+
+    def test_a_day_after_the_first_one(self, repository: Repository, begun: list[str]) -> None:
+        stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
+        for _ in range(2):
+            hook.keep_up(repository)
+        assert begun == []
+        assert maintenance.last(repository) == maintenance.Maintained(None, None, "never ran")
+        os.utime(stamp, (time.time() - hook.DAY - 60,) * 2)
+        for _ in range(2):
+            hook.keep_up(repository)
+        assert begun == [hook.MAINTAIN]
+        assert maintenance.last(repository).outcome == "was cut off"
+
+    def test_what_keeps_it_from_starting_is_said(
+        self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
+        stamp.mkdir()
+        os.utime(stamp, (0, 0))
+        hook.keep_up(repository)
+        assert begun == []
+        assert capsys.readouterr().err.startswith("gitckpt: pre-auto-gc: maintenance was not started: ")
+
+    def test_after_a_save(self, main_checkout: Checkout, repository: Repository) -> None:
+        stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
+        command = [sys.executable, "-m", "gitckpt", "-q", "save"]
+        subprocess.run(command, cwd=main_checkout.path, check=True, stdout=subprocess.DEVNULL)
+        assert stamp.read_text().endswith(" never ran\n")
+        os.utime(stamp, (0, 0))
+        subprocess.run(command, cwd=main_checkout.path, check=True, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not stamp.read_text().endswith(" done\n"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

@@ -5,12 +5,13 @@ Uses no package but Python's own, as the hook starts it without any.
 
 from __future__ import annotations
 
+import gc
 import os
 
-from gitckpt.git import packing
+from gitckpt.git import config, packing
 from gitckpt.git.command import require_git
 from gitckpt.git.lock import Lock
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
 from gitckpt.model.values import dataclass
@@ -20,7 +21,7 @@ from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry
 
-_DONE, _FAILED, _AT_WORK = "done", "failed: ", "is at work"
+_DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,11 @@ class Maintained:
 
     started: int | None = None
     ended: int | None = None
-    outcome: str = "never ran"
+    outcome: str = _NEVER
 
 
 def maintain(repository: Repository) -> None:
-    """Expires checkpoints and runs, sweeps leftovers, and packs refs where many are loose; notes how it ended, for `last`.
+    """Expires checkpoints and runs, sweeps leftovers, packs refs and objects where many are loose; notes how it ended, for `last`.
 
     Args:
         repository: seen from any of its worktrees.
@@ -55,10 +56,31 @@ def maintain(repository: Repository) -> None:
                 log.append(repository, f"maintenance: {settings.notice(found.unapproved)}")
             expiry.expire(store, found.policy)
         pack(repository)
+        collect(repository)
     except Exception as error:
         _note(repository, f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}")
         raise
     _note(repository, _DONE)
+
+
+def work(repository: Repository, *, only_pack: bool) -> None:
+    """Does what is due in the background, in the repository of this process, unless another one is at it. Errors: as `maintain`.
+
+    Args:
+        repository: the same, as the hook sees it.
+        only_pack: whether only refs are packed.
+    """
+    gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
+    with Lock(os.path.join(repository.make_private_dir(), layout.MAINTENANCE_LOCK), 0) as alone:
+        if alone and only_pack:
+            pack(discover())
+        elif alone:
+            maintain(discover())
+
+
+def expect(repository: Repository) -> None:
+    """Notes that maintenance never ran: whoever looks whether it is due counts from now."""
+    _note(repository, _NEVER)
 
 
 def last(repository: Repository) -> Maintained:
@@ -70,7 +92,7 @@ def last(repository: Repository) -> Maintained:
     except FileNotFoundError:
         return Maintained()
     try:
-        return Maintained(started, times.from_text(ended), outcome)
+        return Maintained() if outcome == _NEVER else Maintained(started, times.from_text(ended), outcome)
     except ValueError:
         return Maintained(started, None, _AT_WORK if _is_at_work(repository) else "was cut off")
 
@@ -108,3 +130,20 @@ def pack(repository: Repository) -> None:
         GitError: git refused for another reason than a lock.
     """
     packing.pack_if_many(repository, layout.OWN, require_git())
+
+
+def collect(repository: Repository) -> None:
+    """Has git pack objects where it finds that there are many loose ones, as `git commit` does: who only saves never commits.
+
+    Its own settings say how many are many (`gc.auto`), and whether that is done unasked at all (`maintenance.auto`).
+
+    Args:
+        repository: seen from any of its worktrees.
+
+    Raises:
+        GitError: git refused.
+    """
+    if config.read(repository, r"^maintenance\.auto$").get("maintenance.auto", ["true"])[-1].lower() in ("false", "no", "off", "0", ""):
+        return
+    # Of us, maintenance is at work already; somebody's own hook may say that this is no time for it.
+    repository.git.run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", env={"GITCKPT_SKIP": "1"})

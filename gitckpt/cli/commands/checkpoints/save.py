@@ -53,6 +53,10 @@ def save(
         what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
+        from gitckpt import hook  # last: nobody waits for it
+        from gitckpt.store.store import inside
+
+        hook.keep_up(inside(store).repository)
 
 
 def _state(source: str) -> dict[str, Any]:
