@@ -304,6 +304,26 @@ class Store(Restoration):
         """
         return self._checkpoints.remove(checkpoint_ids)
 
+    def remove_run(self, run: str) -> int:
+        """Removes a run as a whole, whatever has become of it: its checkpoints, worktree, lease and files.
+
+        Args:
+            run: its id.
+
+        Returns:
+            How many checkpoints went with it.
+
+        Raises:
+            NotFoundError: there is no such run.
+            LeaseHeld: somebody who is alive drives it.
+            WorktreeError: its worktree holds what no checkpoint does, or cannot be removed; the run stays.
+            UsageError: an unfinished run refers to it; it stays. Or the settings cannot be understood.
+            BusyError: as `remove`; the run may be without its worktree then, and goes with the next call.
+        """
+        from gitckpt.store.retention import whole
+
+        return whole.remove(self._checkpoints, require_run_id(run))
+
     def runs(self) -> Sequence[RunInfo]:
         """Returns what has become of each run, the one with the newest checkpoint first."""
         from gitckpt.store.runs import summary

@@ -93,6 +93,34 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(ckpt: Ckpt, main_che
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
 
+def test_a_run_by_name_goes_as_a_whole(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    main_checkout.commit("one", README="1")
+    with Store.open(main_checkout.path) as store:
+        alone = store.record("alone-complete", {}).id
+        runs = [str(store.record("run-started", {}, start=name, trigger=PHASE).run) for name in ("one", "two", "three")]
+        places = [Path(store.resume(store.find(run)).path) for run in runs]
+        for run in runs:
+            store.record("run-complete", {}, run=run, trigger=PHASE)
+    assert ckpt("remove", runs[0], at=main_checkout) == Outcome(0, f"{runs[0]}\n", "")
+    assert [place.exists() for place in places] == [False, True, True]
+    (places[1] / "more").write_text("x")
+    done = ckpt("remove", runs[1], alone, runs[2][:-2], at=main_checkout)
+    assert (done.code, done.out) == (14, f"{runs[2]}\n{alone}\n")
+    said = f"error: run {runs[1]} stays: its worktree {places[1]} holds what no checkpoint does: more\n"
+    assert done.err.startswith(said)
+    assert [place.exists() for place in places] == [False, True, False]
+    assert [line.split("\t")[:2] for line in ckpt("runs", at=main_checkout).out.splitlines()] == [[runs[1], "complete"]]
+
+
+def test_of_runs_that_refer_to_each_other_the_younger_goes_first(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    main_checkout.commit("one", README="1")
+    with Store.open(main_checkout.path) as store:
+        old = store.record("run-started", {}, start="old", trigger=PHASE)
+        young = store.record("run-started", {}, start="young", trigger=PHASE, forked_from=old.id)
+    assert ckpt("remove", str(old.run), at=main_checkout).code == 2
+    assert ckpt("remove", str(old.run), str(young.run), at=main_checkout) == Outcome(0, f"{young.run}\n{old.run}\n", "")
+
+
 def test_a_doctor_says_what_was_left_and_when_maintenance_ran(ckpt: Ckpt, main_checkout: Checkout) -> None:
     repository = discover(str(main_checkout.path))
     maintenance.maintain(repository)

@@ -44,25 +44,44 @@ def _latest(repository: Repository, index: Index) -> str:
     raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
+def named_run(text: str, repository: Repository, index: Index) -> str | None:
+    """Returns the run that a person means who may mean a checkpoint as well; None where `text` is not a run's id, nor a prefix of one.
+
+    Args:
+        text: as for `find`.
+        repository: where.
+        index: knows the runs.
+
+    Raises:
+        AmbiguousError: several checkpoints or runs go by it; they are listed.
+    """
+    require_text("id", text)
+    return _named(text, repository, index)[1]
+
+
 def _by_name(text: str, repository: Repository, index: Index) -> str | None:
     """Returns the checkpoint whose id, or whose run's id, is or begins with `text`."""
+    checkpoint, run = _named(text, repository, index)
+    return _newest_of(run, repository, index) if run is not None else checkpoint
+
+
+def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
+    """Returns the checkpoint or the run whose id is or begins with `text`; two times None where there is neither."""
     folded = text.lower()
     if ids.is_id(folded):
         ref = layout.CHECKPOINTS + folded
         if plain(repository, ref) is not None or repository.cat_file.info(ref) is not None:  # without a process of its own
-            return folded
+            return folded, None
     checkpoints = _checkpoints(folded, repository)
     if folded in checkpoints:
-        return folded  # whatever else there is, and whether or not the others can be listed
+        return folded, None  # whatever else there is, and whether or not the others can be listed
     runs = _runs(text, index)
     if text in runs:
-        return _newest_of(text, repository, index)
+        return None, text
     found = [*checkpoints, *runs]
     if len(found) > 1:
         raise AmbiguousError(f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it")
-    if checkpoints:
-        return checkpoints[0]
-    return _newest_of(runs[0], repository, index) if runs else None
+    return (checkpoints[0], None) if checkpoints else (None, runs[0] if runs else None)
 
 
 def _checkpoints(text: str, repository: Repository) -> list[str]:

@@ -3,6 +3,7 @@
 Doors:
     expiry: by policy.
     cleanup: runs by age.
+    whole: one run, by name.
     worktree: the worktree of a run.
     maintenance: all of it, now and then; when it last ran.
     sweep: what killed processes have left.

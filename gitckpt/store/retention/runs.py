@@ -128,6 +128,17 @@ def squashed(store: Checkpoints, entries: Sequence[Entry], but: Collection[str])
     return found
 
 
+def needed_by(store: Checkpoints, run: str) -> str | None:
+    """Returns the id of an unfinished run that refers to checkpoints of a run; None where there is none.
+
+    Args:
+        store: of the repository.
+        run: its id.
+    """
+    unfinished = {each.id for each in summary.summaries(store) if each.status != runstate.COMPLETE}
+    return min(_needed_by(store, _chains(store, store.list()), unfinished).get(run, ()), default=None)
+
+
 def remove(
     store: Checkpoints,
     entries: Sequence[Entry],

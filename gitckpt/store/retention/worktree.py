@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 HOLDER = "git ckpt expire"
 """What the lease of a run is taken for while it is removed."""
 
+HOLDS = "holds what no checkpoint does"
+"""Says of a worktree that it has somebody's work in it."""
+
 _AWAY = ".making-way-"
 """Begins the name of a directory that is about to be deleted; it lies beside the worktree that it was."""
 
@@ -236,7 +239,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
     unsaved = _unsaved(store, newest, path) + submodules.unsaved(store, git_dir)
     if not unsaved:
         return None
-    return f"its worktree {path} holds what no checkpoint does: {first_of(unsaved, _SHOWN)}"
+    return f"its worktree {path} {HOLDS}: {first_of(unsaved, _SHOWN)}"
 
 
 def _is_inside(path: str) -> bool:

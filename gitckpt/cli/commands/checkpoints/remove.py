@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import CkptError
+from gitckpt.store.records import finder
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,17 +14,52 @@ if TYPE_CHECKING:
 
     import typer
 
+    from gitckpt.store.store import Store
+
 
 def remove(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, runs (their newest), revs or latest.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.")],
 ) -> None:
-    """Remove checkpoints by name, in the middle of a run too. Their objects are git's to collect."""
+    """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
+
+    A run goes with its worktree, and stays where that holds what no checkpoint does, or somebody drives it.
+    """
     with open_store() as store:
-        found = list(dict.fromkeys(store.find(text) for text in ids))
+        runs, found = _meant(store, ids)
+        stay: list[CkptError] = []
         try:
-            store.remove(found)
+            for run in runs:
+                try:
+                    store.remove_run(run)
+                except CkptError as error:
+                    stay.append(error)  # the others go all the same
+                else:
+                    terminal.out(run)
+            if found:
+                store.remove(found)
         except KeyboardInterrupt:
             terminal.warn("interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not")
             raise
         for checkpoint_id in found:
             terminal.out(checkpoint_id)
+        for each in stay[:-1]:
+            terminal.fail(each)
+        if stay:
+            raise stay[-1]
+
+
+def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the runs and the checkpoints that a person means: before anything goes, as nothing shall where one of them is not there."""
+    here = inside(store)
+    runs: set[str] = set()
+    found: dict[str, None] = {}
+    for text in texts:
+        run = finder.named_run(text, here.repository, here.index)
+        if run is not None:
+            runs.add(run)
+        else:
+            found[store.find(text)] = None
+    if not runs:
+        return [], list(found)
+    # The youngest first: it may refer to an older one that is named, too, and would keep that.
+    return [each.id for each in sorted(store.runs(), key=lambda each: -each.started) if each.id in runs], list(found)
