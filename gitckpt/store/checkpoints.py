@@ -173,7 +173,7 @@ class Checkpoints:
         before = self._memory.look(commit, self.rules.files)
         asked = limits
         # Who asks for the files shall have them, however long it takes; who must not wait brings limits of their own.
-        limits = asked or replace(self.rules.read().limits, timeout=math.inf)
+        limits = asked or replace(self.rules.limits(), timeout=math.inf)
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
         self._memory.learn(commit, limits if asked is None else None, captured, before)
         if not (captured.submodules and limits.submodules and with_submodules):

@@ -43,8 +43,8 @@ class File:
             assert error.candidates == []
             line, said = error.mistakes[0].line, error.mistakes[0].text
             assert error.message == f"gitckpt.toml:{line}: {said}"
-            hint = "" if error.hint == f"correct it: {self.path}" else f" ({error.hint})"
-            return [f"{line}: {said}{hint}"]
+            assert str(error.hint).startswith(f"correct it: {self.path}")
+            return [f"{line}: {said}{str(error.hint).removeprefix(f'correct it: {self.path}')}"]
         assert (error.message, error.hint) == (f"gitckpt.toml: {len(error.mistakes)} mistakes", f"correct them: {self.path}")
         starts = [f"gitckpt.toml:{line}: {said}" for line, said in ((each.line, each.text) for each in error.mistakes)]
         assert all(told.startswith(start) for told, start in zip(error.candidates, starts, strict=True))

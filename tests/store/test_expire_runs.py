@@ -147,12 +147,31 @@ class TestWholeRuns:
         work = worked(plain, "r", make_store)
         other = worked(plain, "other", make_store)
         clock.instant += 7 * DAY
-        work.worktree.write("gitckpt.toml", "nonsense")
+        work.worktree.git("config", "extensions.worktreeConfig", "true")
+        work.worktree.git("config", "--worktree", "ckpt.maxFileSize", "nonsense")
         for dry_run in (True, False):
             found = told(plain, Policy(), dry_run=dry_run)
             assert found["other"] == "- complete, 7d old, limit 7d"
-            assert found["r"].startswith(f"in {work.worktree.path}: gitckpt.toml:1: not TOML: ")
+            assert "nonsense" in found["r"]
         assert (work.worktree.path.exists(), other.worktree.path.exists()) == (True, False)
+
+    def test_mistakes_in_the_file_of_a_worktree_do_not_keep_its_run(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+        """What a commit has, or a phase has made of it, would else keep it for good; built-in limits apply to its files."""
+        works = [worked(plain, name, make_store) for name in ("r", "more")]
+        for work in works:
+            work.worktree.commit("a mistake", **{"gitckpt.toml": "nonsense"})
+            work.worktree.git("branch", f"mistake-{work.run}")
+            plain_run = inside(make_store(work.worktree))
+            plain_run.rules.forgive()
+            plain_run.save("run-complete", run=work.run, trigger=PHASE)
+        works[1].worktree.write("more", "x")
+        clock.instant += 7 * DAY
+        for dry_run in (True, False):
+            assert told(plain, Policy(), dry_run=dry_run) == {
+                "r": "- complete, 7d old, limit 7d",
+                "more": f"its worktree {works[1].worktree.path} holds what no checkpoint does: more",
+            }
+        assert [work.worktree.path.exists() for work in works] == [False, True]
 
     def test_the_setting(self, main_checkout: Checkout, plain: Store) -> None:
         main_checkout.write("gitckpt.toml", '[retention]\nruns_older_than = "2w"\n')

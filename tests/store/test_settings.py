@@ -124,7 +124,10 @@ class TestReading:
         file = main_checkout.write("gitckpt.toml", text)
         with pytest.raises(ConfigError) as caught:
             read(main_checkout)
-        assert (caught.value.message, caught.value.hint) == (f"gitckpt.toml:{message}", hint or f"correct it: {file}")
+        assert (caught.value.message, caught.value.hint) == (
+            f"gitckpt.toml:{message}",
+            f"correct it: {file}" + (f" ({hint})" if hint else ""),  # with the path: each worktree has such a file
+        )
 
     def test_all_mistakes_of_a_file_are_told_at_once(self, main_checkout: Checkout) -> None:
         text = 'typo = 1\n[retention]\nkeep = 1\nolder_than = 3\n\n[snapshot]\ntimeout = "soon"\nsecrets = [1]\n'

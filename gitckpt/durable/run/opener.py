@@ -16,7 +16,7 @@ from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeE
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.config import settings
+from gitckpt.store.config import committed, settings
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import LENGTH, Hold
 from gitckpt.store.records import layout
@@ -121,6 +121,7 @@ def begin(
     Raises:
         NotFoundError: there is no such rev.
         RunExists: a run with that key exists.
+        ConfigError: `gitckpt.toml` has mistakes, here or in the commit.
         StateError: the state cannot be stored losslessly.
         WorktreeError: the repository is bare, and no directory for worktrees is configured.
     """
@@ -129,6 +130,7 @@ def begin(
     if key is not None:
         store.claim(key).require_free()  # before anything is written for a run that will not be
     commit = _commit(store.repository, base)
+    committed.require_correct(store.repository, commit)  # its worktree will have that file, and nobody has looked at it
     there = replace(CLEAN, submodules=keeper.of_tree(store, commit)) if said.limits.submodules else CLEAN
     if files:
         there = run_files.with_inputs(store.repository, store.objects, there, commit, files)
@@ -205,6 +207,8 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         tree = newest.tree
         if tree is not None:
             files.bring_back(store.repository, store.objects, tree)
+        seen = store.seen_from(there, how.get("adapter", "auto"))
+        seen.rules.forgive()  # the file is what a commit has, or a phase has made of it: the run goes on, and ends, all the same
     except BaseException:
         if hold is not None:
             _give_back(hold)
@@ -213,7 +217,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     return Opening(
         run=run,
         path=opened.path,
-        store=store.seen_from(there, how.get("adapter", "auto")),
+        store=seen,
         files=files,
         hold=hold,
         newest=newest,

@@ -73,7 +73,7 @@ class Writer:
         self._tried: set[str] = set()
         self._known = False
         self._reported: dict[str, Any] = {}
-        self.limits = store.rules.read().limits
+        self.limits = store.rules.limits()
         self._made_at = made_at
         self._attempts: Counter[str] | None = None
 

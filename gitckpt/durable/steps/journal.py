@@ -240,7 +240,7 @@ class _Writer:
             **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
         }
         if files:  # an agent waits for its end
-            return self._store.save(label, limits=self._store.rules.read().limits, **how)
+            return self._store.save(label, limits=self._store.rules.limits(), **how)
         return self._store.record(label, base=base, **how)
 
     def _change(self, before: dict[str, Any]) -> dict[str, Any]:

@@ -27,21 +27,24 @@ class ConfigError(UsageError):
     Args:
         path: of the file, or what it is called.
         mistakes: what is wrong, one at the least.
+        cure: what to do about it, where that is more than to correct the file.
 
     Attributes:
         mistakes: by line.
         candidates: a line for each mistake where there are several.
     """
 
-    def __init__(self, path: str, mistakes: Collection[Mistake]) -> None:
+    def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
         found = sorted(mistakes, key=lambda mistake: mistake.line)
         name = os.path.basename(path)
         self.mistakes = found
         self.candidates: list[str] = []
         if len(found) == 1:
-            super().__init__(f"{name}:{found[0].line}: {found[0].text}", hint=found[0].hint or f"correct it: {path}")
+            # With the path: a file of that name is in every worktree.
+            more = f" ({found[0].hint})" if found[0].hint else ""
+            super().__init__(f"{name}:{found[0].line}: {found[0].text}", hint=(cure or f"correct it: {path}") + more)
             return
-        super().__init__(f"{name}: {len(found)} mistakes", hint=f"correct them: {path}")
+        super().__init__(f"{name}: {len(found)} mistakes", hint=cure or f"correct them: {path}")
         self.candidates = [f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "") for each in found]
 
 

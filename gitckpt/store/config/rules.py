@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gitckpt.model.errors import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     from gitckpt.store.config.listener import Listener
     from gitckpt.store.config.looseness import Loosening
     from gitckpt.store.config.settings import Settings
+    from gitckpt.store.snapshot.limits import Limits
 
 
 class Rules:
@@ -24,6 +27,30 @@ class Rules:
         self._repository = repository
         self._listener = listener
         self._told: set[str] = set()
+        self._is_forgiving = False
+
+    def forgive(self) -> None:
+        """Lets `limits` pass over a file with mistakes from now on: in the worktree of a run, which has to come to an end with it."""
+        self._is_forgiving = True
+
+    def limits(self) -> Limits:
+        """Returns the limits of captures as they are now; those that are built in, with a word, where the file may be passed over.
+
+        Errors: as `settings.read`.
+        """
+        from gitckpt.store.config import settings
+
+        try:
+            return self.read().limits
+        except UsageError as error:
+            if not self._is_forgiving:
+                raise
+            found = settings.without_file(self._repository).limits  # first: what is wrong may be in git's configuration
+            if error.message not in self._told:
+                self._told.add(error.message)
+                where = settings.path(self._repository)
+                self._listener.tell(f"until {where} is corrected, built-in limits apply to the files: {error.message}")
+            return found
 
     def read(self) -> Settings:
         """Returns the settings as they are now. Errors: as `settings.read`."""

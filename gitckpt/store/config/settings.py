@@ -110,16 +110,20 @@ class Settings:
         return tuple(each for each in self.loosened if not each.is_approved)
 
 
-def read(repository: Repository) -> Settings:
+def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     """Returns the settings of a repository as seen from one of its worktrees.
 
     Where the file loosens what is built in, and nobody on this machine has approved that, the built-in value applies, key by key.
+
+    Args:
+        repository: seen from there.
+        file: what takes the place of the file that is there.
 
     Raises:
         ConfigError: the file has mistakes; each is named with its line and the cure.
         UsageError: the file cannot be read, or a value of git's configuration cannot be understood.
     """
-    file = read_file(path(repository))
+    file = file or read_file(path(repository))
     read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
     overriding = Mistakes("")
@@ -135,6 +139,17 @@ def read(repository: Repository) -> Settings:
     values = {name: key.usual for name, key in KEYS.items()} | said | safe | owned
     runs = _loosened_by_pipelines(repository, file, values[_RUNS])
     return _settings(values, own, read_all, (*loosened, *runs))
+
+
+def without_file(repository: Repository) -> Settings:
+    """Returns the settings of a repository as if there were no file: built-in values, and those of git's configuration.
+
+    For the files of a run alone: what expires by a policy that nobody has chosen would be gone.
+
+    Raises:
+        UsageError: a value of git's configuration cannot be understood.
+    """
+    return read(repository, ConfigFile("", FILE))
 
 
 def notice(unapproved: Sequence[Loosening]) -> str:

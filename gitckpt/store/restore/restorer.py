@@ -130,7 +130,7 @@ class _Restore:
         self._head, self._branch = store.objects.head()
         _require_files(store, checkpoint)
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
-        self._limits = replace(store.rules.read().limits, timeout=float("inf"))
+        self._limits = replace(store.rules.limits(), timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
         self._rebased: str | None = None
         self._submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)

@@ -260,7 +260,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         commit = seen.objects.head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        limits = replace(_limits(there, path), timeout=math.inf)
+        limits = replace(_limits(seen), timeout=math.inf)
         found = seen.capture(limits, run_files.of_run(there, str(newest.run)))
         tree = newest.tree
         before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, found.tree))
@@ -275,11 +275,13 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         return list(dict.fromkeys(said))
 
 
-def _limits(there: Repository, path: str) -> Limits:
+def _limits(seen: Checkpoints) -> Limits:
+    """Returns the limits of a capture; those that are built in, with a word, where the file there has mistakes, or the run never went."""
     try:
-        return settings.read(there).limits
-    except UsageError as error:
-        raise UsageError(f"in {path}: {error.message}", hint=error.hint) from None  # it names the file, as if there were but one
+        return settings.read(seen.repository).limits
+    except UsageError:
+        seen.rules.forgive()
+        return seen.rules.limits()
 
 
 def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:

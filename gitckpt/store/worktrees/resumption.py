@@ -18,6 +18,10 @@ from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees import leftover, opener, ownership, submodules
 from gitckpt.store.worktrees.opener import Opened, Wish
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.store.config.settings import Settings
+
 
 def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathLike[str] | None = None) -> Opened:
     """Returns the worktree of a checkpoint, made if it is not there.
@@ -34,7 +38,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
     """
     repository = store.repository
-    said = store.rules.read()
+    said = _settings(store)
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
     in_run = newest is not None and checkpoint.id == newest.id
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
@@ -56,6 +60,16 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         *submodules.finish(store, opened.path, checkpoint, said.limits),
     ]
     return replace(opened, remarks=tuple(remarks))
+
+
+def _settings(store: Checkpoints) -> Settings:
+    """Returns the settings; of a run's worktree those without the file, where that has mistakes: the run is seen from there alone."""
+    try:
+        return store.rules.read()
+    except UsageError:
+        if ownership.owner(store.repository) is None:
+            raise
+        return settings.without_file(store.repository)  # whoever goes on with the run says so
 
 
 def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
