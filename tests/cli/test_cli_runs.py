@@ -358,9 +358,15 @@ class TestResume:
     def test_a_pipeline_that_is_gone(self, stage: Stage) -> None:
         stage.pipeline("one: exit 1")
         assert stage.ckpt("run", "ci").code == 20
-        (stage.checkout.path / "gitckpt.toml").unlink()
-        done = stage.ckpt("resume")
-        assert (done.code, done.err.splitlines()[0]) == (12, "error: no pipeline goes by 'ci'")
+        file, run = stage.checkout.path / "gitckpt.toml", stage.run()
+        file.unlink()
+        error = f"error: the pipeline 'ci', which drives run {run}, is not in {file}\n"
+        ways = (f"git ckpt resume {run}", f"git ckpt finish {run}", f"git ckpt remove {run}")
+        hint = f"hint: put it back there, then: {ways[0]}; or end the run as it is: {ways[1]}; or remove it: {ways[2]}\n"
+        assert stage.ckpt("resume") == stage.ckpt("resume", run) == (12, "", error + hint)
+        assert stage.ckpt("finish", run).code == 0
+        assert stage.status(run) == "complete"
+        assert stage.ok("remove", run) == run
 
     def test_a_worktree_that_cannot_be_made(self, stage: Stage, tmp_path: Path) -> None:
         """Exit code 14."""

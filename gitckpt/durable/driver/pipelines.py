@@ -222,7 +222,7 @@ class Pipelines:
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             raise UsageError(f"no pipeline drives run {run}", hint=f"open its worktree: git ckpt resume --no-run {run}")
-        definition = self._definition(newest.pipeline.name)
+        definition = file.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
         phase = how.get("phase")
         again = definition.phase(phase) if phase is not None else None
         back = how.get("rewind")

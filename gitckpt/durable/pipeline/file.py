@@ -44,6 +44,29 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
     raise NotFoundError(f"no pipeline goes by {name!r}", hint=hint)
 
 
+def read_of_run(path: str, name: str, known_steps: Mapping[str, Collection[str]], run: str) -> PipelineDefinition:
+    """Returns the pipeline that drives a run.
+
+    Args:
+        path: as for `read`.
+        name: as for `read`.
+        known_steps: as for `read`.
+        run: the id of the run.
+
+    Raises:
+        NotFoundError: it is not there any more; the run is named, and its ways out.
+        ConfigError, UsageError: as `read`.
+    """
+    try:
+        return read(path, name, known_steps)
+    except NotFoundError:  # whoever goes on with a run, or with the newest, has not named the pipeline
+        raise NotFoundError(
+            f"the pipeline {name!r}, which drives run {run}, is not in {path}",
+            hint=f"put it back there, then: git ckpt resume {run}; or end the run as it is: git ckpt finish {run}; "
+            f"or remove it: git ckpt remove {run}",
+        ) from None
+
+
 def redefinition(definition: PipelineDefinition) -> str | None:
     """Returns in one line that a pipeline takes the place of the preset of that name; None where it does not."""
     if definition.name not in PRESETS or definition.source == PRESET:
