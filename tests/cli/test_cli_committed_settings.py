@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gitckpt.git.repository import discover
 from gitckpt.store.config import committed
+from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
 
@@ -38,6 +41,13 @@ class TestBegin:
         done = stage.ckpt("start")
         assert (done.code, done.err.splitlines()[0]) == (2, f"error: {commit[:10]}:gitckpt.toml: 2 mistakes")
         assert done.err.splitlines()[-1].startswith("hint: a run begins with that file: correct ")
+
+    def test_where_head_is_unborn(self, main_checkout: Checkout) -> None:
+        commit = main_checkout.commit("a mistake", **{"gitckpt.toml": MISTAKE})
+        main_checkout.git("symbolic-ref", "HEAD", "refs/heads/unborn")
+        with pytest.raises(ConfigError) as caught:
+            committed.require_correct(discover(str(main_checkout.path)), commit)
+        assert caught.value.message == f"{commit[:10]}:{SAID}"
 
     def test_what_git_config_overrides_is_not_judged(self, main_checkout: Checkout) -> None:
         commit = main_checkout.commit("a mistake", **{"gitckpt.toml": "[retention]\nkeep_last = -1\n"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.git.repository import Repository
+from gitckpt.model.errors import NotFoundError
 from gitckpt.model.format import budget
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError, ConfigFile
@@ -43,4 +44,8 @@ def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | N
 def _cure(repository: Repository, commit: str) -> str:
     where = settings.path(repository) or settings.FILE
     cure = f"a run begins with that file: correct {where}, commit it, and start again"
-    return cure if repository.commit("HEAD") == commit else f"{cure}; or begin with another commit: --base REV"
+    try:
+        is_base = repository.commit("HEAD") != commit
+    except NotFoundError:  # the branch is unborn, as in a bare repository that others push to
+        is_base = True
+    return f"{cure}; or begin with another commit: --base REV" if is_base else cure
