@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 
+from gitckpt.git.contents import attributes
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.repository import Repository
@@ -64,6 +65,9 @@ class Plan:
 
     unknown: Collection[bytes] = ()
     """Untracked files that stay, as nobody looked for any when the checkpoint was made."""
+
+    rules_gone: list[bytes] = field(default_factory=list)
+    """Those lines that remove attributes of which there is an entry alone: git would go by it when it writes other files."""
 
     skipped: Collection[bytes] = ()
     """Paths that are marked to be skipped, here or in the snapshot, and that may stay so."""
@@ -272,11 +276,14 @@ class _Planner:
         intent = self.plan.flags.get(INTENT, ((), ()))
         zero = b"0" * (64 if self._repository.object_format == "sha256" else 40)
         lines = {one.path: one.line for one in staged}
+        gone = {one.path for one in staged if one.status == "D"}
         self._staged = lines.keys() | unmerged | set(intent[0]) | set(intent[1])
         for path in sorted(self._staged):
             self.plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
             if path in lines:
                 self.plan.index_lines.append(lines[path])
+            if path in gone and os.path.basename(path) == attributes.FILE and not self._is_file(path):
+                self.plan.rules_gone.append(lines[path])
             self.plan.index_lines += after.get(path, [])
 
     def _plan_flags(self, staged: Collection[bytes], deleted: Collection[bytes]) -> None:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Collection, Sequence
 
-from gitckpt.git.contents import unfiltered
+from gitckpt.git.contents import attributes, unfiltered
 from gitckpt.git.contents.unfiltered import Held
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
@@ -29,6 +29,27 @@ _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost
 def is_out_of_date(error: GitError) -> bool:
     """Tells whether git found a file that is not as its index says."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
+
+
+def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str:
+    """Takes entries out of which no file is there, so that git writes what is missing; returns the tree of the files that are there.
+
+    Attributes that are not wanted stay until git itself takes them out, with what it writes: until then, other files are as they say.
+
+    Args:
+        index: lists the files as they are, and entries of others.
+        absent: those.
+        wanted: the tree of all files as they shall be.
+    """
+    rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
+    later = set(rules) - diff.present(index.repository, wanted, rules) if rules else set()
+    index.update("--force-remove", sorted(set(absent) - later))
+    if not later:
+        return index.write_tree()
+    with PrivateIndex(index.repository) as scratch:
+        scratch.copy_from(index.path)
+        scratch.update("--force-remove", sorted(later))
+        return scratch.write_tree()
 
 
 def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str, expected: str) -> list[bytes]:

@@ -215,10 +215,7 @@ class _Restore:
         A capture holds what the index says of files that are to be skipped and are not there.
         """
         absent = missing(self._repository, found, self._wanted, self._checkpoint.git_sha, self._paths)
-        if not absent:
-            return captured.files
-        index.update("--force-remove", sorted(absent))
-        return index.write_tree()
+        return replacement.take_out(index, absent, self._wanted.files) if absent else captured.files
 
     def _require_paths(self, found: Contents) -> None:
         """Raises `NotFoundError` if one of the paths is neither here nor in the checkpoint."""
@@ -256,7 +253,7 @@ class _Restore:
             try:
                 with PrivateIndex(self._repository) as scratch:
                     scratch.copy_from(index.path)
-                    scratch.put(one.line for one in plan.files)
+                    scratch.put([*(one.line for one in plan.files), *plan.rules_gone])
                     expected = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}") from None
