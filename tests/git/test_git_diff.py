@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gitckpt.git.command import Git
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository, discover
@@ -15,6 +16,13 @@ from tests.conftest import Checkout
 
 PATHS = ("a", "a.b", "a/x", "a/y/z", "a-b", "b", "b/a", "b/a/x", "c/d/e/f", "c/d/e/g", "ü", "a b", "a\nb")
 ENTRIES = ("100644 blob {0}", "100644 blob {1}", "100755 blob {0}", "120000 blob {1}", "160000 commit {2}")
+
+
+@pytest.fixture
+def repository(main_checkout: Checkout) -> Iterator[Repository]:
+    opened = discover(str(main_checkout.path))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -55,65 +63,60 @@ CONTENTS = st.dictionaries(st.sampled_from(PATHS), st.sampled_from(ENTRIES))
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=CONTENTS, after=CONTENTS)
-def test_the_same_as_git_says(main_checkout: Checkout, oids: list[str], before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    repository = discover(str(main_checkout.path))
-    try:
-        old, new = (made(main_checkout, entries, oids) for entries in (before, after))
-        for with_trees in (False, True):
-            assert by_us(repository, old, new, with_trees=with_trees) == by_git(main_checkout, old, new, with_trees=with_trees)
-    finally:
-        repository.cat_file.close()
+def test_the_same_as_git_says(
+    repository: Repository, main_checkout: Checkout, oids: list[str], before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    old, new = (made(main_checkout, entries, oids) for entries in (before, after))
+    for with_trees in (False, True):
+        assert by_us(repository, old, new, with_trees=with_trees) == by_git(main_checkout, old, new, with_trees=with_trees)
 
 
 @pytest.fixture
 def asked(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Notes the commands of git that are run."""
     asked: list[str] = []
-    run = type(discover(str(main_checkout.path)).git).run
+    run = Git.run
 
     def note(git: object, *args: str, **options: object) -> object:
         asked.extend(word for word in args if word == "diff-tree")
         return run(git, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(discover(str(main_checkout.path)).git), "run", note)
+    monkeypatch.setattr(Git, "run", note)
     return asked
 
 
-def test_a_few_need_no_process(main_checkout: Checkout, oids: list[str], asked: list[str]) -> None:
+def test_a_few_need_no_process(repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]) -> None:
     old, new = (made(main_checkout, {"a/b/c": entry}, oids) for entry in ENTRIES[:2])
-    repository = discover(str(main_checkout.path))
     assert [one.path for one in diff.differences(repository, old, new, with_trees=True)] == [b"a", b"a/b", b"a/b/c"]
     assert asked == []
 
 
-def test_of_many_git_says_it(main_checkout: Checkout, oids: list[str], asked: list[str]) -> None:
+def test_of_many_git_says_it(repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]) -> None:
     old, new = (made(main_checkout, {f"a/{number}": entry for number in range(300)}, oids) for entry in ENTRIES[:2])
-    repository = discover(str(main_checkout.path))
     assert by_us(repository, old, new, with_trees=False) == by_git(main_checkout, old, new, with_trees=False)
     assert asked == ["diff-tree"]
 
 
-def test_what_git_would_not_write_is_for_git_to_judge(main_checkout: Checkout, oids: list[str], asked: list[str]) -> None:
+def test_what_git_would_not_write_is_for_git_to_judge(
+    repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]
+) -> None:
     """Modes of old gits, which it takes for the usual ones; and a name that stands twice."""
     raw = bytes.fromhex(oids[0])
     for data in (b"100664 a\0" + raw, b"100600 a\0" + raw, b"100644 a\0" + raw + b"100644 a\0" + raw):
         (main_checkout.path / "tree").write_bytes(data)
         tree = main_checkout.git("hash-object", "-t", "tree", "-w", "--literally", "tree")
         new = made(main_checkout, {"b": ENTRIES[0]}, oids)
-        repository = discover(str(main_checkout.path))
         assert by_us(repository, tree, new, with_trees=False) == by_git(main_checkout, tree, new, with_trees=False)
     assert asked == ["diff-tree"] * 3
 
 
-def test_a_tree_that_is_missing(main_checkout: Checkout) -> None:
-    repository = discover(str(main_checkout.path))
+def test_a_tree_that_is_missing(repository: Repository, main_checkout: Checkout) -> None:
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     with pytest.raises(GitError):
         diff.differences(repository, tree, "1" * len(tree))
 
 
-def test_a_file_in_the_place_of_a_submodule_is_of_its_own(main_checkout: Checkout, oids: list[str]) -> None:
+def test_a_file_in_the_place_of_a_submodule_is_of_its_own(repository: Repository, main_checkout: Checkout, oids: list[str]) -> None:
     old, new = (made(main_checkout, {"a": entry}, oids) for entry in (ENTRIES[4], ENTRIES[0]))
-    repository = discover(str(main_checkout.path))
     assert diff.own(repository, old, new) == [oids[0]]
     assert diff.own(repository, new, old) == []

@@ -27,8 +27,10 @@ DIRECTORIES = st.builds(
 
 @pytest.fixture
 def index(main_checkout: Checkout) -> Iterator[PrivateIndex]:
-    with PrivateIndex(discover(str(main_checkout.path))) as index:
+    repository = discover(str(main_checkout.path))
+    with PrivateIndex(repository) as index:
         yield index
+    repository.close()
 
 
 def told(directories: dict[bytes, Directory]) -> dict[bytes, tuple[int, list[bytes], list[tuple[bytes, str]]]]:

@@ -10,6 +10,7 @@ import os
 
 from gitckpt.git import config, packing
 from gitckpt.git.command import require_git
+from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
@@ -113,7 +114,7 @@ def _is_at_work(repository: Repository) -> bool:
 def _note(repository: Repository, outcome: str) -> None:
     """Notes how maintenance ended; when it started stays the time of the file."""
     path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
-    with open(path, "a+", encoding="utf-8", errors="backslashreplace") as file:
+    with open(path, "a+", encoding="utf-8", errors="backslashreplace", opener=premises.create) as file:
         status = os.fstat(file.fileno())
         file.truncate(0)
         file.write(f"{times.to_text(times.now())} {' '.join(outcome.split())}\n")
