@@ -103,6 +103,19 @@ def test_a_worktree_of_nothing(checkout: Checkout, opened: Path, make_store: Mak
     assert told(look(checkout)) == []
 
 
+def test_a_worktree_of_nothing_that_is_gone(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+    """One finding: to make it again, as for one that is gone alone, there is nothing to make it from."""
+    with make_store(checkout) as store:
+        store.remove([ONE])
+    shutil.rmtree(opened)
+    sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
+    seen = require_left(checkout, [("worktree-orphan", str(opened), sentence)])
+    command = f"git worktree remove --force --force {opened}"
+    assert seen.findings[0].cure == f"{command}; what is staged there goes, too"
+    checkout.git(*command.split()[1:])
+    assert told(look(checkout)) == []
+
+
 def test_worktrees_of_others_are_theirs(main_checkout: Checkout, tmp_path: Path) -> None:
     main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "theirs"))
     shutil.rmtree(tmp_path / "theirs")

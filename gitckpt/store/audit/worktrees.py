@@ -48,13 +48,24 @@ def _of_one(repository: Repository, git_dir: str, path: str, evidence: Evidence,
     remove = f"save what you need of it, then: git worktree remove --force --force {shell_word(path)}"
     named = administration.named_by(path)
     if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
-        yield _not_there(repository, git_dir, path, owner, root)
+        missing = _not_there(repository, git_dir, path, owner, root)
+        gone = _gone(owner, evidence) if owner is not None else None
+        if gone is not None and missing.finding.code == "worktree-missing":  # there is nothing to make it from again
+            cure = f"git worktree remove --force --force {shell_word(path)}; what is staged there goes, too"
+            yield lasting("worktree-orphan", path, f"its directory is gone, and {gone}", cure)
+            return
+        yield missing
     if owner is None:
         yield lasting("worktree-unclaimed", path, "does not say what it was made for", remove)
-    elif owner.run is not None and not _exists(owner.run, evidence):
-        yield lasting("worktree-orphan", path, f"its run {owner.run} does not exist any more", remove)
-    elif owner.run is None and not evidence.is_there(owner.checkpoint):
-        yield lasting("worktree-orphan", path, f"its checkpoint {owner.checkpoint} does not exist any more", remove)
+    elif (gone := _gone(owner, evidence)) is not None:
+        yield lasting("worktree-orphan", path, gone, remove)
+
+
+def _gone(owner: Owner, evidence: Evidence) -> str | None:
+    """Returns what of that for which a worktree was made does not exist any more."""
+    if owner.run is not None:
+        return None if _exists(owner.run, evidence) else f"its run {owner.run} does not exist any more"
+    return None if evidence.is_there(owner.checkpoint) else f"its checkpoint {owner.checkpoint} does not exist any more"
 
 
 def _exists(run: str, evidence: Evidence) -> bool:

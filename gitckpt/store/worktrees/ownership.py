@@ -12,6 +12,10 @@ from gitckpt.git.worktree.administration import content, moved_to, registered, s
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 LOCK_REASON = "gitckpt"
 """Begins the reason for which our worktrees are locked: `git worktree prune` shall leave them."""
 
@@ -42,6 +46,17 @@ def owner_in(git_dir: str) -> Owner | None:
         return Owner(said["checkpoint"], said.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
+
+
+def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[str]:
+    """Returns the tops of the worktrees that were made from checkpoints, and of no run.
+
+    Args:
+        repository: seen from any of its worktrees.
+        checkpoint_ids: of those.
+    """
+    owners = ((path, owner_in(git_dir)) for git_dir, path in registered(repository))
+    return [path for path, one in owners if one is not None and one.run is None and one.checkpoint in checkpoint_ids]
 
 
 def write_owner(repository: Repository, owner: Owner) -> None:

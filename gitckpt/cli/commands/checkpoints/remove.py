@@ -5,8 +5,10 @@ from __future__ import annotations
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError
+from gitckpt.model.names import shell_word
 from gitckpt.store.records import finder
 from gitckpt.store.store import inside
+from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ def remove(
             raise
         for checkpoint_id in found:
             terminal.out(checkpoint_id)
+        for path in ownership.made_from(inside(store).repository, found):
+            terminal.remark(f"a worktree made from it stays; to remove that: git worktree remove --force --force {shell_word(path)}")
         for each in stay[:-1]:
             terminal.fail(each)
         if stay:
