@@ -61,7 +61,7 @@ def by_us(repository: Repository, old: str, new: str, *, with_trees: bool) -> li
 CONTENTS = st.dictionaries(st.sampled_from(PATHS), st.sampled_from(ENTRIES))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=CONTENTS, after=CONTENTS)
 def test_the_same_as_git_says(
     repository: Repository, main_checkout: Checkout, oids: list[str], before: Mapping[str, str], after: Mapping[str, str]

@@ -37,7 +37,7 @@ def told(directories: dict[bytes, Directory]) -> dict[bytes, tuple[int, list[byt
     return {path: (one.changed, one.directories, one.special) for path, one in directories.items()}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tracked=st.lists(PATHS, max_size=3), directories=st.dictionaries(PATHS, DIRECTORIES, max_size=4), is_flagged=st.booleans())
 def test_what_is_kept_comes_back(index: PrivateIndex, tracked: list[bytes], directories: dict[bytes, Directory], is_flagged: bool) -> None:
     checksum = seen.load(index).checksum
