@@ -55,6 +55,29 @@ def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
     assert not Path(worktree).exists()
 
 
+def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    """Those of checkpoints, also where these belong to runs, go with nothing: whoever removes the checkpoints is told how they go."""
+    with Store.open(main_checkout.path) as store:
+        alone = store.save("plan-complete")
+        first = store.record("run-started", {}, start="open", trigger=PHASE)
+        run = str(store.record("build-started", {}, run=first.run, trigger=PHASE).run)
+        places = [resumption.resume(inside(store), each).path for each in (alone, first)]
+    said = [
+        f"the worktree made from {made.id[:8]} stays; to remove that: git worktree remove --force --force {path}\n"
+        for made, path in zip((alone, first), places, strict=True)
+    ]
+    assert ckpt("remove", run, at=main_checkout) == Outcome(0, f"{run}\n", said[1])
+    everything = ("expire", "--all", "--older-than", "0s", "--keep-last", "0")
+    assert ckpt(*everything, "--dry-run", at=main_checkout).err == "1 of 1 checkpoint would expire\n"
+    assert ckpt(*everything, at=main_checkout).err == f"{said[0]}1 of 1 checkpoint expired\n"
+    du = "a worktree of a checkpoint, or of a run that is gone, stays until you remove it: git worktree remove --force --force"
+    assert f"{du} PATH\n" in ckpt("du", at=main_checkout).err
+    main_checkout.git("worktree", "remove", "--force", "--force", places[0])
+    assert f"{du} {places[1]}\n" in ckpt("du", at=main_checkout).err
+    main_checkout.git("worktree", "remove", "--force", "--force", places[1])
+    assert (du in ckpt("du", at=main_checkout).err, ckpt("verify", at=main_checkout).code) == (False, 0)
+
+
 def test_everything(ckpt: Ckpt, main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store:
         run = store.record("run-started", {}, start="open", trigger=PHASE).run

@@ -219,7 +219,7 @@ def test_a_path_without_dashes_is_pointed_out(ckpt: Ckpt, save: Save, main_check
 def test_remove_names_the_worktree_that_stays(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
     made = save(checkout)
     path = ckpt("resume", made, at=checkout).out.strip()
-    said = f"a worktree made from it stays; to remove that: git worktree remove --force --force {path}\n"
+    said = f"the worktree made from {made[:8]} stays; to remove that: git worktree remove --force --force {path}\n"
     assert ckpt("remove", made, at=checkout) == Outcome(0, f"{made}\n", said)
     checkout.git("worktree", "remove", "--force", "--force", path)
     assert ckpt("verify", at=checkout).code == 0

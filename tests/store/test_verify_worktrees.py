@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,13 @@ def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> Non
 def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
     shutil.rmtree(opened)
     seen = require_left(checkout, [("worktree-missing", str(opened), "its directory is gone")])
-    assert seen.findings[0].cure == f"git ckpt resume {ONE}"
+    rid = f"git worktree remove --force --force {opened}"
+    assert seen.findings[0].cure == f"git ckpt resume {ONE}; or, to be rid of it, and of what is staged there: {rid}"
     with make_store(checkout) as store:
         resume(inside(store), store.read(ONE))
+    assert told(look(checkout)) == []
+    shutil.rmtree(opened)
+    checkout.git(*rid.split()[1:])
     assert told(look(checkout)) == []
 
 
@@ -65,12 +70,11 @@ def test_a_worktree_that_was_moved(checkout: Checkout, opened: Path, to: str) ->
 
 def test_a_worktree_in_whose_place_is_something_else(checkout: Checkout, opened: Path) -> None:
     (opened / ".git").unlink()
-    said = [
-        ("worktree-moved", str(opened), f"is not the worktree that git keeps {admin(checkout, opened)} for"),
-        ("worktree-unregistered", str(opened), "git knows no worktree there"),
-    ]
+    said = [("worktree-moved", str(opened), f"is not the worktree that git keeps {admin(checkout, opened)} for")]
     seen = require_left(checkout, said)
-    assert seen.findings[0].cure == f"git worktree repair {opened}"
+    assert seen.findings[0].cure == "if it is, after all: git worktree repair; if not, move it elsewhere"
+    checkout.git("worktree", "repair")
+    assert told(look(checkout)) == []
 
 
 def test_a_worktree_that_git_has_forgotten(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
@@ -103,17 +107,100 @@ def test_a_worktree_of_nothing(checkout: Checkout, opened: Path, make_store: Mak
     assert told(look(checkout)) == []
 
 
-def test_a_worktree_of_nothing_that_is_gone(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+def stage(checkout: Checkout, opened: Path) -> None:
+    (opened / "staged").write_text("work\n")
+    subprocess.run([git_executable(), "add", "staged"], cwd=opened, check=True)
+
+
+def commit(checkout: Checkout, opened: Path) -> None:
+    subprocess.run([git_executable(), "commit", "--quiet", "--allow-empty", "-m", "work"], cwd=opened, check=True)
+
+
+def commit_and_go_back(checkout: Checkout, opened: Path) -> None:
+    commit(checkout, opened)
+    subprocess.run([git_executable(), "reset", "--quiet", "--hard", "HEAD^"], cwd=opened, check=True)
+
+
+def set_a_ref(checkout: Checkout, opened: Path) -> None:
+    subprocess.run([git_executable(), "update-ref", "refs/worktree/mine", "HEAD"], cwd=opened, check=True)
+
+
+def merge(checkout: Checkout, opened: Path) -> None:
+    (admin(checkout, opened) / "MERGE_HEAD").write_text(checkout.git("rev-parse", "HEAD") + "\n")
+
+
+def have_a_submodule(checkout: Checkout, opened: Path) -> None:
+    (admin(checkout, opened) / "modules").mkdir()
+
+
+def lock(checkout: Checkout, opened: Path) -> None:
+    (admin(checkout, opened) / "locked").write_text("mine\n")
+
+
+def lose_its_commit(checkout: Checkout, opened: Path) -> None:
+    (admin(checkout, opened) / "HEAD").write_text(f"{'1' * 40}\n")
+
+
+@pytest.mark.parametrize(
+    "do", [stage, commit, commit_and_go_back, set_a_ref, merge, have_a_submodule, lock, lose_its_commit], ids=lambda do: do.__name__
+)
+def test_what_is_left_of_a_worktree_of_nothing_that_is_gone(
+    main_checkout: Checkout, make_store: MakeStore, do: Callable[[Checkout, Path], None]
+) -> None:
     """One finding: to make it again, as for one that is gone alone, there is nothing to make it from."""
-    with make_store(checkout) as store:
+    main_checkout.git("config", "core.logAllRefUpdates", "always")
+    with make_store(main_checkout) as store:
+        opened = Path(resume(inside(store), store.save("plan-complete")).path)
+        do(main_checkout, opened)
         store.remove([ONE])
     shutil.rmtree(opened)
     sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
-    seen = require_left(checkout, [("worktree-orphan", str(opened), sentence)])
+    seen = require_left(main_checkout, [("worktree-orphan", str(opened), sentence)])
     command = f"git worktree remove --force --force {opened}"
-    assert seen.findings[0].cure == f"{command}; what is staged there goes, too"
-    checkout.git(*command.split()[1:])
-    assert told(look(checkout)) == []
+    assert seen.findings[0].cure == f"{command}; what is staged there, or committed and on no branch, goes, too"
+    main_checkout.git(*command.split()[1:])
+    assert told(look(main_checkout)) == []
+
+
+def test_a_worktree_of_nothing_that_is_gone_and_with_which_nothing_goes(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+    with make_store(checkout) as store:
+        store.remove([ONE])
+    shutil.rmtree(opened)
+    before = checkout.refs()
+    sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
+    seen = look(checkout)
+    assert told(seen) == [("worktree-orphan", str(opened), sentence)]
+    assert seen.findings[0].cure == "git ckpt verify --repair"
+    assert admin(checkout, opened).exists()
+    mended = look(checkout, repair=True)
+    assert [(one.code, one.repaired) for one in mended.findings] == [("worktree-orphan", True)]
+    assert (told(look(checkout)), checkout.refs(), admin(checkout, opened).exists()) == ([], before, False)
+
+
+def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+    with make_store(main_checkout) as store:
+        opened = resume(inside(store), store.save("plan-complete"), tmp_path / "disk/place").path
+        store.remove([ONE])
+    (tmp_path / "disk").rename(tmp_path / "taken out")
+    sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
+    require_left(main_checkout, [("worktree-orphan", opened, sentence)])
+
+
+def test_of_a_worktree_of_nothing_that_was_moved_the_old_path_is_no_cure(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+    with make_store(checkout) as store:
+        store.remove([ONE])
+    new = opened.parent / "beside"
+    opened.rename(new)
+    require_left(checkout, [("worktree-moved", str(opened), f"is at {new} now")])
+    checkout.git("worktree", "repair", str(new))
+    require_left(checkout, [("worktree-orphan", str(new), f"its checkpoint {ONE} does not exist any more")])
+
+
+def test_a_worktree_of_nobody_that_is_gone(checkout: Checkout, opened: Path) -> None:
+    (admin(checkout, opened) / "ckpt-run").unlink()
+    stage(checkout, opened)
+    shutil.rmtree(opened)
+    require_left(checkout, [("worktree-unclaimed", str(opened), "its directory is gone, and it does not say what it was made for")])
 
 
 def test_worktrees_of_others_are_theirs(main_checkout: Checkout, tmp_path: Path) -> None:

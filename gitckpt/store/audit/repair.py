@@ -1,6 +1,6 @@
 """Mends what `verify` found: objects whose content is elsewhere, and what is derived: refs that follow from documents, links, the index.
 
-Never a ref of a checkpoint.
+Never a ref of a checkpoint. Of a worktree only what git keeps of it, where its directory is gone and nothing is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.notes import Notes
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.git.worktree import administration
 from gitckpt.model.format import note
+from gitckpt.store.audit import worktrees
 from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import Links
@@ -65,6 +67,8 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     for flaw in flaws:
         if flaw.scaffold:
             scaffold.discard(store.repository, flaw.scaffold)
+        if flaw.worktree:
+            refused += _forget(store, *flaw.worktree)
     if any(flaw.in_index for flaw in flaws):
         _discard_index(store)
     return [*damaged, *refused]
@@ -86,6 +90,17 @@ def _write_anew(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
         except GitError as error:
             refused.append(error.message)
     return refused
+
+
+def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
+    """Has git forget a worktree whose directory is gone, if still nothing is lost by it; returns what it refused, one sentence."""
+    if not worktrees.can_be_forgotten(store.repository, git_dir, path, store.index.commits() or ()):
+        return []
+    try:
+        administration.call(store.repository, "remove", "--force", "--force", path)
+    except GitError as error:
+        return [f"{path}: {error.message}"]
+    return []
 
 
 def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:

@@ -39,6 +39,7 @@ class Flaw:
         anew: objects that are written anew to mend it, each with paths of files that had its content.
         empty: the path of a file of length zero that should hold an object.
         scaffold: the directory in which a worktree was half made.
+        worktree: what git keeps of a worktree whose directory is gone, and where that was: git forgets it.
     """
 
     finding: Finding
@@ -49,6 +50,7 @@ class Flaw:
     anew: Mapping[str, Collection[bytes]] = field(default_factory=dict)
     empty: str = ""
     scaffold: str = ""
+    worktree: tuple[str, str] | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -58,7 +60,7 @@ class Flaw:
     @property
     def can_be_mended(self) -> bool:
         """Whether there is a way to mend it."""
-        return bool(self.updates or self.link or self.in_index or self.anew or self.empty or self.scaffold)
+        return bool(self.updates or self.link or self.in_index or self.anew or self.empty or self.scaffold or self.worktree)
 
 
 def mendable(

@@ -56,7 +56,7 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
         store: of the repository. Links that it has put off and not yet written count as missing.
         repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run; and to
             write damaged objects anew whose content is in a worktree or in another object store. No checkpoint is ever changed or
-            deleted, and no worktree.
+            deleted, and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is lost by that.
         contents: whether to read every object of the repository.
         progress: told how many of how many objects were read.
 
@@ -95,7 +95,7 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
     found = inventory.gather(store)
     in_leases, driven = leases.audit(store, found)
     in_links, links = derived.links(store, found, driven)
-    in_worktrees, worktrees = audit_worktrees.audit(store.repository, found)
+    in_worktrees, worktrees = audit_worktrees.audit(store, found)
     flaws = [
         *found.flaws,
         *refs.audit(store.repository, found),

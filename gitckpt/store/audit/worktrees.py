@@ -1,9 +1,12 @@
-"""Verifies the worktrees that gitckpt made: registered, where git believes them to be, and of something that exists. Deletes nothing."""
+"""Verifies the worktrees that gitckpt made: registered, where git believes them to be, and of something that exists. Deletes nothing.
+
+Of one directory there is one finding: cures that contradict each other help nobody.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -11,21 +14,26 @@ from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.worktrees import ownership, resumption, scaffold
+from gitckpt.store.worktrees import leftover, opener, ownership, resumption, scaffold
 from gitckpt.store.worktrees.ownership import Owner
 
 
-def audit(repository: Repository, evidence: Evidence) -> tuple[list[Flaw], int]:
+def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Returns what is wrong with worktrees, and how many there are of ours."""
+    repository = store.repository
     root = resumption.known_root(repository)
     ours = [(git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and scaffold.PREFIX not in path]
-    flaws = [flaw for git_dir, path in ours for flaw in _of_one(repository, git_dir, path, evidence, root)]
+    flaws = [flaw for git_dir, path in ours if (flaw := _of_one(store, git_dir, path, evidence, root)) is not None]
     for directory in scaffold.abandoned(repository):
         sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
         flaws.append(Flaw(Finding("worktree-unfinished", directory, sentence, REPAIR), scaffold=directory))
+    told = {os.path.realpath(flaw.finding.object) for flaw in flaws}
     for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
         path = os.path.join(root or "", name)
+        if os.path.realpath(path) in told:
+            continue
         if not name.startswith(scaffold.PREFIX) and os.path.isdir(path) and not _is_registered(repository, path):
             cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; if not, move it elsewhere"
             flaws.append(lasting("worktree-unregistered", path, "git knows no worktree there", cure))
@@ -42,23 +50,51 @@ def _is_registered(repository: Repository, path: str) -> bool:
     return named is not None and administration.is_ours(repository, named) and os.path.isdir(named)
 
 
-def _of_one(repository: Repository, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Iterator[Flaw]:
-    """Yields what is wrong with the worktree that an administrative directory is kept for."""
-    owner = ownership.owner_in(git_dir)
-    remove = f"save what you need of it, then: git worktree remove --force --force {shell_word(path)}"
+def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Flaw | None:
+    """Returns what is wrong with the worktree that an administrative directory is kept for: one finding, whatever has come together."""
+    repository, owner = store.repository, ownership.owner_in(git_dir)
+    code = "worktree-orphan"
+    if owner is not None:
+        gone = _gone(owner, evidence)
+    else:
+        code = "worktree-unclaimed"
+        gone = "does not say what it was made for"
+    remove = f"git worktree remove --force --force {shell_word(path)}"
     named = administration.named_by(path)
-    if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
-        missing = _not_there(repository, git_dir, path, owner, root)
-        gone = _gone(owner, evidence) if owner is not None else None
-        if gone is not None and missing.finding.code == "worktree-missing":  # there is nothing to make it from again
-            cure = f"git worktree remove --force --force {shell_word(path)}; what is staged there goes, too"
-            yield lasting("worktree-orphan", path, f"its directory is gone, and {gone}", cure)
-            return
-        yield missing
-    if owner is None:
-        yield lasting("worktree-unclaimed", path, "does not say what it was made for", remove)
-    elif (gone := _gone(owner, evidence)) is not None:
-        yield lasting("worktree-orphan", path, gone, remove)
+    if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
+        return None if gone is None else lasting(code, path, gone, f"save what you need of it, then: {remove}")
+    away = _elsewhere(repository, git_dir, path, root)
+    if away is not None:
+        return away  # first: to remove it by its old path would take the index away from where it is now
+    if owner is not None and gone is None:
+        name = shell_word(owner.run or owner.checkpoint)
+        rid = f"; or, to be rid of it, and of what is staged there: {remove}" if owner.run is None else ""  # runs go with `git ckpt remove`
+        return lasting("worktree-missing", path, "its directory is gone", f"git ckpt resume {name}{rid}")
+    # There is nothing to make it from again.
+    sentence = f"its directory is gone, and {gone if owner is not None else f'it {gone}'}"
+    if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
+        return Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
+    return lasting(code, path, sentence, f"{remove}; what is staged there, or committed and on no branch, goes, too")
+
+
+def can_be_forgotten(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
+    """Tells whether nothing is lost if git forgets a worktree whose directory is gone.
+
+    Only of one in the default place, which is there where the main worktree is: elsewhere a disk may be missing, and not the directory.
+
+    Args:
+        repository: seen from any of its worktrees.
+        git_dir: what git keeps of the worktree.
+        path: where it was.
+        linked: the commits of checkpoints.
+    """
+    if administration.main_worktree(repository) is None:
+        return False
+    place = opener.default_root(repository, None)
+    is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(place)
+    if not is_default or not ownership.is_gone(repository, git_dir, path):
+        return False
+    return leftover.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
 
 
 def _gone(owner: Owner, evidence: Evidence) -> str | None:
@@ -72,13 +108,13 @@ def _exists(run: str, evidence: Evidence) -> bool:
     return layout.RUNS + run in evidence.refs or any(record.entry.run == run for record in evidence.records.values())
 
 
-def _not_there(repository: Repository, git_dir: str, path: str, owner: Owner | None, root: str | None) -> Flaw:
-    """Returns the flaw of a worktree that is not where git believes it to be."""
+def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
+    """Returns the flaw of a worktree that is not where git believes it to be, and in whose place something else is, or that was moved."""
     moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
     if moved is not None:
         return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shell_word(moved)}")
     if os.path.lexists(path):
         sentence = f"is not the worktree that git keeps {git_dir} for"
-        return lasting("worktree-moved", path, sentence, f"git worktree repair {shell_word(path)}")
-    name = shell_word(owner.run or owner.checkpoint) if owner else "ID"
-    return lasting("worktree-missing", path, "its directory is gone", f"git ckpt resume {name}")
+        # Without the path: with it, git mends it as well, and fails all the same.
+        return lasting("worktree-moved", path, sentence, "if it is, after all: git worktree repair; if not, move it elsewhere")
+    return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
+from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent, operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
@@ -15,6 +17,7 @@ from gitckpt.store.snapshot.manifest import Contents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.git.command import Git
     from gitckpt.git.objects.port import Objects
 
 
@@ -36,12 +39,38 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
             leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=f"what was staged in {path}, which is gone")
 
 
-def _is_reached(repository: Repository, linked: Iterable[str]) -> bool:
-    """Tells whether a branch, a tag, a remote-tracking branch or a linked commit leads to HEAD.
+def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
+    """Tells whether nothing would be lost with what git keeps of a worktree whose directory is gone. Writes nothing, not even objects.
+
+    Beside what `record_leftover` records, commits count that only the reflog of its HEAD names, refs of its own, and repositories of
+    submodules: of those no checkpoint would tell.
+
+    Args:
+        there: the repository, seen from what git keeps of the worktree.
+        linked: the commits of checkpoints.
+    """
+    if there.operation() is not None or os.path.isdir(os.path.join(there.git_dir, "modules")):
+        return False
+    git = there.git
+    try:
+        return _is_as_committed(git) and _is_reached(there, linked, git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split())
+    except GitError:  # of what git cannot read, nobody can tell
+        return False
+
+
+def _is_as_committed(git: Git) -> bool:
+    """Tells whether nothing is staged, and no ref is the worktree's own."""
+    if git.run("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--", ok=(0, 1, 128)).code != 0:
+        return False
+    return git.run("for-each-ref", "--count=1", "refs/worktree", "refs/bisect", "refs/rewritten").out == b""
+
+
+def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[str] = ()) -> bool:
+    """Tells whether a branch, a tag, a remote-tracking branch or a linked commit leads to HEAD, and to each of some more commits.
 
     What `refs/keep` holds does not count: some of it is let go within the hour.
     """
-    data = "".join(f"^{commit}\n" for commit in linked).encode("ascii")
+    data = "".join([*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]).encode("ascii")
     words = ("rev-list", "--max-count=1", "--ignore-missing", "--stdin", "HEAD", "--not", "--branches", "--tags", "--remotes")
     return repository.git.run(*words, data=data, ok=(0, 128)).out == b""
 

@@ -48,15 +48,15 @@ def owner_in(git_dir: str) -> Owner | None:
         return None
 
 
-def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[str]:
-    """Returns the tops of the worktrees that were made from checkpoints, and of no run.
+def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
+    """Returns the top of each worktree that was made from one of some checkpoints, rather than for a run, and the id of that.
 
     Args:
         repository: seen from any of its worktrees.
         checkpoint_ids: of those.
     """
     owners = ((path, owner_in(git_dir)) for git_dir, path in registered(repository))
-    return [path for path, one in owners if one is not None and one.run is None and one.checkpoint in checkpoint_ids]
+    return [(path, one.checkpoint) for path, one in owners if one is not None and one.run is None and one.checkpoint in checkpoint_ids]
 
 
 def write_owner(repository: Repository, owner: Owner) -> None:

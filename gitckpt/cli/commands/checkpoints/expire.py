@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from gitckpt.cli import options
+from gitckpt.cli.commands.checkpoints.remove import tell_what_stays
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
@@ -57,6 +58,8 @@ def expire(
             gc.enable()
             if not dry_run:
                 terminal.progress("")
+        if not dry_run:
+            tell_what_stays(store, {entry.id for entry, decision in found.checkpoints if decision.expires})
     rows = _rows(found, dry_run=dry_run)
     if not terminal.is_terminal():
         for row in rows:

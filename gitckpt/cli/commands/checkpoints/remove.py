@@ -5,13 +5,16 @@ from __future__ import annotations
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError
+from gitckpt.model.ids import SHORT
 from gitckpt.model.names import shell_word
-from gitckpt.store.records import finder
+from gitckpt.store.records import finder, layout
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import inside
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Annotated
 
     import typer
@@ -28,6 +31,7 @@ def remove(
     """
     with open_store() as store:
         runs, found = _meant(store, ids)
+        of_runs = {entry.id for run in runs for entry in inside(store).list(Query(run=run))}
         stay: list[CkptError] = []
         try:
             for run in runs:
@@ -44,12 +48,25 @@ def remove(
             raise
         for checkpoint_id in found:
             terminal.out(checkpoint_id)
-        for path in ownership.made_from(inside(store).repository, found):
-            terminal.remark(f"a worktree made from it stays; to remove that: git worktree remove --force --force {shell_word(path)}")
+        tell_what_stays(store, of_runs | set(found))
         for each in stay[:-1]:
             terminal.fail(each)
         if stay:
             raise stay[-1]
+
+
+def tell_what_stays(store: Store, removed: Collection[str]) -> None:
+    """Names the worktrees that were made from checkpoints, with the command that removes them: no work is removed unasked.
+
+    Args:
+        store: of the repository.
+        removed: the ids of checkpoints that were to be removed; those that are there all the same do not count.
+    """
+    here = inside(store)
+    for path, checkpoint_id in ownership.made_from(here.repository, removed):
+        if here.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
+            remove_it = f"git worktree remove --force --force {shell_word(path)}"
+            terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {remove_it}")
 
 
 def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:

@@ -7,7 +7,9 @@ import contextlib
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import shell_word
 from gitckpt.store.store import inside
+from gitckpt.store.usage.usage import CHECKPOINT, REMOVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,6 +118,10 @@ def _advice(usage: Usage) -> Iterator[str]:
         size_of_them = _bytes_of(usage, status)
         if size_of_them >= _WORTH:
             yield f"{terminal.size(size_of_them)} in worktrees of {status} runs; each {cure}"
+    for_good = [each.path for each in usage.worktrees if each.status in (CHECKPOINT, REMOVED)]
+    if for_good:  # however small: nothing else tells of them until their checkpoint is gone
+        path = shell_word(for_good[0]) if len(for_good) == 1 else "PATH"
+        yield f"a worktree of a checkpoint, or of a run that is gone, stays until you remove it: git worktree remove --force --force {path}"
 
 
 def _bytes_of(usage: Usage, status: str) -> int:
