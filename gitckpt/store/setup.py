@@ -45,7 +45,8 @@ def uninstall(repository: Repository) -> Installation:
     """Takes out what `install` put in; checkpoints, and other people's text in hooks, stay. Errors: as `installation.uninstall`."""
     removed = installation.uninstall(repository)
     path = _file(repository)
-    advice = []
+    lines = installation.lines_left(repository)
+    advice = [f"{each} has lines of yours that call gitckpt, and stays; take them out" for each in lines]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
             advice.append(f"{path} is committed, and stays: others may use it")

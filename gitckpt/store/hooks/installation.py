@@ -75,17 +75,19 @@ def install(
     directory = hooks_directory(repository)
     manager = managers.detect(repository, directory)
     # A manager that came later and left all our blocks in place need not be fought.
-    is_standing = all(files.read(os.path.join(directory, event)).block for event in EVENTS)
+    is_standing = all(_in_use(directory, event).block for event in EVENTS)
     used = _mode(mode, version, settings, is_managed=manager is not None and not is_standing)
     pin = _pin(python, package_dir)
     changes, advice = _file_changes(repository, settings, pin, directory if used == "files" else None)
     person = manager or managers.unmanaged(repository, directory)
     if used == "external":
-        advice = person.advice([event for event in EVENTS if not person.calls(event)])
+        advice = person.advice([event for event in EVENTS if not person.calls(event)], in_full=mode == used)
     elif used == "config":
         advice = [_twice(person, event) for event in EVENTS if person.calls(event)]
     elif used == "none" and mode == "auto":
         advice = [f"no hooks, as chosen before; to have them: git config --unset {keys.CHOSEN}, then {_INIT}"]
+    elif used == "files" and changes and manager is None and managers.is_to_come(repository):
+        advice.append("pre-commit, once it is installed here, goes on with these hooks: it keeps the files that are there, and calls them")
     with ExitStack() as undo:
         if used == "files":
             _prepare_directory(repository, settings, directory, undo)
@@ -132,6 +134,13 @@ def uninstall(repository: Repository) -> list[str]:
     return changed
 
 
+def lines_left(repository: Repository) -> list[str]:
+    """Returns the files in which a person has lines, outside of our blocks, that call gitckpt."""
+    directory = hooks_directory(repository)
+    person = managers.detect(repository, directory) or managers.unmanaged(repository, directory)
+    return list(dict.fromkeys(path for event in EVENTS for path in person.files(event) if managers.calls(path, event)))
+
+
 def inspect(
     repository: Repository, *, version: tuple[int, ...], python: str = sys.executable, package_dir: str = PACKAGE_DIR
 ) -> list[Finding]:
@@ -151,7 +160,8 @@ def inspect(
     if mode not in MODES[1:]:
         return [Finding("hooks-not-installed", repository.common_dir, "gitckpt was never set up in this repository", _INIT)]
     directory = hooks_directory(repository)
-    person = managers.detect(repository, directory) or managers.unmanaged(repository, directory)
+    owner = managers.detect(repository, directory)
+    person = owner or managers.unmanaged(repository, directory)
     pin = _pin(python, package_dir)
     findings: list[Finding] = []
     if mode == "config":
@@ -159,7 +169,8 @@ def inspect(
     elif mode == "files":
         findings = _inspect_files(repository, settings, directory, pin, person)
     elif mode == "external":
-        findings = [_external_missing(person, event) for event in EVENTS if not person.calls(event)]
+        is_wanted = owner is not None or settings.last(keys.CHOSEN) is not None
+        findings = [_external_missing(person, event, is_wanted=is_wanted) for event in EVENTS if not person.calls(event)]
     if not settings.rewrites_notes():
         ref = keys.REWRITE_REF
         sentence = "amend and rebase leave the links of a commit to its checkpoints behind"
@@ -224,7 +235,7 @@ def _file_changes(repository: Repository, settings: HookSettings, pin: Pin, targ
     candidates = [hooks_directory(repository), default_directory(repository), installed_directory(repository, settings)]
     for directory in dict.fromkeys(candidates):
         for event in EVENTS:
-            file = files.read(os.path.join(directory, event))
+            file = files.read(os.path.join(directory, event)) if directory != target else _in_use(directory, event)
             change = None
             if directory != target:
                 change = file.without_block(event)
@@ -309,7 +320,7 @@ def _inspect_files(repository: Repository, settings: HookSettings, directory: st
     findings = []
     installed = installed_directory(repository, settings)
     for event in EVENTS:
-        file = files.read(os.path.join(directory, event))
+        file = _in_use(directory, event)
         called = person.calls(event)
         if file.block is not None:
             findings += _inspect_block(file, file.block, event, pin)
@@ -344,12 +355,17 @@ def _stale(where: str, event: str, text: str) -> Finding:
 def _moved_aside(file: HookFile, event: str) -> Finding | None:
     for suffix in _ASIDE:
         aside = files.read(file.path + suffix)
-        if aside.block is None:
-            continue
-        if suffix == ".legacy" and managers.GENERATED_BY_PRE_COMMIT in (file.data or b""):
-            return Finding("hook-moved-aside", aside.path, f"pre-commit moved the {event} hook aside; it still runs")
-        return Finding("hook-moved-aside", aside.path, f"another hook manager moved the {event} hook aside; it no longer runs", _INIT)
+        if aside.block is not None:
+            return Finding("hook-moved-aside", aside.path, f"another hook manager moved the {event} hook aside; it no longer runs", _INIT)
     return None
+
+
+def _in_use(directory: str, event: str) -> HookFile:
+    """Returns the hook file of an event; of one that pre-commit has moved aside, and calls, that: its own file it writes anew."""
+    file = files.read(os.path.join(directory, event))
+    aside = files.read(file.path + _ASIDE[0])
+    is_called = aside.block is not None and file.block is None and managers.GENERATED_BY_PRE_COMMIT in (file.data or b"")
+    return aside if is_called else file
 
 
 def _shadowed(installed: str, directory: str, event: str) -> Finding | None:
@@ -365,6 +381,9 @@ def _missing(file: HookFile, event: str) -> Finding:
     return Finding("hook-missing", file.path, f"{event} does not call gitckpt", _INIT)
 
 
-def _external_missing(person: Manager, event: str) -> Finding:
+def _external_missing(person: Manager, event: str, *, is_wanted: bool) -> Finding:
+    """Returns the finding; where nobody owns the hooks any more, and nobody chose to add lines, with what adds them."""
     where = person.place(event)
-    return Finding("hook-external-missing", where, f"{event} does not call gitckpt", f"add to {where}: {person.line(event)}")
+    shorter = f"{managers.BESIDE}; or " if person.name == managers.PRE_COMMIT else ""
+    cure = f"{shorter}add to {where}: {person.line(event)}" if is_wanted else _INIT
+    return Finding("hook-external-missing", where, f"{event} does not call gitckpt", cure)

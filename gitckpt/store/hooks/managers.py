@@ -29,8 +29,11 @@ _PRE_COMMIT_FILE = ".pre-commit-config.yaml"
 _PRE_COMMIT_TYPES = tuple(event for event, argument in PRE_COMMIT_ARGUMENTS.items() if argument is not None)
 
 
-_BESIDE_PRE_COMMIT = "or leave that file alone, and have hooks of gitckpt's own in this clone: git ckpt init --hooks files"
-"""pre-commit writes the files of those types alone that it was installed for, and calls what was there before."""
+BESIDE = "git ckpt init --hooks files"
+"""Shorter than lines for pre-commit: it writes files of those types alone that it is installed for, and calls what was there before."""
+_SHORT_WAY = (
+    f"pre-commit owns the hooks, and they do not all call gitckpt; the short way, hooks of gitckpt's own beside it in this clone: {BESIDE}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,15 @@ class Manager:
 
     def calls(self, event: str) -> bool:
         """Tells whether one of its files calls `git ckpt hook <event>`."""
-        return any(calls(path, event) for path in [*self._files(event), os.path.join(self.hooks_dir, event)])
+        return any(calls(path, event) for path in self.files(event))
+
+    def files(self, event: str) -> list[str]:
+        """Returns the files that may call gitckpt at an event."""
+        return [*self._files(event), os.path.join(self.hooks_dir, event)]
 
     def place(self, event: str) -> str:
         """Returns the file in which an event calls gitckpt, or should."""
-        return next(iter(self._files(event)), os.path.join(self.hooks_dir, event))
+        return self.files(event)[0]
 
     def line(self, event: str) -> str:
         """Returns the line, in the language of that file, that calls gitckpt."""
@@ -64,21 +71,25 @@ class Manager:
             return f"entry: sh -c 'git ckpt hook {event} \"${variable}\"'" if variable else f"entry: git ckpt hook {event}"
         return call(event)
 
-    def advice(self, events: Sequence[str]) -> list[str]:
+    def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
         """Returns what a person has to add, and where.
 
         Args:
             events: the hooks that are not called yet.
+            in_full: whether the lines are wanted also where there is a shorter way.
         """
         if not events:
             return []
         if self.name == LEFTHOOK:
             return self._lefthook_advice(events)
+        if self.name == PRE_COMMIT and not in_full:
+            place = self.place(_PRE_COMMIT_TYPES[0])
+            return [_SHORT_WAY, f"or, to share them with all clones, see the lines to add to {place}: git ckpt init --hooks external"]
         if self.name == PRE_COMMIT:
             known = [event for event in events if event in _PRE_COMMIT_TYPES]
             unknown = [event for event in events if event not in known]
             advice = self._pre_commit_advice(known) if known else []
-            return [*advice, *self._file_advice("pre-commit has no type for this", unknown), _BESIDE_PRE_COMMIT]
+            return [_SHORT_WAY, *advice, *self._file_advice("pre-commit has no type for this", unknown)]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             return [f"core.hooksPath is {self.hooks_dir}, so git runs no hooks; git config --unset core.hooksPath, then run: git ckpt init"]
         return self._file_advice("husky owns the hooks" if self.name == HUSKY else f"{self.hooks_dir} is not gitckpt's to write", events)
@@ -110,7 +121,7 @@ class Manager:
     def _pre_commit_advice(self, events: Sequence[str]) -> list[str]:
         types = " ".join(f"--hook-type {event}" for event in events)
         lines = [
-            f"pre-commit owns the hooks; add to {self.place(events[0])} below `repos:`, then run: pre-commit install {types}",
+            f"or add to {self.place(events[0])} below `repos:`, then run: pre-commit install {types}",
             "  - repo: local",
             "    hooks:",
         ]
@@ -136,6 +147,11 @@ def detect(repository: Repository, hooks_dir: str) -> Manager | None:
     """
     name = _owner(repository, hooks_dir)
     return Manager(name, hooks_dir, repository.worktree) if name else None
+
+
+def is_to_come(repository: Repository) -> bool:
+    """Tells whether pre-commit has its file here, so that somebody may install it."""
+    return repository.worktree is not None and os.path.exists(os.path.join(repository.worktree, _PRE_COMMIT_FILE))
 
 
 def unmanaged(repository: Repository, hooks_dir: str) -> Manager:
@@ -170,7 +186,9 @@ def _owner(repository: Repository, hooks_dir: str) -> str | None:
         return HUSKY
     if _lefthook_files(repository.worktree):
         return LEFTHOOK
-    return PRE_COMMIT if os.path.exists(os.path.join(repository.worktree, _PRE_COMMIT_FILE)) else None
+    # Its file alone, as a clone brings it, calls nothing, and leaves hook files to others; unless somebody has put our lines there.
+    settings = os.path.join(repository.worktree, _PRE_COMMIT_FILE)
+    return PRE_COMMIT if any(calls(settings, event) for event in _PRE_COMMIT_TYPES) else None
 
 
 def _hook_texts(hooks_dir: str) -> bytes:
