@@ -16,7 +16,7 @@ OLD = (2, 39, 5)
 NEW = (2, 55)
 USER_TEXT = '#!/bin/sh\n# mine\necho "mine: $*"\ncat\nexit 3\n'
 NOTES_CHANGES = [
-    "added notes.rewriteRef = refs/notes/checkpoints to the configuration",
+    "added notes.rewriteRef = refs/notes/checkpoint[s] to the configuration",
     "added notes.rewriteMode = cat_sort_uniq to the configuration",
 ]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
@@ -33,7 +35,7 @@ class TestConfigHooks:
         assert checkout.git("hook", "list", "post-commit") == "gitckpt-post-commit"
         assert uninstall(repository) == [
             *(f"{event}: took hook.gitckpt-{event} out of the configuration" for event in EVENTS),
-            "took notes.rewriteRef = refs/notes/checkpoints out of the configuration",
+            "took notes.rewriteRef = refs/notes/checkpoint[s] out of the configuration",
             "took notes.rewriteMode = cat_sort_uniq out of the configuration",
         ]
         assert everything(checkout) == before
@@ -136,6 +138,30 @@ class TestSettings:
         uninstall(repository)
         assert standin.install(repository, "none").changed == []
         assert standin.inspect(repository) == []
+
+    def test_git_does_not_warn_of_notes_that_are_not_there_yet(self, main_checkout: Checkout, standin: StandIn) -> None:
+        standin.install(discover(str(main_checkout.path)), "none")
+        amend = [git_executable(), "commit", "--quiet", "--allow-empty", "--amend", "-m"]
+        main_checkout.git("notes", "--ref=checkpoints-of-mine", "add", "-m", "mine")
+        assert subprocess.run([*amend, "two"], cwd=main_checkout.path, capture_output=True, check=True).stderr == b""
+        main_checkout.git("notes", "--ref=checkpoints", "add", "-m", "link")
+        main_checkout.git("notes", "--ref=checkpoints-of-mine", "add", "-m", "mine")
+        assert subprocess.run([*amend, "three"], cwd=main_checkout.path, capture_output=True, check=True).stderr == b""
+        assert main_checkout.git("notes", "--ref=checkpoints", "show") == "link"
+        main_checkout.git("notes", "--ref=checkpoints-of-mine", "show", ok=(1,))
+
+    def test_what_an_older_version_has_set_is_renewed(self, main_checkout: Checkout, standin: StandIn) -> None:
+        path = main_checkout.main / ".git" / "config"
+        before, repository = path.read_bytes(), discover(str(main_checkout.path))
+        standin.install(repository, "none")
+        new = path.read_bytes()
+        path.write_bytes(new.replace(b"checkpoint[s]", b"checkpoints"))
+        assert path.read_bytes() != new
+        assert standin.install(repository).changed == NOTES_CHANGES[:1]
+        assert main_checkout.git("config", "--get-all", "notes.rewriteRef") == "refs/notes/checkpoint[s]"
+        path.write_bytes(new.replace(b"checkpoint[s]", b"checkpoints"))
+        uninstall(repository)
+        assert path.read_bytes() == before
 
     def test_links_follow_an_amended_commit(self, main_checkout: Checkout, standin: StandIn) -> None:
         standin.install(discover(str(main_checkout.path)), "none")

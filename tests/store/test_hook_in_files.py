@@ -35,7 +35,7 @@ class TestFiles:
 
         assert taken == [
             *(f"{event}: removed {hooks}/{event}" for event in EVENTS),
-            "took notes.rewriteRef = refs/notes/checkpoints out of the configuration",
+            "took notes.rewriteRef = refs/notes/checkpoint[s] out of the configuration",
             "took notes.rewriteMode = cat_sort_uniq out of the configuration",
             f"removed the empty directory {hooks}",
         ]

@@ -48,7 +48,7 @@ class TestInspection:
                 "rewrite-ref-missing",
                 "notes.rewriteRef",
                 "amend and rebase leave the links of a commit to its checkpoints behind",
-                "git config --add notes.rewriteRef refs/notes/checkpoints",
+                "git config --add notes.rewriteRef 'refs/notes/checkpoint[s]'",
             ),
         ]
 

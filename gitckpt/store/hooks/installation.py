@@ -123,7 +123,7 @@ def uninstall(repository: Repository) -> list[str]:
         files.apply(changes, undo)
         changed = [change.sentence for change in changes]
         changed += _set_hooks(settings, None, undo)
-        for name, value in ((keys.REWRITE_REF, NOTES), (keys.REWRITE_MODE, _SORTED_UNION)):
+        for name, value in ((keys.REWRITE_REF, keys.OUR_NOTES), (keys.REWRITE_REF, NOTES), (keys.REWRITE_MODE, _SORTED_UNION)):
             if name in by_us and settings.drop(name, undo, value):
                 changed.append(f"took {name} = {value} out of the configuration")
         for name in (keys.MODE, keys.CHOSEN, keys.DIRECTORY, keys.SET_BY_INIT):
@@ -174,7 +174,7 @@ def inspect(
     if not settings.rewrites_notes():
         ref = keys.REWRITE_REF
         sentence = "amend and rebase leave the links of a commit to its checkpoints behind"
-        findings.append(Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} {NOTES}"))
+        findings.append(Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} '{keys.OUR_NOTES}'"))
     return list(dict.fromkeys(findings))
 
 
@@ -285,7 +285,8 @@ def _follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
     by_us = settings.all(keys.SET_BY_INIT)
     if settings.rewrites_notes() and keys.REWRITE_REF not in by_us:
         return []
-    wanted = [(keys.REWRITE_REF, NOTES)] if not settings.rewrites_notes() else []
+    is_older = keys.REWRITE_REF in by_us and NOTES in settings.all(keys.REWRITE_REF)  # as it was set once
+    wanted = [(keys.REWRITE_REF, keys.OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
     if not settings.all(keys.REWRITE_MODE) and (keys.REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
         # Otherwise not: the mode holds for all notes, and would sort the lines of the user's own.
         wanted.append((keys.REWRITE_MODE, _SORTED_UNION))
@@ -293,6 +294,8 @@ def _follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
         settings.add(keys.SET_BY_INIT, name, undo)  # first: what is set and not noted would stay for ever after a kill
     for name, value in wanted:
         settings.add(name, value, undo)
+    if is_older:
+        settings.drop(keys.REWRITE_REF, undo, NOTES)
     return [f"added {name} = {value} to the configuration" for name, value in wanted]
 
 

@@ -24,6 +24,8 @@ SET_BY_INIT = "ckpt.setByInit"
 
 REWRITE_REF = "notes.rewriteRef"
 REWRITE_MODE = "notes.rewriteMode"
+OUR_NOTES = f"{NOTES[:-1]}[{NOTES[-1]}]"
+"""A pattern that matches our notes alone: as long as a ref is not there, git warns at each amend where it is named; not of a pattern."""
 MADE_DIRECTORY = "hooks directory"
 
 
@@ -60,7 +62,7 @@ class HookSettings:
 
     def rewrites_other_notes(self) -> bool:
         """Tells whether a person has settled, for this repository or for all, how git carries notes of their own."""
-        others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref != NOTES]
+        others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref not in (NOTES, OUR_NOTES)]
         return bool(others or self._everywhere.get(REWRITE_MODE.lower()))
 
     def set(self, name: str, value: str, undo: ExitStack) -> bool:
