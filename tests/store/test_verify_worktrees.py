@@ -49,7 +49,10 @@ def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: M
     shutil.rmtree(opened)
     seen = require_left(checkout, [("worktree-missing", str(opened), "its directory is gone")])
     rid = f"git worktree remove --force --force {opened}"
-    assert seen.findings[0].cure == f"git ckpt resume {ONE}; or, to be rid of it, and of what is staged there: {rid}"
+    assert (
+        seen.findings[0].cure
+        == f"git ckpt resume {ONE}; or, to be rid of it, what is staged there, or committed and on no branch, with it: {rid}"
+    )
     with make_store(checkout) as store:
         resume(inside(store), store.read(ONE))
     assert told(look(checkout)) == []

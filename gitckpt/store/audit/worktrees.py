@@ -60,6 +60,7 @@ def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, roo
         code = "worktree-unclaimed"
         gone = "does not say what it was made for"
     remove = f"git worktree remove --force --force {shell_word(path)}"
+    goes = "what is staged there, or committed and on no branch,"
     named = administration.named_by(path)
     if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
         return None if gone is None else lasting(code, path, gone, f"save what you need of it, then: {remove}")
@@ -68,13 +69,13 @@ def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, roo
         return away  # first: to remove it by its old path would take the index away from where it is now
     if owner is not None and gone is None:
         name = shell_word(owner.run or owner.checkpoint)
-        rid = f"; or, to be rid of it, and of what is staged there: {remove}" if owner.run is None else ""  # runs go with `git ckpt remove`
+        rid = f"; or, to be rid of it, {goes} with it: {remove}" if owner.run is None else ""  # runs go with `git ckpt remove`
         return lasting("worktree-missing", path, "its directory is gone", f"git ckpt resume {name}{rid}")
     # There is nothing to make it from again.
     sentence = f"its directory is gone, and {gone if owner is not None else f'it {gone}'}"
     if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
         return Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
-    return lasting(code, path, sentence, f"{remove}; what is staged there, or committed and on no branch, goes, too")
+    return lasting(code, path, sentence, f"{remove}; {goes} goes, too")
 
 
 def can_be_forgotten(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
