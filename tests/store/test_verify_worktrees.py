@@ -124,6 +124,22 @@ def commit_and_go_back(checkout: Checkout, opened: Path) -> None:
     subprocess.run([git_executable(), "reset", "--quiet", "--hard", "HEAD^"], cwd=opened, check=True)
 
 
+def commit_and_go_back_without_reflogs(checkout: Checkout, opened: Path) -> None:
+    (admin(checkout, opened) / "logs/HEAD").unlink()
+    checkout.git("config", "core.logAllRefUpdates", "false")
+    commit_and_go_back(checkout, opened)
+
+
+def intend_to_add(checkout: Checkout, opened: Path) -> None:
+    (opened / "new").write_text("work\n")
+    subprocess.run([git_executable(), "add", "--intent-to-add", "new"], cwd=opened, check=True)
+
+
+def hide_a_staged_change(checkout: Checkout, opened: Path) -> None:
+    stage(checkout, opened)
+    subprocess.run([git_executable(), "update-index", "--assume-unchanged", "--skip-worktree", "staged"], cwd=opened, check=True)
+
+
 def set_a_ref(checkout: Checkout, opened: Path) -> None:
     subprocess.run([git_executable(), "update-ref", "refs/worktree/mine", "HEAD"], cwd=opened, check=True)
 
@@ -145,7 +161,21 @@ def lose_its_commit(checkout: Checkout, opened: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "do", [stage, commit, commit_and_go_back, set_a_ref, merge, have_a_submodule, lock, lose_its_commit], ids=lambda do: do.__name__
+    "do",
+    [
+        stage,
+        intend_to_add,
+        hide_a_staged_change,
+        commit,
+        commit_and_go_back,
+        commit_and_go_back_without_reflogs,
+        set_a_ref,
+        merge,
+        have_a_submodule,
+        lock,
+        lose_its_commit,
+    ],
+    ids=lambda do: do.__name__,
 )
 def test_what_is_left_of_a_worktree_of_nothing_that_is_gone(
     main_checkout: Checkout, make_store: MakeStore, do: Callable[[Checkout, Path], None]

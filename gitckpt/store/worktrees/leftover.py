@@ -34,16 +34,17 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
     """
     there = Repository(git_dir, None, store.repository.object_format)
     with store.seen_from(there, "plumbing") as leftover:
-        found = _capture_index(there, leftover.objects, leftover.objects.head()[0])
-        if found.dirty or not _is_reached(there, store.index.commits() or ()):
+        commit = leftover.objects.head()[0]
+        found = _capture_index(there, leftover.objects, commit)
+        if found.dirty or (commit and not _is_reached(there, store.index.commits() or ())):
             leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=f"what was staged in {path}, which is gone")
 
 
 def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
     """Tells whether nothing would be lost with what git keeps of a worktree whose directory is gone. Writes nothing, not even objects.
 
-    Beside what `record_leftover` records, commits count that only the reflog of its HEAD names, refs of its own, and repositories of
-    submodules: of those no checkpoint would tell.
+    Beside what `record_leftover` records, commits count that only the reflog of its HEAD or its ORIG_HEAD names, refs of its own, and
+    repositories of submodules: of those no checkpoint would tell.
 
     Args:
         there: the repository, seen from what git keeps of the worktree.
@@ -53,7 +54,7 @@ def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
         return False
     git = there.git
     try:
-        return _is_as_committed(git) and _is_reached(there, linked, git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split())
+        return _is_as_committed(git) and _is_reached(there, linked, _been_at(git))
     except GitError:  # of what git cannot read, nobody can tell
         return False
 
@@ -65,14 +66,23 @@ def _is_as_committed(git: Git) -> bool:
     return git.run("for-each-ref", "--count=1", "refs/worktree", "refs/bisect", "refs/rewritten").out == b""
 
 
+def _been_at(git: Git) -> list[str]:
+    """Returns the commits that HEAD pointed to before; without reflogs (`core.logAllRefUpdates`) ORIG_HEAD alone tells of one."""
+    before = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out.decode("ascii")
+    return [*git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split(), *before.split()]
+
+
 def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[str] = ()) -> bool:
     """Tells whether a branch, a tag, a remote-tracking branch or a linked commit leads to HEAD, and to each of some more commits.
 
     What `refs/keep` holds does not count: some of it is let go within the hour.
+
+    Raises:
+        GitError: history cannot be read; nobody can tell then.
     """
     data = "".join([*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]).encode("ascii")
     words = ("rev-list", "--max-count=1", "--ignore-missing", "--stdin", "HEAD", "--not", "--branches", "--tags", "--remotes")
-    return repository.git.run(*words, data=data, ok=(0, 128)).out == b""
+    return repository.git.run(*words, data=data).out == b""
 
 
 def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
