@@ -25,11 +25,11 @@ LAYERS = tuple(
     model.readers
     git
     store.log
-    store.chains store.links
+    store.chains store.links store.remotes
     store.records store.secrets
     store.snapshot store.leases store.hooks
     store.config
-    store.submodules
+    store.submodules store.listener
     store.checkpoints store.setup
     store.restore store.worktrees
     store.runs

@@ -40,7 +40,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
         ahead.open()
         ahead.look_ahead()
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.config.listener import Listener
+    from gitckpt.store.listener import Listener
     from gitckpt.store.store import Store
 
     told: set[str] = set()

@@ -23,7 +23,7 @@ from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
 from gitckpt.store import chains, links, log
-from gitckpt.store.config.listener import Listener
+from gitckpt.store.listener import Listener
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Differs, Proposal, Recorder
@@ -125,7 +125,7 @@ class Checkpoints:
         """The settings, of which a person is told where `gitckpt.toml` loosens them."""
         from gitckpt.store.config.rules import Rules  # not for those who neither capture nor expire
 
-        return Rules(self.repository, self._listener)
+        return Rules(self.repository, self._listener.tell, self._listener.ask)
 
     def __enter__(self) -> Self:
         return self

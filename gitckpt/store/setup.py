@@ -6,8 +6,9 @@ import os
 
 from gitckpt.git.command import require_git
 from gitckpt.model.values import replace
+from gitckpt.store import remotes
 from gitckpt.store.config import settings
-from gitckpt.store.hooks import installation, mirrors
+from gitckpt.store.hooks import installation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def install(repository: Repository, mode: str) -> Installation:
     settings.read(repository)  # what is wrong in them is said before anything changes
     done = installation.install(repository, version=version, mode=mode)
     done = replace(
-        done, advice=[*done.advice, *(f"{found.object} {found.sentence}: {found.cure}" for found in mirrors.inspect(repository))]
+        done, advice=[*done.advice, *(f"{found.object} {found.sentence}: {found.cure}" for found in remotes.inspect(repository))]
     )
     path = _file(repository)
     if path is None:

@@ -18,7 +18,6 @@ from gitckpt.git.repository import Repository, discover
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.config import approval, looseness, order, settings
 from gitckpt.store.config.keys import KEYS, Key
-from gitckpt.store.config.listener import Listener
 from gitckpt.store.config.rules import Rules
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import SECRETS, Limits
@@ -324,7 +323,7 @@ class TestRules:
             asked.append(tuple(each.key for each in found))  # type: ignore[attr-defined]
             return answer
 
-        return Rules(here(checkout), Listener(told.append, ask)), told, asked
+        return Rules(here(checkout), told.append, ask), told, asked
 
     KEYS = ("retention.older_than", "snapshot.include", "snapshot.secrets")
     LINE = f"gitckpt.toml loosens {', '.join(KEYS)}; until that is allowed here, built-in values apply: git ckpt allow"

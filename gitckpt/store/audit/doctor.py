@@ -14,12 +14,12 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
-from gitckpt.store import log
+from gitckpt.store import log, remotes
 from gitckpt.store.audit import inventory
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
-from gitckpt.store.hooks import installation, mirrors
+from gitckpt.store.hooks import installation
 from gitckpt.store.records import layout, locks
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
@@ -88,7 +88,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     refs = [*inventory.broken(store.repository, complaint), *inventory.in_the_way(store.repository, listing)]
     return [
         *installation.inspect(store.repository, version=version),
-        *mirrors.inspect(store.repository),
+        *remotes.inspect(store.repository),
         *_settings(store),
         *_locks(store),
         *_maintenance(store.repository),

@@ -5,7 +5,6 @@ A file of the tree may only tighten by itself; where it loosens, somebody on thi
 Doors:
     settings: what applies to a repository; the names of the tables that others read.
     committed: the file that a run would begin with.
-    listener: whoever a store speaks to.
     rules: the same for those who speak to a person.
     looseness: what is looser in the file than what is built in.
     approval: what was approved here.

@@ -6,10 +6,9 @@ from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gitckpt.git.repository import Repository
-    from gitckpt.store.config.listener import Listener
     from gitckpt.store.config.looseness import Loosening
     from gitckpt.store.config.settings import Settings
     from gitckpt.store.snapshot.limits import Limits
@@ -20,12 +19,14 @@ class Rules:
 
     Args:
         repository: as seen from one of its worktrees.
-        listener: is asked first, once for each value on this machine, and told in one line what does not apply, once.
+        tell: is told in one line what does not apply, once.
+        ask: is asked first, once for each value on this machine; None means that nobody was there to ask.
     """
 
-    def __init__(self, repository: Repository, listener: Listener) -> None:
+    def __init__(self, repository: Repository, tell: Callable[[str], object], ask: Callable[[Sequence[Loosening]], bool | None]) -> None:
         self._repository = repository
-        self._listener = listener
+        self._tell = tell
+        self._ask = ask
         self._told: set[str] = set()
         self._is_forgiving = False
 
@@ -49,7 +50,7 @@ class Rules:
             if error.message not in self._told:
                 self._told.add(error.message)
                 where = settings.path(self._repository)
-                self._listener.tell(f"until {where} is corrected, built-in limits apply to the files: {error.message}")
+                self._tell(f"until {where} is corrected, built-in limits apply to the files: {error.message}")
             return found
 
     def read(self) -> Settings:
@@ -64,7 +65,7 @@ class Rules:
         if self._has_approved(new):
             found = settings.read(self._repository)
         if found.unapproved:
-            self._listener.tell(settings.notice(found.unapproved))
+            self._tell(settings.notice(found.unapproved))
         return found
 
     def files(self) -> list[str]:
@@ -78,7 +79,7 @@ class Rules:
 
         declined = approval.declined(self._repository)
         undecided = [each for each in new if each.digest not in declined]
-        answer = self._listener.ask(undecided) if undecided else None
+        answer = self._ask(undecided) if undecided else None
         if answer is not None:
             approval.note(self._repository, {each.digest for each in undecided}, approve=answer)
         return bool(answer)

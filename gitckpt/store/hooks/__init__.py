@@ -3,5 +3,4 @@
 Doors:
     installation: puts them in, takes them out, and tells what became of them.
     events: which ones there are.
-    mirrors: remotes to which checkpoints would go.
 """
