@@ -24,7 +24,7 @@ LAYERS = tuple(
     model
     model.readers
     git
-    store.log
+    store.log store.provenance
     store.chains store.links store.remotes
     store.records store.secrets
     store.snapshot store.leases store.hooks
@@ -67,7 +67,7 @@ DOORS = {package: _doors(package) for package in (path.removesuffix("/__init__.p
 """The modules of each folder that those outside of it may import; None for all."""
 
 WIDEST = 12
-NOUNS = words("encoding finding opening packing plumbing")
+NOUNS = words("encoding finding opening packing plumbing thinning")
 """Names that end in "ing" and are nouns of the field all the same."""
 
 SPEAKERS = ("gitckpt/cli/screen/terminal.py", "gitckpt/hook.py")

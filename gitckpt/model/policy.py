@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 from gitckpt.model import phase, runstate, times
 from gitckpt.model.arguments import require_number
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, PHASE, SAFETY, SUBMODULE
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, SAFETY, SUBMODULE
 from gitckpt.model.values import dataclass
 
-DAY = 86400 * times.MICRO
+HOUR = 3600 * times.MICRO
+DAY = 24 * HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,20 @@ class Candidate:
     run: str | None
     rewritten: bool
     """Whether an amend or rebase replaced its commit."""
+
+    line: str | None = None
+    """The branch it was made on. Only a later one of the same line can stand for it."""
+
+    agent: bool = False
+    """Whether an agent had it made."""
+
+    tagged: bool = False
+    """Whether a tag points to it, or to its commit."""
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether nobody asked for it by hand, and no run needs it: a hook made it, or an agent."""
+        return self.run is None and (self.trigger in HOOK_TRIGGERS or (self.trigger == MANUAL and self.agent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,12 @@ class Policy:
     runs_older_than: int = 7 * DAY
     """A run that is complete expires as a whole when its newest checkpoint has this age."""
 
+    hourly_after: int = DAY
+    """Of those made by hooks and agents, one an hour stays from this age on …"""
+
+    daily_after: int = 7 * DAY
+    """… and one a day from this one, if it has what the others have."""
+
     safety_older_than: int = 7 * DAY
     """A safety checkpoint, made unasked before files were replaced, expires at this age …"""
 
@@ -67,8 +88,9 @@ class Policy:
     """Whether checkpoints saved by people, and runs that are not complete, are candidates too."""
 
     def __post_init__(self) -> None:
-        for name in ("older_than", "rewritten_older_than", "keep_last", "runs_older_than", "safety_older_than", "safety_keep_last"):
-            require_number(name, getattr(self, name))
+        for name in self.__slots__:
+            if name != "everything":
+                require_number(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +123,49 @@ def apply(candidates: Sequence[Candidate], policy: Policy, *, now: int) -> list[
             decision = _by_rank_and_age(candidate, policy, now, seen)
         decisions.append(decision)
     return decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The checkpoints of one line that were made by hooks and agents within one hour, or one day."""
+
+    length: str
+    """"hour" or "day"."""
+
+    newest: Candidate
+    due: Sequence[Candidate]
+    """Those of the others that may go if a later one has what they have, newest first."""
+
+
+def spans(candidates: Iterable[Candidate], policy: Policy, *, now: int) -> list[Span]:
+    """Returns where checkpoints are thinned as they age. Hours and days begin when those of UTC do, so that each stays the same.
+
+    Args:
+        candidates: checkpoints that do not expire, newest first.
+        policy: the rules.
+        now: the current instant, in microseconds since the epoch.
+    """
+    found: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
+    first = min(policy.hourly_after, policy.daily_after)
+    rank = 0
+    for each in candidates:
+        if each.is_automatic:
+            rank += 1
+            age = now - each.time
+            length = DAY if age >= policy.daily_after else HOUR
+            is_due = age >= first and rank > policy.keep_last and not each.tagged
+            found.setdefault((each.line, length, each.time // length), []).append((each, is_due))
+    return [
+        Span("day" if length == DAY else "hour", some[0][0], due)
+        for (_, length, _), some in found.items()
+        if (due := [each for each, is_due in some[1:] if is_due])
+    ]
+
+
+def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
+    """Returns the decision on one that is due, where a later one has what it has."""
+    reason = f"{_length(now - candidate.time)} old, one {'an' if span.length == 'hour' else 'a'} {span.length} stays"
+    return Decision(candidate.id, expires=True, reason=reason)
 
 
 def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
@@ -170,6 +235,8 @@ def _kept_for_what_it_is(candidate: Candidate, policy: Policy) -> Decision | Non
         return Decision(candidate.id, expires=False, reason="belongs to a checkpoint of the repository around this one")
     if candidate.trigger not in (*HOOK_TRIGGERS, SAFETY) and not policy.everything:
         return Decision(candidate.id, expires=False, reason="not made by a hook")
+    if candidate.tagged and candidate.trigger in HOOK_TRIGGERS and not policy.everything:
+        return Decision(candidate.id, expires=False, reason="tagged")
     return None
 
 

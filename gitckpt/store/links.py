@@ -151,6 +151,10 @@ class Links:
         place = self._repository.make_private_dir()
         try:
             if self._taken:
+                from gitckpt.store import provenance
+
+                taken = _parsed(_content(self._repository)[: self._taken])
+                provenance.note(self._repository, sorted({link_id(line) for lines in taken.values() for line in lines}))
                 _drop(os.path.join(place, WAITING), self._taken)
             _stamp(os.path.join(place, WRITTEN), instant)
         except OSError:

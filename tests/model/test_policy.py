@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gitckpt.model import policy, runstate, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, RESCUE, SAFETY
-from gitckpt.model.policy import DAY, Candidate, Decision, Policy, RunCandidate
+from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Policy, RunCandidate
 
 quick = settings(max_examples=150, deadline=None, database=None)
 NOW = times.from_text("2026-11-21T12:00:00Z")
@@ -31,6 +31,8 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
         rewritten_older_than=week,
         keep_last=100,
         runs_older_than=week,
+        hourly_after=week // 7,
+        daily_after=week,
         safety_older_than=week,
         safety_keep_last=20,
         everything=False,
@@ -148,6 +150,9 @@ def candidates() -> st.SearchStrategy[list[Candidate]]:
         trigger=st.sampled_from((*HOOK_TRIGGERS, MANUAL, "safety", "phase", "import:forge")),
         run=st.sampled_from((None, "r")),
         rewritten=st.booleans(),
+        line=st.sampled_from((None, "main")),
+        agent=st.booleans(),
+        tagged=st.booleans(),
     )
     return st.lists(one, max_size=12).map(lambda found: sorted(found, key=lambda each: -each.time))
 
@@ -160,6 +165,8 @@ def policies() -> st.SearchStrategy[Policy]:
         older_than=lengths,
         rewritten_older_than=lengths,
         keep_last=numbers,
+        hourly_after=lengths,
+        daily_after=lengths,
         safety_older_than=lengths,
         safety_keep_last=numbers,
         everything=st.booleans(),
@@ -294,3 +301,62 @@ def test_progress_within_phases_that_are_complete_is_squashed(labels: str, gone:
     words = [label.partition(":") for label in labels.split()]
     chain = [(str(at), label, trigger or "phase") for at, (label, _, trigger) in enumerate(words)]
     assert policy.squashed(chain) == {str(at): name for at, name in gone.items()}
+
+
+def crowds() -> st.SearchStrategy[list[Candidate]]:
+    """Checkpoints close to each other, newest first."""
+    one = st.builds(
+        Candidate,
+        id=st.uuids(version=4).map(str),
+        time=st.integers(0, 24 * 60).map(lambda minutes: NOW - minutes * HOUR // 6),
+        trigger=st.sampled_from((*HOOK_TRIGGERS, MANUAL, SAFETY)),
+        run=st.sampled_from((None, None, None, "r")),
+        rewritten=st.just(value=False),
+        line=st.sampled_from((None, "main")),
+        agent=st.booleans(),
+        tagged=st.sampled_from((False, False, True)),
+    )
+    return st.lists(one, max_size=30).map(lambda found: sorted(found, key=lambda each: -each.time))
+
+
+def gone(found: list[Candidate], rules: Policy, now: int) -> set[str]:
+    return {each.id for span in policy.spans(found, rules, now=now) for each in span.due}
+
+
+@quick
+@given(crowds(), policies(), st.integers(0, 20 * DAY))
+def test_what_is_thinned_today_is_thinned_on_every_later_day(found: list[Candidate], rules: Policy, later: int) -> None:
+    assert gone(found, rules, NOW) <= gone(found, rules, NOW + later)
+
+
+@quick
+@given(crowds(), policies())
+def test_of_an_hour_and_later_of_a_day_one_stays_and_it_is_the_newest(found: list[Candidate], rules: Policy) -> None:
+    rules = replace(rules, keep_last=0)
+    automatic = [each for each in found if each.run is None and (each.trigger in HOOK_TRIGGERS or (each.trigger == MANUAL and each.agent))]
+    for now, length in ((NOW + 60 * DAY, DAY), (NOW, HOUR)):
+        limits = rules if length == DAY else replace(rules, hourly_after=0, daily_after=10_000 * DAY)
+        out = gone(found, limits, now)
+        assert out <= {each.id for each in automatic if not each.tagged}
+        newest: dict[tuple[str | None, int], str] = {}
+        for each in automatic:
+            first = newest.setdefault((each.line, each.time // length), each.id)
+            assert (each.id in out) == (each.id != first and not each.tagged)
+        assert gone([each for each in found if each.id not in out], limits, now) == set()
+
+
+@quick
+@given(crowds(), policies())
+def test_the_newest_are_not_thinned(found: list[Candidate], rules: Policy) -> None:
+    automatic = [each.id for each in found if each.is_automatic]
+    assert gone(found, rules, NOW + 1000 * DAY).isdisjoint(automatic[: rules.keep_last])
+
+
+def test_what_thinning_says() -> None:
+    found = [candidate(days, name=str(days)) for days in (2.02, 2.021, 9.02, 9.021)]
+    spans = policy.spans(found, NO_RANK, now=NOW)
+    said = [(span.length, span.newest.id, [policy.thinned(each, span, now=NOW) for each in span.due]) for span in spans]
+    assert said == [
+        ("hour", "2.02", [Decision("2.021", expires=True, reason="2d old, one an hour stays")]),
+        ("day", "9.02", [Decision("9.021", expires=True, reason="9d old, one a day stays")]),
+    ]

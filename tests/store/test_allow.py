@@ -109,7 +109,7 @@ COUNTS = some.integers(0, 10**6).map(str)
 SIZES = some.tuples(some.integers(0, 10**4), some.sampled_from(["", " kB", " MB", " GB"])).map(lambda said: f"'{said[0]}{said[1]}'")
 PATTERNS = some.lists(some.sampled_from([*SECRETS, "*", "*.log", "!a", ".ENV*", "x"]), max_size=30).map(str)
 VALUES = {
-    **dict.fromkeys([key for key in KEYS if key.endswith(("_than", "timeout"))], AGES),
+    **dict.fromkeys([key for key in KEYS if key.endswith(("_than", "_after", "timeout"))], AGES),
     **dict.fromkeys([key for key in KEYS if key.endswith("_last")], COUNTS),
     "snapshot.max_file_size": SIZES,
     "snapshot.include": PATTERNS,
@@ -130,7 +130,7 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     text = "".join(f"[{name}]\n{lines}" for name, lines in tables.items())
     text += "".join(f"[pipelines.p{number}]\nretention = {age}\n" for number, age in enumerate(ages))
     found, built_in = read(main_checkout, text), Limits()
-    for name in ("older_than", "keep_last", "rewritten_older_than", "runs_older_than", "safety_older_than", "safety_keep_last"):
+    for name in (key.partition(".")[2] for key in KEYS if key.startswith("retention.")):
         assert getattr(found.policy, name) >= getattr(Policy(), name)
     assert not found.policy.everything
     limits = found.limits

@@ -89,7 +89,10 @@ class TestReading:
             (
                 "[retention]\nnewest = 3\n",
                 "2: unknown key 'newest' in [retention]",
-                "known keys: older_than, keep_last, rewritten_older_than, runs_older_than, safety_older_than, safety_keep_last",
+                (
+                    "known keys: older_than, keep_last, rewritten_older_than, hourly_after, daily_after, runs_older_than, "
+                    "safety_older_than, safety_keep_last"
+                ),
             ),
             ("[retention]\nkeep_last = -1\n", "2: keep_last in [retention] must be a whole number from 0 on, not -1", None),
             ("[retention]\nkeep_last = true\n", "2: keep_last in [retention] must be a whole number from 0 on, not true", None),

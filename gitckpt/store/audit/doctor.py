@@ -10,6 +10,7 @@ from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
+from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
@@ -28,6 +29,10 @@ _ALLOW = "see what that means, and allow it: git ckpt allow"
 
 STALE_AFTER = 600
 """A lock file older than this, in seconds, was most likely left by a crash, also where the system does not tell."""
+
+
+_MANY = 50_000
+"""From so many checkpoints on it is said what they cost: others' `git fetch` reads each of their refs, 2.5 s for 100,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_settings(store),
         *_locks(store),
         *_maintenance(store.repository),
+        *_many(store),
         *(_invalid(problem) for problem in store.problems()),
         *(flaw.finding for flaw in refs),
     ]
@@ -122,6 +128,25 @@ def _maintenance(repository: Repository) -> list[Finding]:
         return []
     path = os.path.join(repository.private_dir, log.FILE)
     return [Finding("maintenance-failed", path, f"the last maintenance {ran.outcome}", "git ckpt expire")]
+
+
+def _many(store: Checkpoints) -> list[Finding]:
+    entries = store.list(Query())
+    if len(entries) < _MANY:
+        return []
+    runs = sum(entry.run is not None for entry in entries)
+    hooks = sum(entry.run is None and (entry.agent is not None or entry.trigger in HOOK_TRIGGERS) for entry in entries)
+    people = len(entries) - runs - hooks
+    cures = {
+        runs: "git ckpt runs, and of those that nobody needs: git ckpt remove RUN",
+        hooks: "git ckpt expire, with shorter ages in [retention] of gitckpt.toml if that leaves too many",
+        people: "git ckpt expire --all --older-than 90d --dry-run, and without --dry-run if that is meant",
+    }
+    sentence = (
+        f"holds {len(entries):,} checkpoints ({runs:,} of runs, {hooks:,} by hooks and agents, {people:,} by hand), "
+        f"which git fetch, push and gc read one by one: about {len(entries) / 40_000:.0f} s each time"
+    )
+    return [Finding("many-checkpoints", layout.CHECKPOINTS.rstrip("/"), sentence, cures[max(cures)])]
 
 
 def _locks(store: Checkpoints) -> list[Finding]:

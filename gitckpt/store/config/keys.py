@@ -85,6 +85,8 @@ KEYS: Mapping[str, Key] = {
     "retention.older_than": Key("ckpt.olderthan", Table.age, _POLICY.older_than, times.length_text),
     "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last),
     "retention.rewritten_older_than": Key("ckpt.rewrittenolderthan", Table.age, _POLICY.rewritten_older_than, times.length_text),
+    "retention.hourly_after": Key("ckpt.hourlyafter", Table.age, _POLICY.hourly_after, times.length_text),
+    "retention.daily_after": Key("ckpt.dailyafter", Table.age, _POLICY.daily_after, times.length_text),
     "retention.runs_older_than": Key("ckpt.runsolderthan", Table.age, _POLICY.runs_older_than, times.length_text),
     "retention.safety_older_than": Key("ckpt.safetyolderthan", Table.age, _POLICY.safety_older_than, times.length_text),
     "retention.safety_keep_last": Key("ckpt.safetykeeplast", _count, _POLICY.safety_keep_last),

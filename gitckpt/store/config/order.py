@@ -47,6 +47,8 @@ ORDERS: Mapping[str, tuple[Tighter, str]] = {
     "retention.older_than": (_more, "checkpoints made by hooks expire sooner"),
     "retention.keep_last": (_more, "fewer of the newest checkpoints stay"),
     "retention.rewritten_older_than": (_more, "checkpoints of commits that were rewritten expire sooner"),
+    "retention.hourly_after": (_more, "checkpoints made by hooks and agents are thinned to one an hour sooner"),
+    "retention.daily_after": (_more, "checkpoints made by hooks and agents are thinned to one a day sooner"),
     "retention.runs_older_than": (_more, "complete runs go sooner, with their worktrees"),
     "retention.safety_older_than": (_more, "what was there before a restore expires sooner"),
     "retention.safety_keep_last": (_more, "less of what was there before a restore stays"),

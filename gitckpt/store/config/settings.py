@@ -39,6 +39,10 @@ older_than = "30d"
 keep_last = 100
 # Those whose commit was amended or rebased expire at this age, however new they are among the others.
 rewritten_older_than = "7d"
+# Of those made by hooks and agents, one an hour stays from this age on, if it has what the others have …
+hourly_after = "1d"
+# … and one a day from this age on.
+daily_after = "7d"
 # A run that is complete expires at this age, with all its checkpoints and its worktree; others stay.
 runs_older_than = "7d"
 # What was there before files were replaced, by restore, undo, redo or a phase that goes back, expires at this age …

@@ -10,11 +10,11 @@ from gitckpt.model.errors import BusyError
 from gitckpt.model.format import note
 from gitckpt.model.policy import Candidate, Decision, Policy
 from gitckpt.model.values import dataclass
-from gitckpt.store import chains, links
+from gitckpt.store import chains, links, provenance
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.retention import runs as run_expiry
-from gitckpt.store.retention import sweep, worktree
+from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.submodules import keeper
 
@@ -71,6 +71,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
         chains.forget_others(store.repository, store.index.runs)
+        provenance.forget_others(store.repository, {entry.id for entry, decision in alone if entry.run is None and not decision.expires})
         with contextlib.suppress(BusyError):  # the next one does it
             store.settle()
         keeper.sweep(store)
@@ -122,13 +123,34 @@ def expire_alone(
     notes = Notes(store.repository, store.objects, layout.NOTES)
     noted = notes.everything(note.link_line(entry.id, entry.phase, entry.timestamp) for entry in entries if entry.git_sha)
     rewritten = _rewritten(entries, noted, waiting)
-    candidates = [Candidate(entry.id, entry.time, entry.trigger, entry.run, entry.id in rewritten) for entry in entries]
+    tagged = _tagged(store)
+    candidates = [
+        Candidate(
+            id=entry.id,
+            time=entry.time,
+            trigger=entry.trigger,
+            run=entry.run,
+            rewritten=entry.id in rewritten,
+            line=entry.branch,
+            agent=entry.agent is not None,
+            tagged=bool(tagged) and (entry.oid in tagged or entry.git_sha in tagged),
+        )
+        for entry in entries
+    ]
     decisions = policy.apply(candidates, rules, now=store.clock())
+    staying = [each for each, decision in zip(candidates, decisions, strict=True) if not decision.expires]
+    thin = thinning.decide(store, {entry.id: entry for entry in entries}, staying, rules)
+    decisions = [thin.get(decision.id, decision) for decision in decisions]
     gone = {entry.id: entry.oid for entry, decision in zip(entries, decisions, strict=True) if decision.expires}
     if gone and not dry_run:
         progress(f"removing {len(gone)} of {len(entries)} checkpoints")
         store.remove(gone.keys(), notes=notes, noted=noted, runs=(), oids=gone, settled=False)
     return list(zip(entries, decisions, strict=True)), noted
+
+
+def _tagged(store: Checkpoints) -> set[str]:
+    """Returns what tags point to, and what the tagged commit is of those that are objects."""
+    return set(store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split())
 
 
 def _rewritten(entries: Sequence[Entry], *noted: Mapping[str, Sequence[str]]) -> set[str]:

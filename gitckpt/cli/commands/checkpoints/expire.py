@@ -33,6 +33,8 @@ def expire(
 ) -> None:
     """Remove checkpoints by policy: those made by hooks, once they are old; and runs that are complete, with their worktrees.
 
+    Of those that hooks made or agents saved, one an hour stays after a day, and one a day after a week, if it has what the others have.
+
     A run goes as a whole, and stays where its worktree holds what no checkpoint does. To remove every checkpoint there is, say so:
     --all --older-than 0s --keep-last 0.
 

@@ -1,0 +1,71 @@
+"""Which checkpoints outside of runs were written here. Refs can be fetched, with whatever dates and names; the private directory cannot.
+
+What stands for another checkpoint when that one is thinned away must be ours, and so must be what goes. Lines come from those of links that
+waited, a minute's worth at once, so a record pays nothing for them. Where one is lost, its checkpoint is thinned no more, and stays.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.files import premises
+from gitckpt.model import ids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from gitckpt.git.repository import Repository
+
+FILE = "written"
+"""In the private directory: the ids of checkpoints that were written here, one a line."""
+
+_LINE = len("0f8fad5b-d9cb-469f-a165-70867728950e\n")
+
+
+def note(repository: Repository, written: Iterable[str]) -> None:
+    """Notes ids of checkpoints, where that can be done; one that is not noted is thinned no more."""
+    text = "".join(f"{name}\n" for name in written)
+    try:
+        with open(_path(repository), "ab", buffering=0, opener=_open) as file:
+            file.write(f"\n{text}".encode("ascii"))  # a line that a full disk has cut off is none of these
+    except OSError:
+        return
+
+
+def known(repository: Repository) -> set[str]:
+    """Returns the ids that were noted; nothing where they cannot be read."""
+    try:
+        with open(_path(repository), encoding="ascii", errors="replace", opener=_open) as file:
+            return {line for line in file.read().split("\n") if ids.is_id(line)}
+    except OSError:
+        return set()
+
+
+def forget_others(repository: Repository, there: Collection[str]) -> None:
+    """Forgets checkpoints that are gone, once they are half of what was noted. What is noted meanwhile may be lost.
+
+    Args:
+        repository: where.
+        there: the ids of those that are there.
+    """
+    found = known(repository)
+    left = found.intersection(there)
+    try:
+        if os.path.getsize(_path(repository)) > 2 * _LINE * (len(left) + _LINE):
+            path = f"{_path(repository)}.new"
+            with open(path, "wb", opener=premises.create) as file:
+                file.write("".join(f"{name}\n" for name in sorted(left)).encode("ascii"))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(path, _path(repository))
+    except OSError:
+        return  # the next maintenance tries again
+
+
+def _path(repository: Repository) -> str:
+    return os.path.join(repository.private_dir, FILE)
+
+
+def _open(path: str, flags: int) -> int:
+    return premises.create(path, flags | os.O_NONBLOCK)  # nobody waits for a pipe that lies in its place

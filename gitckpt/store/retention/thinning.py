@@ -1,0 +1,120 @@
+"""Thinning: of what hooks and agents made, one checkpoint an hour stays, then one a day, where it has what the others have.
+
+What a hook recorded is its commit: that has to be reached without it. What an agent saved are its commit and the files beside it: each path
+that is not as in a commit which stays must be there in a later checkpoint of the same branch, in that version or another one: versions that
+an agent wrote over are what is thinned. A file that was deleted has no later version, so the last checkpoint that has it stays. What a
+person saved is not thinned at all, and keeps what it holds.
+"""
+
+from __future__ import annotations
+
+from gitckpt.git.objects import reachability
+from gitckpt.git.objects.diff import Expansion, differences
+from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.process import GitError
+from gitckpt.model import policy
+from gitckpt.model.checkpoint import HOOK_TRIGGERS
+from gitckpt.model.format import budget, note
+from gitckpt.store import links, provenance
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gitckpt.model.policy import Candidate, Decision, Policy
+    from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.records.entry import Entry
+
+_HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
+
+
+def decide(store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[Candidate], rules: Policy) -> dict[str, Decision]:
+    """Returns the decisions on those that are thinned away, by id.
+
+    Args:
+        store: of the repository.
+        entries: the checkpoints, by id.
+        staying: those of them that do not expire, newest first.
+        rules: the policy.
+    """
+    now = store.clock()
+    if not any(policy.spans(staying, rules, now=now)):
+        return {}
+    waiting = links.waiting(store.repository)
+    ours = provenance.known(store.repository).union(note.link_id(line) for lines in waiting.values() for line in lines)
+    spans = policy.spans([each for each in staying if each.id in ours], rules, now=now)
+    held = _Holdings(store, [entries[each.id] for span in spans for each in span.due], [entries[span.newest.id] for span in spans])
+    found: dict[str, Decision] = {}
+    for span in spans:
+        first = nearest = entries[span.newest.id]
+        for each in span.due:
+            entry = entries[each.id]
+            if held.has(nearest, entry) or (nearest is not first and held.has(first, entry)):
+                found[each.id] = policy.thinned(each, span, now=now)
+            else:
+                nearest = entry
+    return found
+
+
+class _Holdings:
+    """Tells what checkpoints hold that later ones have, too.
+
+    Args:
+        store: of the repository.
+        due: those that may go.
+        newest: those that stay in any case.
+    """
+
+    def __init__(self, store: Checkpoints, due: Sequence[Entry], newest: Sequence[Entry]) -> None:
+        self._repository = store.repository
+        self._expansion = Expansion(store.repository, budget.SNAPSHOT)
+        commits = {entry.git_sha for entry in due if entry.git_sha}
+        self._there = set(store.repository.cat_file.known(sorted(commits)))
+        heads = store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split() if commits else []
+        tips = set(store.repository.cat_file.known([*heads, *(entry.git_sha for entry in newest if entry.git_sha)]))
+        self._outside = reachability.outside(store.repository.git, self._there, tips)
+
+    def has(self, later: Entry, entry: Entry) -> bool:
+        """Tells whether a later checkpoint, or a commit that stays, has what one has. What cannot be read is nowhere else."""
+        if entry.git_sha and entry.git_sha not in self._there:
+            return False
+        is_reached = entry.git_sha not in self._outside
+        if entry.trigger in HOOK_TRIGGERS:
+            return is_reached and entry.tree in (None, later.tree)
+        if entry.operation is not None and entry.operation != later.operation:
+            return False
+        if not _submodules(entry) <= _submodules(later):
+            return False
+        try:
+            return self._has_paths(later, entry, is_reached=is_reached)
+        except GitError:
+            return False
+
+    def _has_paths(self, later: Entry, entry: Entry, *, is_reached: bool) -> bool:
+        files, after = self._files(entry), self._files(later)
+        base = self._tree(entry.git_sha) if is_reached else self._tree("")
+        if files is None or after is None or base is None:
+            return False
+        if files in (base, after):
+            return True
+        if self._expansion.is_beyond(base, files) or self._expansion.is_beyond(files, after):
+            return False
+        own = {one.path for one in differences(self._repository, base, files) if one.status != "D"}
+        return own.isdisjoint(one.path for one in differences(self._repository, files, after) if one.status == "D")
+
+    def _files(self, entry: Entry) -> str | None:
+        """Returns the tree of the files of a checkpoint; None where it is missing."""
+        if entry.tree is None:
+            return self._tree(entry.git_sha)
+        found = self._repository.cat_file.info(f"{entry.tree}:files")
+        return found[0] if found is not None else None
+
+    def _tree(self, commit: str) -> str | None:
+        if not commit:
+            return empty_tree(self._repository.object_format)
+        found = self._repository.cat_file.info(f"{commit}^{{tree}}")
+        return found[0] if found is not None else None
+
+
+def _submodules(entry: Entry) -> set[str]:
+    return {one.partition(" ")[2] for one in entry.submodules.split("\0")[:-1]}
