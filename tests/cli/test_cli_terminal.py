@@ -16,6 +16,7 @@ from unicodedata import east_asian_width
 import pytest
 
 from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError
 from gitckpt.store.store import Store
 from tests import forked
 from tests.cli.conftest import Spawn, document, normal, store_text
@@ -186,3 +187,12 @@ def test_a_patch_is_coloured_line_by_line_and_harmless(main_checkout: Checkout, 
     assert "\x1b[31m-hello\x1b[0m" in said.splitlines()
     assert "\x1b[32m+new\\x1b[35m\\u{202e}\ttext\\r\x1b[0m" in said.splitlines()
     assert "+new\x1b[35m\u202e\ttext\r\n" in spawn("diff", first.id, at=main_checkout).out
+
+
+def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "p" * 4096
+    terminal.warn(f"a {'b' * 5001} c {path}\x1b")
+    terminal.remark("word " * 4000)
+    terminal.fail(UsageError("m" * 10**6, hint="h" * 10**6))
+    longest = "word " * 2000
+    assert capsys.readouterr().err == (f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\nhint: {'h' * 200}…\n")

@@ -149,6 +149,12 @@ def test_each_attack_on_each_command(victim: Victim, name: str, spawn: Spawn, tm
         tried(command, victim, spawn, tmp_path)
 
 
+def test_of_names_without_end_the_beginning_is_told(victim: Victim, spawn: Spawn) -> None:
+    ATTACKS["document_long_texts"](victim)
+    for call in ("restore --dry-run {bad}", "restore {bad}", "undo", "resume {bad}", "save -m x"):
+        require_sound(call, spawn(*words(call, victim), at=victim.at, preexec=limited))
+
+
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name.startswith(("document_", "checkpoint_", "large_tree"))])
 def test_a_checkpoint_that_is_none_is_a_problem_and_can_be_removed(victim: Victim, name: str, spawn: Spawn) -> None:

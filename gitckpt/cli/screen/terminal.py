@@ -38,6 +38,12 @@ class Verbosity:
     is_asking = False
 
 
+_LONGEST_WORD, _BEGINNING = 5000, 200
+"""Of a longer word the beginning is told; a path, which somebody may have to copy, is no longer than 4,096 bytes."""
+
+_LONGEST_LINE = 10_000
+
+
 class Shown:
     """Text that is harmless and may have a style; what `out` and its like print as it is. Made in this module alone.
 
@@ -72,6 +78,14 @@ def _escape(character: str) -> str:
 def harmless_lines(text: str) -> str:
     """Returns text as `harmless` does, but leaves its line breaks and tabs."""
     return "\n".join("\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n"))
+
+
+def _told(text: str) -> str:
+    """Returns harmless text of a length that a person can be told: a name that came from elsewhere may have a million characters."""
+    shown = harmless(text)
+    if len(shown) > _LONGEST_WORD:
+        shown = " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…" for word in shown.split(" "))
+    return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
 
 
 def _written(parts: Iterable[str | Shown]) -> str:
@@ -137,7 +151,7 @@ def remark(line: str) -> None:
     """Tells a person something beside the result, unless `--quiet` was given."""
     if not Verbosity.quiet:
         sys.stdout.flush()  # where both go to the same place, what was said first stands first
-        sys.stderr.write(f"{harmless(line)}\n")
+        sys.stderr.write(f"{_told(line)}\n")
 
 
 def explain(text: str) -> None:
@@ -147,7 +161,7 @@ def explain(text: str) -> None:
 
 def warn(line: str) -> None:
     """Warns on standard error, whatever `--quiet` says."""
-    sys.stderr.write(f"{_styled('warning:', _YELLOW, has_colour(sys.stderr))} {harmless(line)}\n")
+    sys.stderr.write(f"{_styled('warning:', _YELLOW, has_colour(sys.stderr))} {_told(line)}\n")
 
 
 def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
@@ -166,11 +180,11 @@ def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
 
 def fail(error: CkptError) -> int:
     """Prints an error with its candidates, where it has any, and hint; returns its exit code."""
-    sys.stderr.write(f"{_styled('error:', _RED, has_colour(sys.stderr))} {harmless(error.message)}\n")
+    sys.stderr.write(f"{_styled('error:', _RED, has_colour(sys.stderr))} {_told(error.message)}\n")
     for candidate in getattr(error, "candidates", ()):
-        sys.stderr.write(f"  {harmless(candidate)}\n")
+        sys.stderr.write(f"  {_told(candidate)}\n")
     if error.hint:
-        sys.stderr.write(f"{_styled('hint:', _BOLD, has_colour(sys.stderr))} {harmless(error.hint)}\n")
+        sys.stderr.write(f"{_styled('hint:', _BOLD, has_colour(sys.stderr))} {_told(error.hint)}\n")
     return error.exit_code
 
 
