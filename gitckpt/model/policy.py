@@ -13,6 +13,13 @@ HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
 
 
+Place = tuple[int, str]
+"""The time and the id of a checkpoint: of two, the one with the greater place is the newer one."""
+
+ALL: Place = (-(1 << 63), "")
+"""Before every checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """What the policy knows of a checkpoint."""
@@ -34,6 +41,10 @@ class Candidate:
 
     tagged: bool = False
     """Whether a tag points to it, or to its commit."""
+
+    def is_among(self, oldest: Place | None) -> bool:
+        """Tells whether it is as new as the oldest one that stays among the newest."""
+        return oldest is not None and (self.time, self.id) >= oldest
 
     @property
     def is_automatic(self) -> bool:
@@ -87,6 +98,17 @@ class Policy:
     everything: bool = False
     """Whether checkpoints saved by people, and runs that are not complete, are candidates too."""
 
+    @property
+    def safeties(self) -> int:
+        """How many of the newest safety checkpoints stay."""
+        return min(self.safety_keep_last, self.keep_last) if self.everything else self.safety_keep_last
+
+    @property
+    def youngest(self) -> int:
+        """The least age, in microseconds, at which a checkpoint outside of runs may go."""
+        ages = (self.older_than, self.rewritten_older_than, self.hourly_after, self.daily_after, self.safety_older_than)
+        return min(ages)
+
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if name != "everything":
@@ -103,26 +125,34 @@ class Decision:
     """One clause for a person, such as "35d old, limit 30d"."""
 
 
-def apply(candidates: Sequence[Candidate], policy: Policy, *, now: int) -> list[Decision]:
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """Which checkpoints stay as they are among the newest: the place of the oldest of them, of each kind; None where none stays."""
+
+    hooks: Place | None
+    """Of those by hooks; where everything is a candidate, of all but those for safety."""
+
+    agents: Place | None
+    """Of those by hooks and agents together, which are thinned."""
+
+    safety: Place | None
+
+
+def apply(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Decision]:
     """Returns a decision for each candidate, in the order given; those of runs stay, as a run goes as a whole.
 
     Args:
-        candidates: checkpoints, newest first.
+        candidates: checkpoints.
         policy: the rules.
+        newest: which stay as the policy lets so many of the newest stay.
         now: the current instant, in microseconds since the epoch.
     """
-    decisions = []
-    seen = safeties = 0
-    for candidate in candidates:
-        decision = _kept_for_what_it_is(candidate, policy) or _kept_or_expired_for_its_commit(candidate, policy, now)
-        if decision is None and candidate.trigger == SAFETY:
-            safeties += 1
-            decision = _of_safety(candidate, policy, now, safeties)
-        elif decision is None:
-            seen += 1
-            decision = _by_rank_and_age(candidate, policy, now, seen)
-        decisions.append(decision)
-    return decisions
+    return [
+        _kept_for_what_it_is(candidate, policy)
+        or _kept_or_expired_for_its_commit(candidate, policy, now)
+        or (_of_safety if candidate.trigger == SAFETY else _by_rank_and_age)(candidate, policy, newest, now)
+        for candidate in candidates
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,23 +167,22 @@ class Span:
     """Those of the others that may go if a later one has what they have, newest first."""
 
 
-def spans(candidates: Iterable[Candidate], policy: Policy, *, now: int) -> list[Span]:
+def spans(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Span]:
     """Returns where checkpoints are thinned as they age. Hours and days begin when those of UTC do, so that each stays the same.
 
     Args:
         candidates: checkpoints that do not expire, newest first.
         policy: the rules.
+        newest: which stay as the policy lets so many of the newest stay.
         now: the current instant, in microseconds since the epoch.
     """
     found: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     first = min(policy.hourly_after, policy.daily_after)
-    rank = 0
     for each in candidates:
         if each.is_automatic:
-            rank += 1
             age = now - each.time
             length = DAY if age >= policy.daily_after else HOUR
-            is_due = age >= first and rank > policy.keep_last and not each.tagged
+            is_due = age >= first and not each.is_among(newest.agents) and not each.tagged
             found.setdefault((each.line, length, each.time // length), []).append((each, is_due))
     return [
         Span("day" if length == DAY else "hour", some[0][0], due)
@@ -250,19 +279,19 @@ def _kept_or_expired_for_its_commit(candidate: Candidate, policy: Policy, now: i
     return Decision(candidate.id, expires=expires, reason=reason)
 
 
-def _of_safety(candidate: Candidate, policy: Policy, now: int, rank: int) -> Decision:
-    keep, limit = policy.safety_keep_last, policy.safety_older_than
+def _of_safety(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:
+    keep, limit = policy.safeties, policy.safety_older_than
     if policy.everything:
-        keep, limit = min(keep, policy.keep_last), min(limit, policy.older_than)
-    if rank <= keep:
+        limit = min(limit, policy.older_than)
+    if candidate.is_among(newest.safety):
         return Decision(candidate.id, expires=False, reason=f"made for safety, among the newest {keep}")
     age = now - candidate.time
     return Decision(candidate.id, expires=age >= limit, reason=f"made for safety, {_length(age)} old, limit {_length(limit)}")
 
 
-def _by_rank_and_age(candidate: Candidate, policy: Policy, now: int, rank: int) -> Decision:
+def _by_rank_and_age(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:
     age = now - candidate.time
-    if rank <= policy.keep_last:
+    if candidate.is_among(newest.hooks):
         return Decision(candidate.id, expires=False, reason=f"among the newest {policy.keep_last}")
     reason = f"{_length(age)} old, limit {_length(policy.older_than)}"
     return Decision(candidate.id, expires=age >= policy.older_than, reason=reason)

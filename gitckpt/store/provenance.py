@@ -13,7 +13,7 @@ from gitckpt.model import ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from gitckpt.git.repository import Repository
 
@@ -42,15 +42,15 @@ def known(repository: Repository) -> set[str]:
         return set()
 
 
-def forget_others(repository: Repository, there: Collection[str]) -> None:
+def forget_others(repository: Repository, there: Callable[[Collection[str]], Collection[str]]) -> None:
     """Forgets checkpoints that are gone, once they are half of what was noted. What is noted meanwhile may be lost.
 
     Args:
         repository: where.
-        there: the ids of those that are there.
+        there: returns those of some ids that are there.
     """
     found = known(repository)
-    left = found.intersection(there)
+    left = found.intersection(there(found)) if found else found
     try:
         if os.path.getsize(_path(repository)) > 2 * _LINE * (len(left) + _LINE):
             path = f"{_path(repository)}.new"

@@ -279,7 +279,10 @@ SETTINGS = [
     (
         "[retention]\nnewest = 1\n",
         "2: unknown key 'newest' in [retention]",
-        "known keys: older_than, keep_last, rewritten_older_than, runs_older_than, safety_older_than, safety_keep_last",
+        (
+            "known keys: older_than, keep_last, rewritten_older_than, hourly_after, daily_after, runs_older_than, "
+            "safety_older_than, safety_keep_last"
+        ),
     ),
     ("[retension]\n", "1: unknown key 'retension' in the file", "did you mean retention?"),
     ("retention = 3\n", "1: retention must be a table", "write [retention] above its keys"),

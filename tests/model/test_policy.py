@@ -9,13 +9,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt.model import policy, runstate, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, RESCUE, SAFETY
-from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Policy, RunCandidate
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, RESCUE, SAFETY, SUBMODULE
+from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Newest, Policy, RunCandidate
 
 quick = settings(max_examples=150, deadline=None, database=None)
 NOW = times.from_text("2026-11-21T12:00:00Z")
 NO_RANK = Policy(keep_last=0, safety_keep_last=0)
 """The default policy without the newest that stay."""
+
+
+def newest(found: list[Candidate], rules: Policy) -> Newest:
+    """Returns which stay among the newest, from all checkpoints there are, newest first."""
+
+    def oldest(some: list[Candidate], count: int) -> tuple[int, str] | None:
+        if not count:
+            return None
+        return (some[count - 1].time, some[count - 1].id) if len(some) >= count else policy.ALL
+
+    alone = [each for each in found if each.run is None]
+    hooks = [each for each in alone if each.trigger in HOOK_TRIGGERS or (rules.everything and each.trigger not in (SAFETY, SUBMODULE))]
+    safeties = [each for each in alone if each.trigger == SAFETY]
+    automatic = [each for each in alone if each.is_automatic]
+    return Newest(oldest(hooks, rules.keep_last), oldest(automatic, rules.keep_last), oldest(safeties, rules.safeties))
+
+
+def apply(found: list[Candidate], rules: Policy, now: int) -> list[Decision]:
+    return policy.apply(found, rules, newest(found, rules), now=now)
 
 
 def candidate(
@@ -106,31 +125,31 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
     ],
 )
 def test_one_checkpoint(found: Candidate, rules: Policy, expires: bool, reason: str) -> None:
-    decisions = policy.apply([found], rules, now=NOW)
+    decisions = apply([found], rules, now=NOW)
     assert decisions == [Decision("a", expires=expires, reason=reason)]
 
 
 def test_the_newest_hundred_stay_and_the_rest_goes_by_age() -> None:
     found = [candidate(31 + i, name=str(i)) for i in range(103)]
-    decisions = policy.apply(found, Policy(), now=NOW)
+    decisions = apply(found, Policy(), now=NOW)
     kept = [Decision(str(i), expires=False, reason="among the newest 100") for i in range(100)]
     gone = [Decision(str(i), expires=True, reason=f"{31 + i}d old, limit 30d") for i in range(100, 103)]
     assert decisions == kept + gone
 
 
-def test_only_checkpoints_that_could_expire_by_age_take_a_place_among_the_newest() -> None:
+def test_only_checkpoints_by_hooks_take_a_place_among_the_newest() -> None:
     found = [
-        candidate(40, MANUAL, name="manual"),
-        candidate(40, run="r", name="of a run"),
-        candidate(40, rewritten=True, name="rewritten"),
+        candidate(39, MANUAL, name="manual"),
+        candidate(39, run="r", name="of a run"),
+        candidate(39, SAFETY, name="safety"),
         candidate(40, name="first"),
         candidate(41, name="second"),
     ]
-    decisions = policy.apply(found, Policy(keep_last=1), now=NOW)
+    decisions = apply(found, Policy(keep_last=1), now=NOW)
     assert decisions == [
         Decision("manual", expires=False, reason="not made by a hook"),
         Decision("of a run", expires=False, reason="belongs to the run r"),
-        Decision("rewritten", expires=True, reason="its commit was rewritten, 40d old, limit 7d"),
+        Decision("safety", expires=False, reason="made for safety, among the newest 20"),
         Decision("first", expires=False, reason="among the newest 1"),
         Decision("second", expires=True, reason="41d old, limit 30d"),
     ]
@@ -138,7 +157,7 @@ def test_only_checkpoints_that_could_expire_by_age_take_a_place_among_the_newest
 
 def test_the_newest_twenty_for_safety_are_counted_apart() -> None:
     found = [candidate(8 + i / 100, trigger, name=f"{trigger} {i}") for i in range(22) for trigger in (SAFETY, POST_COMMIT)]
-    decisions = policy.apply(found, Policy(keep_last=22, older_than=0), now=NOW)
+    decisions = apply(found, Policy(keep_last=22, older_than=0), now=NOW)
     assert [each.id for each in decisions if each.expires] == ["safety 20", "safety 21"]
 
 
@@ -154,7 +173,7 @@ def candidates() -> st.SearchStrategy[list[Candidate]]:
         agent=st.booleans(),
         tagged=st.booleans(),
     )
-    return st.lists(one, max_size=12).map(lambda found: sorted(found, key=lambda each: -each.time))
+    return st.lists(one, max_size=12).map(lambda found: sorted(found, key=lambda each: (each.time, each.id), reverse=True))
 
 
 def policies() -> st.SearchStrategy[Policy]:
@@ -176,15 +195,15 @@ def policies() -> st.SearchStrategy[Policy]:
 @quick
 @given(candidates(), policies(), st.integers(0, 100 * DAY))
 def test_what_expires_today_expires_on_every_later_day(found: list[Candidate], rules: Policy, later: int) -> None:
-    today = policy.apply(found, rules, now=NOW)
-    then = policy.apply(found, rules, now=NOW + later)
+    today = apply(found, rules, now=NOW)
+    then = apply(found, rules, now=NOW + later)
     assert {each.id for each in today if each.expires} <= {each.id for each in then if each.expires}
 
 
 @quick
 @given(candidates(), policies())
 def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(found: list[Candidate], rules: Policy) -> None:
-    decisions = policy.apply(found, rules, now=NOW)
+    decisions = apply(found, rules, now=NOW)
     assert [each.id for each in decisions] == [each.id for each in found]
     assert all(each.reason for each in decisions)
 
@@ -194,7 +213,7 @@ def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(found: 
 def test_people_s_checkpoints_never_expire_unless_everything_is_asked_for_and_those_of_runs_not_alone(
     found: list[Candidate], rules: Policy
 ) -> None:
-    decisions = policy.apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY)
+    decisions = apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY)
     gone = {each.id for each in decisions if each.expires}
     assert [each for each in found if each.id in gone and (each.trigger not in (*HOOK_TRIGGERS, SAFETY) or each.run)] == []
 
@@ -202,7 +221,7 @@ def test_people_s_checkpoints_never_expire_unless_everything_is_asked_for_and_th
 @quick
 @given(candidates(), policies())
 def test_the_newest_that_stay_are_never_rewritten_hook_checkpoints_nor_more_than_asked_for(found: list[Candidate], rules: Policy) -> None:
-    decisions = policy.apply(found, rules, now=NOW + 10_000 * DAY)
+    decisions = apply(found, rules, now=NOW + 10_000 * DAY)
     kept = [each for each, decision in zip(found, decisions, strict=True) if decision.reason.startswith("among the newest")]
     assert len(kept) <= rules.keep_last
     assert not any(each.rewritten and each.trigger in HOOK_TRIGGERS for each in kept)
@@ -316,11 +335,11 @@ def crowds() -> st.SearchStrategy[list[Candidate]]:
         agent=st.booleans(),
         tagged=st.sampled_from((False, False, True)),
     )
-    return st.lists(one, max_size=30).map(lambda found: sorted(found, key=lambda each: -each.time))
+    return st.lists(one, max_size=30).map(lambda found: sorted(found, key=lambda each: (each.time, each.id), reverse=True))
 
 
 def gone(found: list[Candidate], rules: Policy, now: int) -> set[str]:
-    return {each.id for span in policy.spans(found, rules, now=now) for each in span.due}
+    return {each.id for span in policy.spans(found, rules, newest(found, rules), now=now) for each in span.due}
 
 
 @quick
@@ -354,7 +373,7 @@ def test_the_newest_are_not_thinned(found: list[Candidate], rules: Policy) -> No
 
 def test_what_thinning_says() -> None:
     found = [candidate(days, name=str(days)) for days in (2.02, 2.021, 9.02, 9.021)]
-    spans = policy.spans(found, NO_RANK, now=NOW)
+    spans = policy.spans(found, NO_RANK, newest(found, NO_RANK), now=NOW)
     said = [(span.length, span.newest.id, [policy.thinned(each, span, now=NOW) for each in span.due]) for span in spans]
     assert said == [
         ("hour", "2.02", [Decision("2.021", expires=True, reason="2d old, one an hour stays")]),

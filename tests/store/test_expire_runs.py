@@ -136,10 +136,9 @@ class TestWholeRuns:
     def test_a_run_that_went_on_meanwhile_stays(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         work = worked(plain, "r", make_store)
         clock.instant += 7 * DAY
-        entries = plain.list()
-        fates = runs.decide(inside(plain), entries, Policy())
+        fates, chains = runs.decide(inside(plain), Policy())
         make_store(work.worktree).record("build-started", run=work.run, trigger=PHASE)
-        assert [(fate.expires, fate.reason) for fate in runs.remove(inside(plain), entries, fates)] == [(False, "it went on meanwhile")]
+        assert [(fate.expires, fate.reason) for fate in runs.remove(inside(plain), chains, fates)] == [(False, "it went on meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
         inside(plain).leases.acquire(work.run, "a test")
 

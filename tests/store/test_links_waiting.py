@@ -224,7 +224,7 @@ class TestNothingIsLost:
         assert note_of(main_checkout, new)[-1] == f"and 35 more of {old}"
         assert [entry.id for entry in plain.links(new)] == [nth(number) for number in range(55, 0, -1)]
         assert [entry.id for entry in plain.links(old)] == [nth(number) for number in range(30, 0, -1)]
-        decided, _ = expire_alone(inside(plain), Policy(), dry_run=True)
+        decided = expire_alone(inside(plain), Policy(rewritten_older_than=0), dry_run=True)
         assert {entry.git_sha for entry, decision in decided if "rewritten" in decision.reason} <= {old}
         require_clean(main_checkout)
         plain.remove([nth(1), nth(2)])
@@ -240,7 +240,7 @@ class TestNothingIsLost:
         plain.write_notes()
         main_checkout.git("commit", "--quiet", "--amend", "--message", "other words")
         clock.instant += 8 * 86400 * 1_000_000
-        decided, _ = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
+        decided = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
         reasons = [decision.reason for _, decision in decided]
         assert sum("its commit was rewritten" in reason for reason in reasons) >= 29
 

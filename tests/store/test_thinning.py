@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 
 import pytest
 
-from gitckpt.model import times
-from gitckpt.model.policy import DAY, HOUR, Policy
+from gitckpt.model import policy, times
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY
+from gitckpt.model.policy import DAY, HOUR, Candidate, Policy
 from gitckpt.store import provenance
 from gitckpt.store.audit import doctor
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
+from tests.model.test_policy import newest
 from tests.store.conftest import MakeStore, nth
 from tests.store.test_remove_expire import left as numbers
 
@@ -41,11 +44,11 @@ def test_an_hour_then_a_day(store: Store, checkout: Checkout, clock: Clock) -> N
     clock.instant = NOON + 20 * HOUR
     assert reasons(store) == {}
     clock.instant = NOON + DAY + 30 * MINUTE
-    assert reasons(store, dry_run=True) == (now := dict.fromkeys((2, 1), "1d old, one an hour stays"))
+    assert reasons(store, dry_run=True) == {1: "1d old, one an hour stays"}
     assert numbers(checkout) == [1, 2, 3, 4, 5, 6]
-    assert reasons(store) == now
+    assert reasons(store) == {1: "1d old, one an hour stays"}
     clock.instant = NOON + 2 * DAY
-    assert reasons(store) == {4: "1d old, one an hour stays"}
+    assert reasons(store) == dict.fromkeys((4, 2), "1d old, one an hour stays")
     assert reasons(store) == {}
     clock.instant = NOON + 8 * DAY
     assert reasons(store) == dict.fromkeys((5, 3), "7d old, one a day stays")
@@ -153,7 +156,6 @@ def test_what_is_tagged_stays(plain: Store, main_checkout: Checkout, clock: Cloc
     assert reasons(plain) == {}
     clock.instant = NOON + 40 * DAY
     assert sorted(reasons(plain)) == [2]
-    assert [decision.reason for _, decision in plain.expire(ALL_AGES).checkpoints] == ["tagged"]
     main_checkout.git("tag", "-d", "v1")
     assert sorted(reasons(plain)) == [1]
 
@@ -227,6 +229,26 @@ def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock
     agent_saves(plain, main_checkout, clock, NOON + DAY)
     plain.write_notes()
     assert (provenance.known(inside(plain).repository), (main_checkout.path / ".git/ckpt/links").read_text()) == (set(), "")
+
+
+def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    """What is chosen by the index equals what the rules say of all that there is."""
+    chance = random.Random(20270120)
+    for _ in range(60):
+        clock.instant = NOON + chance.randrange(60 * 24) * HOUR
+        trigger = chance.choice([*HOOK_TRIGGERS, MANUAL, MANUAL, SAFETY])
+        plain.record("a-complete", trigger=trigger, agent=chance.choice([None, "claude"]))
+    clock.instant = NOON + 61 * DAY
+    everything = list(plain.list())
+    for _ in range(40):
+        ages = {name: chance.randrange(60) * DAY for name in ("older_than", "rewritten_older_than", "safety_older_than")}
+        numbers = {name: chance.choice([0, 1, 5, 100]) for name in ("keep_last", "safety_keep_last")}
+        rules = Policy(**ages, **numbers, hourly_after=400 * DAY, daily_after=400 * DAY, everything=chance.random() < 0.3)
+        candidates = [
+            Candidate(each.id, each.time, each.trigger, each.run, rewritten=False, agent=each.agent is not None) for each in everything
+        ]
+        decided = policy.apply(candidates, rules, newest(candidates, rules), now=clock.instant)
+        assert [entry.id for entry, _ in plain.expire(rules, dry_run=True).checkpoints] == [each.id for each in decided if each.expires]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,11 @@ class Query:
         status: the status at the end of the phase label.
         in_run: whether they belong to a run.
         since: the earliest timestamp, in microseconds since the epoch.
+        until: the latest one.
+        triggers: what recorded them, one of these.
+        by_agent: whether an agent had them made.
         limit: at most so many, the newest.
+        skip: so many of the newest are passed over.
     """
 
     run: str | None = None
@@ -108,16 +112,20 @@ class Query:
     status: str | None = None
     in_run: bool | None = None
     since: int | None = None
+    until: int | None = None
+    triggers: Sequence[str] | None = None
+    by_agent: bool | None = None
     limit: int | None = None
+    skip: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("run", "git_sha", "phase", "status"):
             require_text(name, getattr(self, name), may_be_none=True)
         if self.git_sha:
             require_oid_or_unborn(self.git_sha)
-        for name in ("since", "limit"):
+        for name in ("since", "until", "limit", "skip"):
             require_number(name, getattr(self, name), may_be_none=True)
-        for name in ("runs", "ids"):
+        for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, strings(name, getattr(self, name)))
 
@@ -128,6 +136,37 @@ COLUMNS = (*FIELDS, "name", "status", "rank")
 
 ID_BYTES = "id_bytes"
 """The SQL function that `id_bytes` has to be for the conditions of a query."""
+
+_EACH_RUN = """
+WITH RECURSIVE each(run) AS (
+    SELECT MIN(run) FROM entry WHERE run IS NOT NULL
+    UNION ALL SELECT (SELECT MIN(run) FROM entry WHERE run > each.run) FROM each WHERE run IS NOT NULL
+)
+"""
+"""From one run to the next by the index, however many checkpoints there are."""
+
+RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608 - fixed parts only
+"""Asks for the ids of all runs."""
+
+RUNS = (
+    _EACH_RUN  # noqa: S608 - fixed parts only
+    + """
+SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.phase, driven.phase, lower(hex(driven.oid)),
+       (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1)
+FROM each JOIN entry AS newest
+    ON newest.rowid = (SELECT rowid FROM entry WHERE run = each.run ORDER BY sequence DESC, id DESC LIMIT 1)
+LEFT JOIN entry AS driven
+    ON driven.rowid = (SELECT rowid FROM entry WHERE run = each.run AND trigger = 'phase' ORDER BY sequence DESC, id DESC LIMIT 1)
+ORDER BY newest.rank DESC, each.run DESC
+"""
+)
+"""Asks for a row of each run, the one with the newest checkpoint first."""
+
+SIZES = """
+SELECT COUNT(*), NULL, NULL, NULL, NULL FROM entry
+UNION ALL SELECT COUNT(*), run, id, oid, MIN(sequence) FROM entry WHERE run IS NOT NULL GROUP BY run
+"""
+"""Asks for the number of all checkpoints, and then for those of each run, with the first one: MIN() chooses the row of the others."""
 
 _PLACES = {name: at for at, name in enumerate(FIELDS)}
 _ID, _TIME, _TIMESTAMP, _EXAMINED = (_PLACES[name] for name in ("id", "time", "timestamp", "examined"))
@@ -172,6 +211,8 @@ def condition(query: Query) -> tuple[str, list[Value]]:
         ("run = ?", query.run),
         ("git_sha = ?", None if query.git_sha is None else bytes.fromhex(query.git_sha)),
         ("time >= ?", query.since),
+        # Outside of runs the rank is the time, and there is an order of it.
+        ("rank <= ?" if query.in_run is False else "time <= ?", query.until),
         ("status = ?", query.status),
     ):
         if value is not None:
@@ -179,10 +220,16 @@ def condition(query: Query) -> tuple[str, list[Value]]:
             values.append(value)
     if query.in_run is not None:
         parts.append("run IS NOT NULL" if query.in_run else "run IS NULL")
+    if query.by_agent is not None:
+        parts.append("agent IS NOT NULL" if query.by_agent else "agent IS NULL")
     if query.phase is not None:
         parts.append("(phase = ? OR name = ?)")
         values += [query.phase, query.phase]
-    for words, wanted in ((f"id IN (SELECT {ID_BYTES}(value)", query.ids), ("run IN (SELECT value", query.runs)):
+    for words, wanted in (
+        (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
+        ("run IN (SELECT value", query.runs),
+        ("trigger IN (SELECT value", query.triggers),
+    ):
         if wanted is not None:
             parts.append(f"{words} FROM json_each(?))")
             values.append(json.dumps(list(wanted)))

@@ -56,24 +56,6 @@ CREATE INDEX entry_by_run ON entry (run, sequence) WHERE run IS NOT NULL;
 CREATE INDEX entry_by_commit ON entry (git_sha);
 """
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
-_EACH_RUN = """
-WITH RECURSIVE each(run) AS (
-    SELECT MIN(run) FROM entry WHERE run IS NOT NULL
-    UNION ALL SELECT (SELECT MIN(run) FROM entry WHERE run > each.run) FROM each WHERE run IS NOT NULL
-)
-"""
-"""From one run to the next by the index, however many checkpoints there are."""
-
-_IDS = "SELECT run FROM each WHERE run IS NOT NULL"
-_RUNS = """
-SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.phase, driven.phase, lower(hex(driven.oid)),
-       (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1)
-FROM each JOIN entry AS newest
-    ON newest.rowid = (SELECT rowid FROM entry WHERE run = each.run ORDER BY sequence DESC, id DESC LIMIT 1)
-LEFT JOIN entry AS driven
-    ON driven.rowid = (SELECT rowid FROM entry WHERE run = each.run AND trigger = 'phase' ORDER BY sequence DESC, id DESC LIMIT 1)
-ORDER BY newest.rank DESC, each.run DESC
-"""
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 
 _AT_ONCE = 2000
@@ -121,7 +103,8 @@ class Index:
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)
-        limit = f" LIMIT {query.limit:d}" if query.limit is not None else ""
+        limit = "" if query.limit is None and query.skip is None else f" LIMIT {-1 if query.limit is None else query.limit:d}"
+        limit += f" OFFSET {query.skip:d}" if query.skip is not None else ""
         rows = self._ask(f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only
         return [entry.of_row(row) for row in rows]
 
@@ -132,7 +115,7 @@ class Index:
 
     def runs(self) -> list[str]:
         """Returns the ids of all runs that checkpoints belong to."""
-        return [row[0] for row in self._ask(_EACH_RUN + _IDS)]
+        return [row[0] for row in self._ask(entry.RUN_IDS)]
 
     def commits(self) -> set[str] | None:
         """Returns the commits that checkpoints are linked to; None while there are refs of ours whose documents cannot be read."""
@@ -145,7 +128,12 @@ class Index:
         Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id, oid, branch and label; label and oid of
         the newest checkpoint that whoever drove the run recorded, None without any; and the time of the first checkpoint.
         """
-        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(_EACH_RUN + _RUNS)]
+        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
+
+    def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
+        """Returns how many checkpoints there are, and of each run how many it has, and id and oid of the first one."""
+        (total, *_), *rows = self._ask(entry.SIZES)
+        return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         """Keeps the number of changed paths of some checkpoints, each given by id."""

@@ -78,8 +78,8 @@ def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than:
         BusyError, GitError: checkpoints could not be removed; what was removed until then stays removed, the rest is whole.
     """
     among = None if pipeline is None else _runs_of(store, pipeline)
-    entries = store.list()
-    fates = runs.remove(store, entries, runs.decide(store, entries, Policy(runs_older_than=older_than), among))
+    decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
+    fates = runs.remove(store, chains, decided)
     kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
     return Retired(tuple(fate.run for fate in fates if fate.expires), kept)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 
 from gitckpt.git.notes import Notes
+from gitckpt.git.objects import reachability
 from gitckpt.model import policy
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError
 from gitckpt.model.format import note
-from gitckpt.model.policy import Candidate, Decision, Policy
-from gitckpt.model.values import dataclass
+from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains, links, provenance
 from gitckpt.store.records import keys, layout
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate
@@ -20,30 +23,34 @@ from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.retention.runs import Noted
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What became of everything.
+    """What goes, or went.
 
     Attributes:
-        checkpoints: every checkpoint with what became of it and why, newest first.
-        runs: the same for every run, the one with the newest checkpoint first.
+        checkpoints: those that go, each with the reason, newest first.
+        runs: every run with what becomes of it, the one with the newest checkpoint first.
         squashed: the ids of checkpoints that go without their run, as they only tell of progress within a phase that is complete.
+        total: how many checkpoints there were.
     """
 
     checkpoints: Sequence[tuple[Entry, Decision]]
     runs: Sequence[Fate]
     squashed: Collection[str]
+    total: int
 
 
 def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
     """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete; finishes what was interrupted.
 
     A run goes as a whole, with its worktree, its lease and its files, if a checkpoint holds all that is in the worktree; if not, it stays.
+    Only what is old enough to go is looked at, however many others there are.
 
     Args:
         store: of the repository.
@@ -58,36 +65,40 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
     if not dry_run:
         progress("clearing away what was interrupted")
         _finish(store)
-    alone, noted = expire_alone(store, rules, dry_run=dry_run, progress=progress)
-    entries = [entry for entry, _ in alone]
-    runs = run_expiry.decide(store, entries, rules)
-    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, entries, runs, progress, settled=False, noted=noted)
-    squashed = run_expiry.squashed(store, entries, {fate.run for fate in runs if fate.expires})
+    total, _ = store.index.sizes()
+    noted = _notes(store)
+    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, noted=noted)
+    runs, by_run = run_expiry.decide(store, rules)
+    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, by_run, runs, progress, settled=False, noted=noted)
+    squashed = run_expiry.squashed(store, {fate.run for fate in runs if fate.expires})
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            store.remove(squashed.keys(), settled=False, noted=noted)
+            store.remove(squashed.keys(), settled=False, noted=noted())
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
         chains.forget_others(store.repository, store.index.runs)
-        provenance.forget_others(store.repository, {entry.id for entry, decision in alone if entry.run is None and not decision.expires})
+        provenance.forget_others(store.repository, lambda some: {entry.id for entry in store.list(Query(ids=list(some), in_run=False))})
         with contextlib.suppress(BusyError):  # the next one does it
             store.settle()
         keeper.sweep(store)
         worktree.finish(store.repository)  # last: what cannot be deleted is an error, and no reason to keep anything else
-    whole = {fate.run: fate for fate in runs}
-    decided = []
-    for entry, decision in alone:
-        fate = whole.get(entry.run or "")
-        if entry.id in squashed:
-            reason = f"phase {squashed[entry.id]} is complete"
-            decided.append((entry, Decision(entry.id, expires=True, reason=reason)))
-        elif fate is not None:
-            decided.append((entry, Decision(entry.id, expires=fate.expires and entry.id not in fate.keeps, reason=fate.reason)))
-        else:
-            decided.append((entry, decision))
-    return Expired(decided, runs, squashed.keys())
+    gone = [*alone, *((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values())]
+    gone += [
+        (entry, Decision(entry.id, expires=True, reason=fate.reason))
+        for fate in runs
+        if fate.expires
+        for entry in by_run[fate.run]
+        if entry.id not in fate.keeps
+    ]
+    gone.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
+    return Expired(gone, runs, squashed.keys(), total)
+
+
+def _notes(store: Checkpoints) -> Noted:
+    """Returns what reads the lines of every note, once, when they are needed: in which notes something is that goes, nobody can tell."""
+    return cache(Notes(store.repository, store.objects, layout.NOTES).everything)
 
 
 def _finish(store: Checkpoints) -> None:
@@ -99,8 +110,13 @@ def _finish(store: Checkpoints) -> None:
 
 
 def expire_alone(
-    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
-) -> tuple[list[tuple[Entry, Decision]], Mapping[str, Sequence[str]]]:
+    store: Checkpoints,
+    rules: Policy,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+    noted: Noted | None = None,
+) -> list[tuple[Entry, Decision]]:
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
     Args:
@@ -108,44 +124,85 @@ def expire_alone(
         rules: the policy.
         dry_run: whether to decide only.
         progress: as for `expire`.
+        noted: the notes, where the caller needs them as well.
 
     Returns:
-        Every checkpoint with what became of it and why, newest first; and the lines of every note, as they were before.
+        Those that go, and why, newest first.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`.
     """
-    entries = list(store.list())
+    noted = noted or _notes(store)
     if not dry_run:
         with contextlib.suppress(BusyError):  # they go on waiting
             store.write_links()
-    waiting = links.waiting(store.repository)
-    notes = Notes(store.repository, store.objects, layout.NOTES)
-    noted = notes.everything(note.link_line(entry.id, entry.phase, entry.timestamp) for entry in entries if entry.git_sha)
-    rewritten = _rewritten(entries, noted, waiting)
-    tagged = _tagged(store)
-    candidates = [
-        Candidate(
-            id=entry.id,
-            time=entry.time,
-            trigger=entry.trigger,
-            run=entry.run,
-            rewritten=entry.id in rewritten,
-            line=entry.branch,
-            agent=entry.agent is not None,
-            tagged=bool(tagged) and (entry.oid in tagged or entry.git_sha in tagged),
-        )
-        for entry in entries
-    ]
-    decisions = policy.apply(candidates, rules, now=store.clock())
+    now = store.clock()
+    entries, newest = _due(store, rules, now)
+    tagged = _tagged(store) if entries else set()
+    candidates = [_candidate(entry, tagged) for entry in entries]
+    decisions = policy.apply(candidates, rules, newest, now=now)
+    rewritten = _rewritten(store, [entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires], noted)
+    if rewritten:
+        candidates = [replace(each, rewritten=True) if each.id in rewritten else each for each in candidates]
+        decisions = policy.apply(candidates, rules, newest, now=now)
     staying = [each for each, decision in zip(candidates, decisions, strict=True) if not decision.expires]
-    thin = thinning.decide(store, {entry.id: entry for entry in entries}, staying, rules)
-    decisions = [thin.get(decision.id, decision) for decision in decisions]
-    gone = {entry.id: entry.oid for entry, decision in zip(entries, decisions, strict=True) if decision.expires}
+    thin = thinning.decide(store, {entry.id: entry for entry in entries}, staying, rules, newest)
+    decided = [(entry, thin.get(entry.id, decision)) for entry, decision in zip(entries, decisions, strict=True)]
+    gone = [(entry, decision) for entry, decision in decided if decision.expires]
     if gone and not dry_run:
-        progress(f"removing {len(gone)} of {len(entries)} checkpoints")
-        store.remove(gone.keys(), notes=notes, noted=noted, runs=(), oids=gone, settled=False)
-    return list(zip(entries, decisions, strict=True)), noted
+        progress(f"removing {len(gone)} checkpoints")
+        oids = {entry.id: entry.oid for entry, _ in gone}
+        store.remove(oids.keys(), noted=noted(), runs=(), oids=oids, settled=False)
+    return gone
+
+
+def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newest]:
+    """Returns the checkpoints outside of runs that are old enough to go, newest first, and which stay among the newest."""
+    if rules.everything:
+        entries = list(store.list(Query(in_run=False)))
+        others = [entry for entry in entries if entry.trigger not in (SAFETY, SUBMODULE)]
+        safeties = [entry for entry in entries if entry.trigger == SAFETY]
+        oldest = _oldest(others, rules.keep_last)
+        return entries, Newest(oldest, oldest, _oldest(safeties, rules.safeties))
+    hooks, agents, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[MANUAL], by_agent=True), Query(triggers=[SAFETY])
+    until = now - rules.youngest
+    found = [entry for query in (hooks, agents, safety) for entry in store.list(replace(query, in_run=False, until=until))]
+    found.sort(key=_place, reverse=True)
+    first = _oldest_of(store, hooks, rules.keep_last), _oldest_of(store, agents, rules.keep_last)
+    # The later place: so many of one kind are as new, and of both together no fewer.
+    together = max(place for place in first if place is not None) if rules.keep_last else None
+    return found, Newest(first[0], together, _oldest_of(store, safety, rules.safeties))
+
+
+def _oldest_of(store: Checkpoints, query: Query, count: int) -> Place | None:
+    """Returns the place of the oldest of so many of the newest; None for no one, and the place before all where there are fewer."""
+    if count == 0:
+        return None
+    found = store.list(replace(query, in_run=False, skip=count - 1, limit=1))
+    return _place(found[0]) if found else ALL
+
+
+def _oldest(entries: Sequence[Entry], count: int) -> Place | None:
+    if count == 0:
+        return None
+    return _place(entries[count - 1]) if len(entries) >= count else ALL
+
+
+def _place(entry: Entry) -> Place:
+    return entry.time, entry.id
+
+
+def _candidate(entry: Entry, tagged: Collection[str]) -> Candidate:
+    return Candidate(
+        id=entry.id,
+        time=entry.time,
+        trigger=entry.trigger,
+        run=entry.run,
+        rewritten=False,
+        line=entry.branch,
+        agent=entry.agent is not None,
+        tagged=bool(tagged) and (entry.oid in tagged or entry.git_sha in tagged),
+    )
 
 
 def _tagged(store: Checkpoints) -> set[str]:
@@ -153,13 +210,20 @@ def _tagged(store: Checkpoints) -> set[str]:
     return set(store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split())
 
 
-def _rewritten(entries: Sequence[Entry], *noted: Mapping[str, Sequence[str]]) -> set[str]:
-    """Returns the ids of checkpoints that belong to another commit by what is noted: their own was rewritten."""
-    commits = {entry.id: entry.git_sha for entry in entries}
-    listed = [(note.link_id(line), commit) for notes in noted for commit, lines in notes.items() for line in lines]
-    found = {checkpoint for checkpoint, commit in listed if commits.get(checkpoint, commit) != commit}
-    crowded = [(commit, lines) for notes in noted for commit, lines in notes.items() if note.is_crowded(lines)]
-    left: set[str] = set()  # commits of which the notes of others have not every checkpoint
-    for commit, lines in crowded:
-        left |= note.commits(lines, (commits.get(note.link_id(line), "") for line in lines)) - {commit}
-    return found | {entry.id for entry in entries if entry.git_sha in left}
+def _rewritten(store: Checkpoints, entries: Sequence[Entry], noted: Noted) -> set[str]:
+    """Returns the ids of checkpoints by hooks whose commit was rewritten: no branch leads to it, and the note of another one lists them."""
+    mine = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
+    there = set(store.repository.cat_file.known(sorted(set(mine.values()))))
+    tips = thinning.heads(store) if there else set()
+    outside = reachability.outside(store.repository.git, there - tips, tips)
+    commits = {checkpoint: commit for checkpoint, commit in mine.items() if commit in outside or commit not in there}
+    if not commits:
+        return set()
+    found: set[str] = set()
+    for lines_by_commit in (noted(), links.waiting(store.repository)):
+        for commit, lines in lines_by_commit.items():
+            found.update(name for name in map(note.link_id, lines) if commits.get(name, commit) != commit)
+            if note.is_crowded(lines):  # which has not every checkpoint of the commits that it stands for
+                left = note.commits(lines, (commits.get(note.link_id(line), "") for line in lines)) - {commit}
+                found.update(checkpoint for checkpoint, own in commits.items() if own in left)
+    return found

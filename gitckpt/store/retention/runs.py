@@ -21,6 +21,7 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.chains import known
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads, layout
+from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Settings
     from gitckpt.store.leases.leases import Hold
     from gitckpt.store.records.entry import Entry
+
+    Noted = Callable[[], Mapping[str, Sequence[str]]]
+    """Returns the lines of every note, by commit."""
 
 
 _AT_ONCE = 1000
@@ -64,31 +68,33 @@ class Fate:
     keeps: tuple[str, ...] = ()
 
 
-def decide(store: Checkpoints, entries: Sequence[Entry], rules: Policy, among: Collection[str] | None = None) -> list[Fate]:
-    """Returns what becomes of each run by the policy; worktrees are not looked at.
+def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = None) -> tuple[list[Fate], dict[str, list[Entry]]]:
+    """Returns what becomes of each run by the policy, and the checkpoints of those that go, by sequence; worktrees are not looked at.
 
     Args:
         store: of the repository.
-        entries: all checkpoints.
         rules: the policy.
         among: the runs that may go; all by default.
     """
     found = summary.summaries(store)
-    chains = _chains(store, entries)
+    _, sizes = store.index.sizes()
     needed: Mapping[str, set[str]] = {}
     if any(each.status == runstate.COMPLETE for each in found) or rules.everything:
-        needed = _needed_by(store, chains, {each.id for each in found if each.status != runstate.COMPLETE})
+        needed = _needed_by(store, {each.id for each in found if each.status != runstate.COMPLETE})
     candidates = [RunCandidate(each.id, each.time, each.status, needed.get(each.id, ())) for each in found]
     decisions = policy.apply_to_runs(candidates, rules, now=store.clock())
     fates = []
     for each, decision in zip(found, decisions, strict=True):
-        fate = Fate(each.id, each.label, len(chains.get(each.id, ())), each.path, decision.expires, decision.expires, decision.reason)
-        is_meant = each.id in chains and (among is None or each.id in among)  # what began just now is not
+        count = sizes[each.id][0] if each.id in sizes else 0
+        fate = Fate(each.id, each.label, count, each.path, decision.expires, decision.expires, decision.reason)
+        is_meant = each.id in sizes and (among is None or each.id in among)  # what began just now is not
         fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
-    if rules.everything:
-        return fates
-    made = _made_something(store, [chains[fate.run][-1] for fate in fates if fate.expires])
-    return [_kept_for_what_it_made(fate, chains[fate.run]) if fate.run in made else fate for fate in fates]
+    chains = chains_of(store, [fate.run for fate in fates if fate.expires])
+    fates = [_with_chain(fate, chains.get(fate.run, ())) if fate.expires else fate for fate in fates]
+    if not rules.everything:
+        made = _made_something(store, [chain[-1] for chain in chains.values()])
+        fates = [_kept_for_what_it_made(fate, chains[fate.run]) if fate.run in made else fate for fate in fates]
+    return fates, chains
 
 
 def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
@@ -102,27 +108,27 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
     return [_kept_by_worktree(store, fate, rules) if fate.expires else fate for fate in fates]
 
 
-def squashed(store: Checkpoints, entries: Sequence[Entry], but: Collection[str]) -> dict[str, str]:
-    """Returns the checkpoints that only tell of progress within phases that are complete by now, each with its phase.
+def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry, str]]:
+    """Returns the checkpoints that only tell of progress within phases that are complete by now, by id, each with its phase.
 
     One that another checkpoint names is not among them.
 
     Args:
         store: of the repository.
-        entries: all checkpoints.
         but: runs to leave out.
     """
-    chains = _chains(store, (entry for entry in entries if entry.run not in but))
-    found: dict[str, str] = {}
-    touched: list[Entry] = []
+    told = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
+    chains = chains_of(store, {str(entry.run) for entry in told}.difference(but))
+    found: dict[str, tuple[Entry, str]] = {}
+    touched: dict[str, str] = {}
     for chain in chains.values():
         within = policy.squashed((entry.id, entry.phase, entry.trigger) for entry in chain)
         if within:
-            found |= within
-            touched += [entry for entry in chain if entry.id not in within]
+            found |= {entry.id: (entry, within[entry.id]) for entry in chain if entry.id in within}
+            touched |= {entry.id: entry.oid for entry in chain if entry.id not in within}
     if found:
-        firsts = [chain[0] for chain in chains.values()]
-        for checkpoint in _documents(store, {entry.id: entry for entry in [*touched, *firsts]}.values()):
+        firsts = {id_: oid for run, (_, id_, oid) in store.index.sizes()[1].items() if run not in but}
+        for checkpoint in _documents(store, touched | firsts):
             for name in _names(checkpoint):
                 found.pop(name, None)
     return found
@@ -136,27 +142,27 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
         run: its id.
     """
     unfinished = {each.id for each in summary.summaries(store) if each.status != runstate.COMPLETE}
-    return min(_needed_by(store, _chains(store, store.list()), unfinished).get(run, ()), default=None)
+    return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 
 def remove(
     store: Checkpoints,
-    entries: Sequence[Entry],
+    chains: Mapping[str, Sequence[Entry]],
     fates: Sequence[Fate],
     progress: Callable[[str], None] = lambda _: None,
     *,
     settled: bool = True,
-    noted: Mapping[str, Sequence[str]] | None = None,
+    noted: Noted | None = None,
 ) -> list[Fate]:
     """Removes the runs that expire; returns what became of each run.
 
     Args:
         store: of the repository.
-        entries: all checkpoints, as they were when it was decided.
+        chains: the checkpoints of those that expire, by sequence, as they were when it was decided.
         fates: what was decided.
         progress: is told what is being done, a few words at a time.
         settled: as for `Remover.remove`.
-        noted: as for `Remover.remove`.
+        noted: returns the lines of every note, where the caller needs them as well.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.
@@ -164,7 +170,6 @@ def remove(
     due = [fate for fate in fates if fate.expires]
     if not due:
         return list(fates)
-    chains = _chains(store, entries)
     rules = settings.read(store.repository)
     done: dict[str, Fate] = {}
     for some in _portions(due):
@@ -184,7 +189,7 @@ def remove(
             gone = {entry.id for fate in going for entry in chains[fate.run]} - kept
             if gone:
                 progress(f"removing {len(gone)} checkpoints of runs")
-                store.remove(gone, settled=settled, noted=noted, runs=held.keys(), last=last)
+                store.remove(gone, settled=settled, noted=noted() if noted is not None else None, runs=held.keys(), last=last)
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():
@@ -226,6 +231,11 @@ def forget_leases(store: Checkpoints) -> None:
             continue  # it is for `verify`, or somebody else's
 
 
+def _with_chain(fate: Fate, chain: Sequence[Entry]) -> Fate:
+    """Returns the fate of a run that is due, with what it has by now; one that somebody has removed meanwhile is due no more."""
+    return replace(fate, checkpoints=len(chain), is_due=bool(chain), expires=bool(chain))
+
+
 def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
     """Lets the last checkpoint of a run stay."""
     keeps = tuple(entry.id for entry in chain if entry in _ending(chain))
@@ -236,7 +246,7 @@ def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
 
 def _made_something(store: Checkpoints, newest: Sequence[Entry]) -> set[str]:
     """Returns the runs whose last commit or files are in no branch, tag or remote-tracking branch; `newest` are their last checkpoints."""
-    found = {str(one.run): one for one in _documents(store, newest)}
+    found = {str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})}
     dirty = {run for run, one in found.items() if one.worktree is not None and one.worktree.dirty}
     commits = {one.git_sha for run, one in found.items() if one.git_sha and run not in dirty}
     if not commits:
@@ -301,38 +311,37 @@ def _give_back(hold: Hold) -> None:
         return  # somebody else's by now; if not, it ends with this process
 
 
-def _chains(store: Checkpoints, entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    """Returns the checkpoints of each run, by sequence; before those of a run of ours, what was not written here and says it is of it."""
+def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Entry]]:
+    """Returns the checkpoints of some runs, by sequence; before those of a run of ours, what was not written here and says it is of it."""
     found: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.run is not None:
-            found.setdefault(entry.run, []).append(entry)
+    for entry in store.list(Query(runs=sorted(runs))) if runs else ():
+        found.setdefault(str(entry.run), []).append(entry)
     for run, chain in found.items():
         ours = known(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in ours, entry.sequence or 0, entry.id))
     return found
 
 
-def _needed_by(store: Checkpoints, chains: Mapping[str, Sequence[Entry]], unfinished: Collection[str]) -> dict[str, set[str]]:
+def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
     """Returns, for each run that others of the unfinished ones refer to, which these are."""
-    homes = {entry.id: run for run, chain in chains.items() for entry in chain}
-    wanted = {entry.id: entry for run in unfinished if run in chains for entry in (chains[run][0], chains[run][-1])}
+    ends = (entry for chain in chains_of(store, unfinished).values() for entry in (chain[0], chain[-1]))
+    documents = _documents(store, {entry.id: entry.oid for entry in ends})
+    named = [(name, document.run) for document in documents for name in _names(document)]
+    homes = {entry.id: entry.run for entry in store.list(Query(ids=sorted({name for name, _ in named})))} if named else {}
     found: dict[str, set[str]] = {}
-    for checkpoint in _documents(store, wanted.values()):
-        for name in _names(checkpoint):
-            home = homes.get(name)
-            if home is not None and home != checkpoint.run:
-                found.setdefault(home, set()).add(str(checkpoint.run))
+    for name, run in named:
+        home = homes.get(name)
+        if home is not None and home != run:
+            found.setdefault(home, set()).add(str(run))
     return found
 
 
-def _documents(store: Checkpoints, entries: Iterable[Entry]) -> Iterable[Checkpoint]:
-    """Yields the documents of some checkpoints, without their states; those that cannot be read are left out."""
-    some = list(entries)
-    for entry, found in zip(some, store.objects.read([entry.oid for entry in some]), strict=True):
+def _documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoint]:
+    """Yields the documents of some checkpoints, given by id and oid, without their states; those that cannot be read are left out."""
+    for id_, found in zip(oids, store.objects.read(list(oids.values())), strict=True):
         try:
             if found is not None:
-                yield codec.decode_header(found[1], layout.CHECKPOINTS + entry.id)
+                yield codec.decode_header(found[1], layout.CHECKPOINTS + id_)
         except InvalidCheckpoint:
             continue
 

@@ -21,14 +21,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gitckpt.model.policy import Candidate, Decision, Policy
+    from gitckpt.model.policy import Candidate, Decision, Newest, Policy
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.records.entry import Entry
 
 _HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
 
 
-def decide(store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[Candidate], rules: Policy) -> dict[str, Decision]:
+def decide(
+    store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[Candidate], rules: Policy, newest: Newest
+) -> dict[str, Decision]:
     """Returns the decisions on those that are thinned away, by id.
 
     Args:
@@ -36,13 +38,16 @@ def decide(store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[C
         entries: the checkpoints, by id.
         staying: those of them that do not expire, newest first.
         rules: the policy.
+        newest: which stay as they are among the newest.
     """
     now = store.clock()
-    if not any(policy.spans(staying, rules, now=now)):
+    if not any(each.is_automatic for each in staying):
         return {}
     waiting = links.waiting(store.repository)
     ours = provenance.known(store.repository).union(note.link_id(line) for lines in waiting.values() for line in lines)
-    spans = policy.spans([each for each in staying if each.id in ours], rules, now=now)
+    spans = policy.spans([each for each in staying if each.id in ours], rules, newest, now=now)
+    if not spans:
+        return {}
     held = _Holdings(store, [entries[each.id] for span in spans for each in span.due], [entries[span.newest.id] for span in spans])
     found: dict[str, Decision] = {}
     for span in spans:
@@ -54,6 +59,12 @@ def decide(store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[C
             else:
                 nearest = entry
     return found
+
+
+def heads(store: Checkpoints) -> set[str]:
+    """Returns what branches, tags and remote-tracking branches point to, as far as it is there."""
+    found = set(store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split())
+    return set(store.repository.cat_file.known(sorted(found)))
 
 
 class _Holdings:
@@ -70,9 +81,8 @@ class _Holdings:
         self._expansion = Expansion(store.repository, budget.SNAPSHOT)
         commits = {entry.git_sha for entry in due if entry.git_sha}
         self._there = set(store.repository.cat_file.known(sorted(commits)))
-        heads = store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split() if commits else []
-        tips = set(store.repository.cat_file.known([*heads, *(entry.git_sha for entry in newest if entry.git_sha)]))
-        self._outside = reachability.outside(store.repository.git, self._there, tips)
+        stay = set(store.repository.cat_file.known(sorted({entry.git_sha for entry in newest if entry.git_sha})))
+        self._outside = reachability.outside(store.repository.git, self._there, heads(store) | stay) if self._there else set()
 
     def has(self, later: Entry, entry: Entry) -> bool:
         """Tells whether a later checkpoint, or a commit that stays, has what one has. What cannot be read is nowhere else."""

@@ -7,7 +7,6 @@ from gitckpt.model.names import shell_word
 from gitckpt.store import chains
 from gitckpt.store.leases import lease
 from gitckpt.store.records import keys
-from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import runs, worktree
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.runs import summary
@@ -28,9 +27,10 @@ def remove(store: Checkpoints, run: str) -> int:
         raise UsageError(
             f"run {run} stays: the unfinished run {other} refers to it", hint=f"remove that one first: git ckpt remove {other}"
         )
-    entries = store.list(Query(run=run))
+    by_run = runs.chains_of(store, [run])
+    entries = by_run[run]
     wanted = Fate(run, known.label, len(entries), known.path, is_due=True, expires=True, reason="it was named")
-    (fate,) = runs.remove(store, entries, [wanted])
+    (fate,) = runs.remove(store, by_run, [wanted])
     if not fate.expires:
         raise _stays(fate)
     keys.forget_orphans(store.refs, store.objects, store.index.runs)

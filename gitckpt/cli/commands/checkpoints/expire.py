@@ -29,7 +29,7 @@ def expire(
         int | None, typer.Option("--keep-last", metavar="N", parser=options.count, help="So many of the newest stay.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, and unfinished runs too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would become of each, and why.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would go, and why.")] = False,
 ) -> None:
     """Remove checkpoints by policy: those made by hooks, once they are old; and runs that are complete, with their worktrees.
 
@@ -38,7 +38,7 @@ def expire(
     A run goes as a whole, and stays where its worktree holds what no checkpoint does. To remove every checkpoint there is, say so:
     --all --older-than 0s --keep-last 0.
 
-    Each checkpoint and each run is printed with the reason: in a table, or piped, in tab-separated columns with full ids.
+    What goes is printed with the reason: in a table, or piped, in tab-separated columns with full ids. A dry run has all runs.
     """
     with open_store() as store:
         policy = inside(store).rules.read().policy
@@ -61,7 +61,7 @@ def expire(
             if not dry_run:
                 terminal.progress("")
         if not dry_run:
-            tell_what_stays(store, {entry.id for entry, decision in found.checkpoints if decision.expires})
+            tell_what_stays(store, {entry.id for entry, _ in found.checkpoints})
     rows = _rows(found, dry_run=dry_run)
     if not terminal.is_terminal():
         for row in rows:
@@ -73,7 +73,7 @@ def expire(
 
 
 def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
-    """Returns what is told: of what stays only what a dry run asks for, and runs that stay though they are due."""
+    """Returns what is told: what goes, and the runs that stay though they are due; a dry run has the others as well."""
     gone = "expires" if dry_run else "expired"
     runs = {fate.run for fate in found.runs}
     rows = []
@@ -83,15 +83,13 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
             why = fate.reason + (with_it if fate.expires else "")
             rows.append((gone if fate.expires else "stays", fate.run, fate.label, why))
     for entry, decision in found.checkpoints:
-        if (decision.expires or dry_run) and (entry.run not in runs or entry.id in found.squashed):
-            why = decision.reason
-            rows.append((gone if decision.expires else "stays", entry.id, entry.phase, why))
+        if entry.run not in runs or entry.id in found.squashed:
+            rows.append((gone, entry.id, entry.phase, decision.reason))
     return rows
 
 
 def _summary(found: Expired, verb: str) -> str:
-    checkpoints = sum(decision.expires for _, decision in found.checkpoints)
-    said = f"{checkpoints} of {_count(len(found.checkpoints), 'checkpoint')} {verb}"
+    said = f"{len(found.checkpoints)} of {_count(found.total, 'checkpoint')} {verb}"
     if found.runs:
         said += f"; {sum(fate.expires for fate in found.runs)} of {_count(len(found.runs), 'run')}"
     return said
