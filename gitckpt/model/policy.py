@@ -103,12 +103,6 @@ class Policy:
         """How many of the newest safety checkpoints stay."""
         return min(self.safety_keep_last, self.keep_last) if self.everything else self.safety_keep_last
 
-    @property
-    def youngest(self) -> int:
-        """The least age, in microseconds, at which a checkpoint outside of runs may go."""
-        ages = (self.older_than, self.rewritten_older_than, self.hourly_after, self.daily_after, self.safety_older_than)
-        return min(ages)
-
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if name != "everything":

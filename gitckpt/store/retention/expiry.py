@@ -141,7 +141,9 @@ def expire_alone(
     tagged = _tagged(store) if entries else set()
     candidates = [_candidate(entry, tagged) for entry in entries]
     decisions = policy.apply(candidates, rules, newest, now=now)
-    rewritten = _rewritten(store, [entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires], noted)
+    doubtful = [entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires]
+    least = min(rules.rewritten_older_than, rules.older_than)
+    rewritten = _rewritten(store, [entry for entry in doubtful if now - entry.time >= least], noted)
     if rewritten:
         candidates = [replace(each, rewritten=True) if each.id in rewritten else each for each in candidates]
         decisions = policy.apply(candidates, rules, newest, now=now)
@@ -165,13 +167,19 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         oldest = _oldest(others, rules.keep_last)
         return entries, Newest(oldest, oldest, _oldest(safeties, rules.safeties))
     hooks, agents, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[MANUAL], by_agent=True), Query(triggers=[SAFETY])
-    until = now - rules.youngest
-    found = [entry for query in (hooks, agents, safety) for entry in store.list(replace(query, in_run=False, until=until))]
-    found.sort(key=_place, reverse=True)
+    ours = Query(ids=sorted(thinning.ours(store)))  # of the others none is thinned, however many there are
+    found: dict[str, Entry] = {}
+    for query, age in (
+        (hooks, min(rules.older_than, rules.rewritten_older_than)),
+        (safety, rules.safety_older_than),
+        (ours, min(rules.hourly_after, rules.daily_after)),
+    ):
+        found |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=now - age))}
     first = _oldest_of(store, hooks, rules.keep_last), _oldest_of(store, agents, rules.keep_last)
     # The later place: so many of one kind are as new, and of both together no fewer.
     together = max(place for place in first if place is not None) if rules.keep_last else None
-    return found, Newest(first[0], together, _oldest_of(store, safety, rules.safeties))
+    entries = sorted(found.values(), key=_place, reverse=True)
+    return entries, Newest(first[0], together, _oldest_of(store, safety, rules.safeties))
 
 
 def _oldest_of(store: Checkpoints, query: Query, count: int) -> Place | None:

@@ -41,11 +41,8 @@ def decide(
         newest: which stay as they are among the newest.
     """
     now = store.clock()
-    if not any(each.is_automatic for each in staying):
-        return {}
-    waiting = links.waiting(store.repository)
-    ours = provenance.known(store.repository).union(note.link_id(line) for lines in waiting.values() for line in lines)
-    spans = policy.spans([each for each in staying if each.id in ours], rules, newest, now=now)
+    mine = ours(store)
+    spans = policy.spans([each for each in staying if each.id in mine], rules, newest, now=now)
     if not spans:
         return {}
     held = _Holdings(store, [entries[each.id] for span in spans for each in span.due], [entries[span.newest.id] for span in spans])
@@ -59,6 +56,12 @@ def decide(
             else:
                 nearest = entry
     return found
+
+
+def ours(store: Checkpoints) -> set[str]:
+    """Returns the ids of checkpoints outside of runs that were written here, and of others that are gone, or belong to runs."""
+    waiting = links.waiting(store.repository)
+    return provenance.known(store.repository).union(note.link_id(line) for lines in waiting.values() for line in lines)
 
 
 def heads(store: Checkpoints) -> set[str]:
