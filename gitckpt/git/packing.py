@@ -1,4 +1,4 @@
-"""Packs the loose refs of our own namespaces into one file, and never those of the user.
+"""Packs the loose refs of our own namespaces into one file, and never those of the user; and loose objects, whosever they are.
 
 Thousands of loose refs make every `git log` and `git fetch` slow. `git pack-refs --include` picks namespaces since git 2.42; before
 that it packs all or nothing, so it is given a scratch repository whose refs are links to the real directories of ours alone.
@@ -6,6 +6,7 @@ that it packs all or nothing, so it is given a scratch repository whose refs are
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from gitckpt.git import disk
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 PACK_FROM = 1000
-"""So many loose checkpoint refs are packed together."""
+"""So many loose checkpoint refs, or objects, are packed together."""
 
 _INCLUDE_SINCE = (2, 42)
 
@@ -38,6 +39,27 @@ def count_loose(repository: Repository) -> int:
 def pack_if_many(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
     """Packs as `pack` does, where `PACK_FROM` checkpoints or more have loose refs."""
     return count_loose(repository) >= PACK_FROM and pack(repository, namespaces, version)
+
+
+def count_loose_objects(repository: Repository) -> int:
+    """Returns about how many objects have a file of their own, from every eighth directory, as oids are spread evenly."""
+    found = 0
+    for number in range(0, 256, 8):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found += len(os.listdir(os.path.join(repository.common_dir, "objects", f"{number:02x}")))
+    return 8 * found
+
+
+def pack_objects(repository: Repository) -> None:
+    """Packs the loose objects: what refs lead to by its paths, which makes small packs, and then the rest, which `git gc --auto` leaves.
+
+    Raises:
+        GitError: git refused.
+    """
+    repository.git.run("repack", "-d", "-l", "--quiet")
+    repository.git.run("maintenance", "run", "--quiet", "--task=loose-objects")
+    disk.flush([os.path.join(repository.common_dir, "objects", "pack")])  # before the files go: git flushes the pack, and not its name
+    repository.git.run("prune-packed", "--quiet")
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:

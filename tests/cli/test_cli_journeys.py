@@ -40,6 +40,7 @@ def test_init_tells_what_it_did_and_a_second_time_does_nothing(ckpt: Ckpt, check
         "".join(f"{event}: wrote {hooks / event}\n" for event in EVENTS)
         + "added notes.rewriteRef = refs/notes/checkpoint[s] to the configuration\n"
         + "added notes.rewriteMode = cat_sort_uniq to the configuration\n"
+        + "added gc.cruftPacks = true to the configuration\n"
         + f"wrote {checkout.path}/gitckpt.toml: settings for everybody, to be committed\n",
         "every commit records a checkpoint now; see them: git ckpt list\n",
     )

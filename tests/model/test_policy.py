@@ -379,3 +379,27 @@ def test_what_thinning_says() -> None:
         ("hour", "2.02", [Decision("2.021", expires=True, reason="2d old, one an hour stays")]),
         ("day", "9.02", [Decision("9.021", expires=True, reason="9d old, one a day stays")]),
     ]
+
+
+def test_a_heavy_year_ends_below_twenty_thousand() -> None:
+    """Five agents save 300 times a day each, with a commit at every tenth turn, and somebody saves twice a day by hand."""
+    found: list[Candidate] = []
+    for day in range(365):
+        start = NOW + day * DAY
+        for turn in range(300):
+            time = start + turn * DAY // 300
+            found += [
+                Candidate(f"{day} {turn} {line}", time, MANUAL, None, rewritten=False, line=f"{line}", agent=True) for line in range(5)
+            ]
+            if turn % 10 == 9:
+                found += [Candidate(f"{day} {turn} c{line}", time, POST_COMMIT, None, rewritten=False, line=f"{line}") for line in range(5)]
+        found += [Candidate(f"{day} {number} hand", start + number, MANUAL, None, rewritten=False, line="0") for number in range(2)]
+        now = start + DAY
+        found.sort(key=lambda each: (each.time, each.id), reverse=True)
+        decided = apply(found, Policy(), now)
+        found = [each for each, decision in zip(found, decided, strict=True) if not decision.expires]
+        out = gone(found, Policy(), now)
+        found = [each for each in found if each.id not in out]
+    by_hand = sum(not each.is_automatic for each in found)
+    assert (by_hand, len(found) < 20_000) == (730, True)
+    assert [each.time >= now - 2 * DAY for each in found].count(True) > 1500

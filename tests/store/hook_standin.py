@@ -18,6 +18,7 @@ USER_TEXT = '#!/bin/sh\n# mine\necho "mine: $*"\ncat\nexit 3\n'
 NOTES_CHANGES = [
     "added notes.rewriteRef = refs/notes/checkpoint[s] to the configuration",
     "added notes.rewriteMode = cat_sort_uniq to the configuration",
+    "added gc.cruftPacks = true to the configuration",
 ]
 
 HOOK = """\

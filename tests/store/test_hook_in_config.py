@@ -37,6 +37,7 @@ class TestConfigHooks:
             *(f"{event}: took hook.gitckpt-{event} out of the configuration" for event in EVENTS),
             "took notes.rewriteRef = refs/notes/checkpoint[s] out of the configuration",
             "took notes.rewriteMode = cat_sort_uniq out of the configuration",
+            "took gc.cruftPacks = true out of the configuration",
         ]
         assert everything(checkout) == before
 
@@ -112,10 +113,11 @@ class TestSettings:
         ("config", "changed"),
         [
             ("", NOTES_CHANGES),
-            ("[notes]\n\trewriteRef = refs/notes/mine\n", NOTES_CHANGES[:1]),
-            ("[notes]\n\t# how I like it\n\trewriteMode = overwrite\n", NOTES_CHANGES[:1]),
-            ("[notes]\n\trewriteRef = refs/notes/checkpoints\n", []),
-            ("[notes]\n\trewriteRef = refs/notes/*\n", []),
+            ("[notes]\n\trewriteRef = refs/notes/mine\n", [NOTES_CHANGES[0], NOTES_CHANGES[2]]),
+            ("[notes]\n\t# how I like it\n\trewriteMode = overwrite\n", [NOTES_CHANGES[0], NOTES_CHANGES[2]]),
+            ("[notes]\n\trewriteRef = refs/notes/checkpoints\n", NOTES_CHANGES[2:]),
+            ("[notes]\n\trewriteRef = refs/notes/*\n", NOTES_CHANGES[2:]),
+            ("[gc]\n\tcruftPacks = false\n", NOTES_CHANGES[:2]),
             ("[notes]\n\tdisplayRef = refs/notes/mine\n[ckpt]\n\tkeepLast = 3\n", NOTES_CHANGES),
         ],
     )
@@ -133,8 +135,9 @@ class TestSettings:
     def test_what_the_user_has_set_for_all_repositories_counts(self, sealed: Path, main_checkout: Checkout, standin: StandIn) -> None:
         main_checkout.git("config", "--global", "notes.rewriteRef", "refs/notes/mine")
         repository = discover(str(main_checkout.path))
-        assert standin.install(repository, "none").changed == NOTES_CHANGES[:1]
+        assert standin.install(repository, "none").changed == [NOTES_CHANGES[0], NOTES_CHANGES[2]]
         main_checkout.git("config", "--global", "--add", "notes.rewriteRef", "refs/notes/check*")
+        main_checkout.git("config", "--global", "gc.cruftPacks", "false")
         uninstall(repository)
         assert standin.install(repository, "none").changed == []
         assert standin.inspect(repository) == []

@@ -37,6 +37,7 @@ class TestFiles:
             *(f"{event}: removed {hooks}/{event}" for event in EVENTS),
             "took notes.rewriteRef = refs/notes/checkpoint[s] out of the configuration",
             "took notes.rewriteMode = cat_sort_uniq out of the configuration",
+            "took gc.cruftPacks = true out of the configuration",
             f"removed the empty directory {hooks}",
         ]
         assert everything(checkout) == before

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import hook
+from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
@@ -149,6 +150,51 @@ class TestObjects:
         maintenance.maintain(repository)
         assert not self.packed(full)
         assert maintenance.last(repository).outcome == "done"
+
+
+class TestManyObjects:
+    """More than git would wait for, and what nothing leads to: of these, git packs none, and warns of them at each commit."""
+
+    @pytest.fixture
+    def full(self, main_checkout: Checkout) -> Checkout:
+        main_checkout.git("config", "maintenance.auto", "true")
+        main_checkout.git("config", "gc.auto", "6700")
+        paths = [str(main_checkout.write(f".git/more/{number}", f"{number}\n")) for number in range(packing.PACK_FROM + 400)]
+        main_checkout.git("hash-object", "-w", "--stdin-paths", data="\n".join(paths) + "\n")
+        return main_checkout
+
+    def loose(self, checkout: Checkout) -> int:
+        return int(checkout.git("count-objects").split()[0])
+
+    def test_are_packed(self, full: Checkout, repository: Repository) -> None:
+        tree = full.git("rev-parse", "HEAD^{tree}")
+        maintenance.maintain(repository)
+        assert self.loose(full) == 0
+        assert full.git("cat-file", "-t", tree) == "tree"
+        assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
+
+    def test_stay_in_packs_when_git_packs_everything_anew(self, full: Checkout, repository: Repository) -> None:
+        maintenance.maintain(repository)
+        full.git("config", "gc.autoPackLimit", "1")
+        maintenance.maintain(repository)
+        assert self.loose(full) == 0
+        assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
+
+    @pytest.mark.parametrize(("name", "value"), [("gc.auto", "0"), ("maintenance.auto", "false")])
+    def test_as_the_user_has_it(self, full: Checkout, repository: Repository, name: str, value: str) -> None:
+        full.git("config", name, value)
+        before = self.loose(full)
+        maintenance.maintain(repository)
+        assert self.loose(full) == before
+
+    def test_a_hook_of_the_user_may_say_that_this_is_no_time(self, full: Checkout, repository: Repository) -> None:
+        full.write(".git/hooks/pre-auto-gc", "#!/bin/sh\nexit 1\n").chmod(0o755)
+        before = self.loose(full)
+        maintenance.maintain(repository)
+        assert (self.loose(full), maintenance.last(repository).outcome) == (before, "done")
+
+    def test_are_counted_roughly(self, full: Checkout, repository: Repository) -> None:
+        assert abs(packing.count_loose_objects(repository) - self.loose(full)) < 400
 
 
 class TestDue:

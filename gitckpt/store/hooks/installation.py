@@ -13,7 +13,6 @@ from gitckpt.store.hooks import files, keys, managers
 from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from gitckpt.store.hooks.keys import HookSettings, default_directory, hooks_directory, installed_directory
-from gitckpt.store.records.layout import NOTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _AT_COMMIT = "post-commit"
 _MISSED = ("hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed", "interpreter-missing", "package-missing")
 """The codes of findings that keep a hook from being called."""
 
-_SORTED_UNION = "cat_sort_uniq"
 _ASIDE = (".legacy", ".old")
 """What pre-commit and lefthook append to the name of a hook file that they replace."""
 
@@ -94,7 +92,8 @@ def install(
         files.apply(changes, undo)
         changed = [change.sentence for change in changes]
         changed += _set_hooks(settings, pin if used == "config" else None, undo)
-        changed += _follow_rewrites(settings, undo)
+        changed += keys.follow_rewrites(settings, undo)
+        changed += keys.keep_garbage_together(settings, undo)
         settings.set(keys.MODE, used, undo)
         if mode != "auto":
             settings.set(keys.CHOSEN, "true", undo)
@@ -123,7 +122,7 @@ def uninstall(repository: Repository) -> list[str]:
         files.apply(changes, undo)
         changed = [change.sentence for change in changes]
         changed += _set_hooks(settings, None, undo)
-        for name, value in ((keys.REWRITE_REF, keys.OUR_NOTES), (keys.REWRITE_REF, NOTES), (keys.REWRITE_MODE, _SORTED_UNION)):
+        for name, value in keys.VALUES:
             if name in by_us and settings.drop(name, undo, value):
                 changed.append(f"took {name} = {value} out of the configuration")
         for name in (keys.MODE, keys.CHOSEN, keys.DIRECTORY, keys.SET_BY_INIT):
@@ -278,25 +277,6 @@ def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list
             if any(done):
                 changed.append(f"{event}: took {section} out of the configuration")
     return changed
-
-
-def _follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
-    """Makes git carry our notes through amend and rebase; returns what it did."""
-    by_us = settings.all(keys.SET_BY_INIT)
-    if settings.rewrites_notes() and keys.REWRITE_REF not in by_us:
-        return []
-    is_older = keys.REWRITE_REF in by_us and NOTES in settings.all(keys.REWRITE_REF)  # as it was set once
-    wanted = [(keys.REWRITE_REF, keys.OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
-    if not settings.all(keys.REWRITE_MODE) and (keys.REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
-        # Otherwise not: the mode holds for all notes, and would sort the lines of the user's own.
-        wanted.append((keys.REWRITE_MODE, _SORTED_UNION))
-    for name, _ in wanted:
-        settings.add(keys.SET_BY_INIT, name, undo)  # first: what is set and not noted would stay for ever after a kill
-    for name, value in wanted:
-        settings.add(name, value, undo)
-    if is_older:
-        settings.drop(keys.REWRITE_REF, undo, NOTES)
-    return [f"added {name} = {value} to the configuration" for name, value in wanted]
 
 
 def _inspect_config(settings: HookSettings, version: tuple[int, ...], pin: Pin, person: Manager) -> list[Finding]:

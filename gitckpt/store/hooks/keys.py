@@ -26,7 +26,13 @@ REWRITE_REF = "notes.rewriteRef"
 REWRITE_MODE = "notes.rewriteMode"
 OUR_NOTES = f"{NOTES[:-1]}[{NOTES[-1]}]"
 """A pattern that matches our notes alone: as long as a ref is not there, git warns at each amend where it is named; not of a pattern."""
+CRUFT_PACKS = "gc.cruftPacks"
+"""Whether git keeps garbage in packs, for the two weeks that it is kept: git before 2.41 makes each object a file, and warns of them."""
 MADE_DIRECTORY = "hooks directory"
+
+SORTED_UNION = "cat_sort_uniq"
+VALUES = ((REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES), (REWRITE_MODE, SORTED_UNION), (CRUFT_PACKS, "true"))
+"""What `init` sets, or once set, and `uninit` takes out again where nobody has changed it."""
 
 
 class HookSettings:
@@ -38,10 +44,12 @@ class HookSettings:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._everywhere = config.read(repository, r"^notes\.rewrite")
+        self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
         self._values: dict[str, list[str]] = {}
         # Not by `config.read`: what a person set for all repositories is not ours to change or to restore.
-        out = repository.git.run("config", "--local", "--null", "--get-regexp", r"^(ckpt\.|notes\.rewrite|hook\.gitckpt-)", ok=(0, 1)).out
+        out = repository.git.run(
+            "config", "--local", "--null", "--get-regexp", r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)", ok=(0, 1)
+        ).out
         for entry in os.fsdecode(out).split("\0")[:-1]:
             name, newline, value = entry.partition("\n")
             self._values.setdefault(name, []).append(value if newline else "true")
@@ -64,6 +72,10 @@ class HookSettings:
         """Tells whether a person has settled, for this repository or for all, how git carries notes of their own."""
         others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref not in (NOTES, OUR_NOTES)]
         return bool(others or self._everywhere.get(REWRITE_MODE.lower()))
+
+    def keeps_garbage_together(self) -> bool:
+        """Tells whether somebody has said, for this repository or for all, how git keeps what nothing leads to."""
+        return CRUFT_PACKS.lower() in self._everywhere
 
     def set(self, name: str, value: str, undo: ExitStack) -> bool:
         """Gives a name one value; returns whether it had another."""
@@ -91,6 +103,34 @@ class HookSettings:
                 undo.callback(config.write, self._repository, name, each, add=True)
             self._values[_canonical(name)] = [each for each in before if each not in gone]
         return bool(gone)
+
+
+def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
+    """Makes git carry our notes through amend and rebase; returns what it did."""
+    by_us = settings.all(SET_BY_INIT)
+    if settings.rewrites_notes() and REWRITE_REF not in by_us:
+        return []
+    is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)  # as it was set once
+    wanted = [(REWRITE_REF, OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
+    if not settings.all(REWRITE_MODE) and (REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
+        # Otherwise not: the mode holds for all notes, and would sort the lines of the user's own.
+        wanted.append((REWRITE_MODE, SORTED_UNION))
+    for name, _ in wanted:
+        settings.add(SET_BY_INIT, name, undo)  # first: what is set and not noted would stay for ever after a kill
+    for name, value in wanted:
+        settings.add(name, value, undo)
+    if is_older:
+        settings.drop(REWRITE_REF, undo, NOTES)
+    return [f"added {name} = {value} to the configuration" for name, value in wanted]
+
+
+def keep_garbage_together(settings: HookSettings, undo: ExitStack) -> list[str]:
+    """Makes git keep what expires in packs until it goes; returns what it did."""
+    if settings.keeps_garbage_together():
+        return []
+    settings.add(SET_BY_INIT, CRUFT_PACKS, undo)  # first, as above
+    settings.add(CRUFT_PACKS, "true", undo)
+    return [f"added {CRUFT_PACKS} = true to the configuration"]
 
 
 def hooks_directory(repository: Repository) -> str:

@@ -213,11 +213,16 @@ def condition(query: Query) -> tuple[str, list[Value]]:
         ("time >= ?", query.since),
         # Outside of runs the rank is the time, and there is an order of it.
         ("rank <= ?" if query.in_run is False else "time <= ?", query.until),
-        ("status = ?", query.status),
     ):
         if value is not None:
             parts.append(words)
             values.append(value)
+    for column, text in (("status", query.status), ("trigger", query.triggers[0] if query.triggers and len(query.triggers) == 1 else None)):
+        if text is not None and text.isascii() and text.isalpha():
+            parts.append(f"{column} = '{text}'")  # as it stands: SQLite chooses an index of some rows alone by nothing else
+        elif text is not None:
+            parts.append(f"{column} = ?")
+            values.append(text)
     if query.in_run is not None:
         parts.append("run IS NOT NULL" if query.in_run else "run IS NULL")
     if query.by_agent is not None:
@@ -228,7 +233,7 @@ def condition(query: Query) -> tuple[str, list[Value]]:
     for words, wanted in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),
-        ("trigger IN (SELECT value", query.triggers),
+        ("trigger IN (SELECT value", query.triggers if query.triggers is None or len(query.triggers) != 1 else None),
     ):
         if wanted is not None:
             parts.append(f"{words} FROM json_each(?))")

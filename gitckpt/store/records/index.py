@@ -54,6 +54,9 @@ CREATE UNIQUE INDEX entry_by_id ON entry (id);
 CREATE INDEX entry_by_rank ON entry (rank, sequence, id);
 CREATE INDEX entry_by_run ON entry (run, sequence) WHERE run IS NOT NULL;
 CREATE INDEX entry_by_commit ON entry (git_sha);
+CREATE INDEX safety_by_rank ON entry (rank, sequence, id) WHERE run IS NULL AND trigger = 'safety';
+CREATE INDEX agents_by_rank ON entry (rank, sequence, id) WHERE run IS NULL AND agent IS NOT NULL;
+CREATE INDEX progress_by_rank ON entry (rank, sequence, id) WHERE run IS NOT NULL AND status = 'progress';
 """
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"

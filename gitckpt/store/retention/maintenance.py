@@ -134,9 +134,9 @@ def pack(repository: Repository) -> None:
 
 
 def collect(repository: Repository) -> None:
-    """Has git pack objects where it finds that there are many loose ones, as `git commit` does: who only saves never commits.
+    """Packs objects where many are loose, and has git do what else it finds due, as `git commit` does: who only saves never commits.
 
-    Its own settings say how many are many (`gc.auto`), and whether that is done unasked at all (`maintenance.auto`).
+    Git's settings say whether that is done unasked at all (`gc.auto`, `maintenance.auto`), and `pre-auto-gc` whether now is the time.
 
     Args:
         repository: seen from any of its worktrees.
@@ -144,7 +144,16 @@ def collect(repository: Repository) -> None:
     Raises:
         GitError: git refused.
     """
-    if config.read(repository, r"^maintenance\.auto$").get("maintenance.auto", ["true"])[-1].lower() in ("false", "no", "off", "0", ""):
+    said = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
+    if any(said.get(name, ["true"])[-1].lower() in ("false", "no", "off", "0", "") for name in ("maintenance.auto", "gc.auto")):
         return
     # Of us, maintenance is at work already; somebody's own hook may say that this is no time for it.
-    repository.git.run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", env={"GITCKPT_SKIP": "1"})
+    alone = {"GITCKPT_SKIP": "1"}
+    if packing.count_loose_objects(repository) > packing.PACK_FROM:
+        if repository.git.run("hook", "run", "--ignore-missing", "pre-auto-gc", env=alone, ok=(0, 1)).code != 0:
+            return
+        packing.pack_objects(repository)
+    # What nothing leads to any more waits for two weeks. Git before 2.41 makes each of these objects a file, warns of them at each commit,
+    # and gives up for a day, unless it is told that they may share a pack.
+    cruft = ("-c", "gc.cruftPacks=true") if "gc.cruftpacks" not in said else ()
+    repository.git.run(*cruft, "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", env=alone)
