@@ -7,7 +7,8 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from threading import Thread
 
     from gitckpt.git.command import Git
     from gitckpt.git.process import Child
@@ -88,14 +89,24 @@ class CatFile:
         if len(names) < _MANY:
             yield from self._one_by_one(names, most)
             return
-        for start in range(0, len(names), _PORTION):
-            yield from self._in_bulk(names[start : start + _PORTION], most)
+        portions = [names[start : start + _PORTION] for start in range(0, len(names), _PORTION)]
+        thread, result = _ahead(self._answers, portions[0], most)
+        try:
+            for portion, following in zip(portions, [*portions[1:], None], strict=True):
+                out = result()
+                if following is not None:
+                    thread, result = _ahead(self._answers, following, most)
+                yield from self._in_bulk(out, portion, most)
+        finally:
+            thread.join()
 
-    def _in_bulk(self, names: Sequence[str], most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
-        """Reads through a process that answers all at once, which takes a fifth of the time."""
+    def _answers(self, names: Sequence[str], most: int | None) -> bytes:
+        """Returns what a process says that answers all at once, which takes a fifth of the time."""
         wanted = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
         most_at_once = None if most is None else _AT_MOST
-        out = self._git.run("cat-file", "--batch", "--buffer", data=wanted, ok=(0, 128, _ENDED), most=most_at_once).out
+        return self._git.run("cat-file", "--batch", "--buffer", data=wanted, ok=(0, 128, _ENDED), most=most_at_once).out
+
+    def _in_bulk(self, out: bytes, names: Sequence[str], most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
         at = answered = 0
         while answered < len(names):
             end = out.find(b"\n", at)
@@ -154,6 +165,33 @@ class CatFile:
     def close(self) -> None:
         """Ends the process."""
         self._standby.close()
+
+
+def _ahead(
+    call: Callable[[Sequence[str], int | None], bytes], names: Sequence[str], most: int | None
+) -> tuple[Thread, Callable[[], bytes]]:
+    """Begins a call while others work, as git can read on another processor; returns the thread, and what waits for the result."""
+    from threading import Thread  # not for the hook, which never reads so much
+
+    found: list[bytes | CkptError | OSError] = []
+
+    def work() -> None:
+        try:
+            found.append(call(names, most))
+        except (CkptError, OSError) as error:  # told to whoever waits for the result
+            found.append(error)
+
+    def result() -> bytes:
+        thread.join()
+        if not found:
+            raise CkptError("git cat-file could not be listened to", hint="is there memory left? try again")
+        if not isinstance(found[0], bytes):
+            raise found[0]
+        return found[0]
+
+    thread = Thread(target=work)
+    thread.start()
+    return thread, result
 
 
 def _batch(requests: list[bytes], start: int) -> list[bytes]:

@@ -6,7 +6,6 @@ that it packs all or nothing, so it is given a scratch repository whose refs are
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from gitckpt.git import disk
@@ -45,8 +44,10 @@ def count_loose_objects(repository: Repository) -> int:
     """Returns about how many objects have a file of their own, from every eighth directory, as oids are spread evenly."""
     found = 0
     for number in range(0, 256, 8):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             found += len(os.listdir(os.path.join(repository.common_dir, "objects", f"{number:02x}")))
+        except FileNotFoundError:
+            continue
     return 8 * found
 
 

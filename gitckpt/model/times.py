@@ -65,6 +65,11 @@ def from_text(text: str) -> int:
     return seconds * MICRO + micros
 
 
+def is_usual(text: str) -> bool:
+    """Tells whether a timestamp, that is one, is as `to_text` writes the instant that it names."""
+    return len(text) == 27 and text[10] == "T" and text[19] == "." and text[26] == "Z" and text[17:19] != "60"
+
+
 def _ordinal(year: int, month: int, day: int) -> int:
     """Returns what `datetime.date.toordinal` does, whose import would cost a command 2 ms."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

@@ -281,3 +281,19 @@ def test_a_length_of_time_is_written_in_the_largest_unit_that_it_is_a_multiple_o
 @given(st.integers(0, 10**9))
 def test_what_is_written_of_a_length_of_time_is_read_as_the_same(seconds: int) -> None:
     assert times.parse_age(times.length_text(seconds * times.MICRO)) == seconds * times.MICRO
+
+
+@quick
+@given(
+    st.datetimes(min_value=datetime.datetime(1, 1, 2), max_value=datetime.datetime(9999, 12, 30)),
+    st.sampled_from(["", ".1", ".123456", ".1234567", ".000000"]),
+    st.sampled_from(["Z", "z", "+00:00", "+01:30"]),
+    st.sampled_from("Tt"),
+    st.booleans(),
+)
+def test_a_usual_timestamp_is_as_it_would_be_written(
+    when: datetime.datetime, fraction: str, offset: str, separator: str, leaps: bool
+) -> None:
+    text = when.strftime(f"%m-%d{separator}%H:%M:") + ("60" if leaps else f"{when.second:02d}") + fraction + offset
+    text = f"{when.year:04d}-{text}"
+    assert times.is_usual(text) == (times.to_text(times.from_text(text)) == text)

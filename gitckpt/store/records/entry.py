@@ -181,7 +181,7 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     values[_ID] = ids.to_bytes(entry.id)
     for at in _HEX:
         values[at] = None if values[at] is None else bytes.fromhex(values[at])
-    if times.to_text(entry.time) == entry.timestamp:
+    if times.is_usual(entry.timestamp):
         values[_TIMESTAMP] = None
     return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
 

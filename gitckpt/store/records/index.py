@@ -282,9 +282,10 @@ class Index:
     def _add(self, connection: sqlite3.Connection, refs: Sequence[_Ref]) -> set[str]:
         """Adds what refs point to, and returns the runs that it belongs to."""
         runs: set[str] = set()
+        documents = layout.documents(self._repository, self._objects, [oid.hex() for _, oid in refs])
         for start in range(0, len(refs), _AT_ONCE):
             some, rows, problems = refs[start : start + _AT_ONCE], [], []
-            for (id_, oid), found in zip(some, self._objects.read([oid.hex() for _, oid in some]), strict=True):
+            for (id_, oid), found in zip(some, documents, strict=False):
                 ref = layout.CHECKPOINTS + ids.from_bytes(id_)
                 try:
                     header = fenced(ref, partial(_header, oid.hex(), ref, found))

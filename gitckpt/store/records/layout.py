@@ -10,9 +10,11 @@ from gitckpt.store import links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import Entry
 
@@ -30,6 +32,9 @@ HOLDERS = (TREES, OPERATIONS)
 
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
 """The namespaces of ours. Below the first, others have refs, too: `is_foreign`. The rest of `refs/keep` is theirs."""
+
+_MANY = 2000
+"""Of so many objects, or more, it pays to have git read ahead."""
 
 RUN_STARTED = "run-started"
 """The phase label of the first checkpoint of a run."""
@@ -91,6 +96,26 @@ def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update
     if fields.get("run"):
         updates.append(Update(RUNS + fields["run"], blob, head))
     return updates
+
+
+def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+    """Yields kind and content of each of some objects; of many through git, which reads ahead on another processor.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        oids: full ones.
+    """
+    from gitckpt.model.format import budget
+
+    if len(oids) < _MANY:
+        yield from objects.read(oids)
+        return
+    for oid, found in zip(oids, repository.cat_file.contents(oids, budget.DOCUMENT.size), strict=True):
+        if found is not None and found[1] == OVERSIZED:
+            yield from objects.read([oid])
+        else:
+            yield found[1:] if found is not None else None
 
 
 def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str = "missing", hint: str | None = None) -> bytes:
