@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -276,6 +277,18 @@ def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(plain: Store, 
     with pytest.raises(_Incomplete, match="lib: another repository is in its place"):
         restore(plain, made)
     assert (settled(lib), (main_checkout.path / "README").read_text()) == (before, "hello\n")
+
+
+def test_one_that_there_was_not_stays_and_that_is_said(
+    plain: Store, main_checkout: Checkout, make_checkout: Callable[..., Checkout]
+) -> None:
+    made = plain.save("a-complete", {})
+    other = make_checkout("other")
+    other.commit("first", l="l\n")
+    main_checkout.git("submodule", "--quiet", "add", str(other.path), "lib")
+    main_checkout.git("commit", "--quiet", "-m", "a submodule")
+    assert "the submodule lib stays as it is; it was none" in restore(plain, made).remarks
+    assert (main_checkout.path / "lib/l").exists()
 
 
 def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
