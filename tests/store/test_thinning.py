@@ -9,11 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from gitckpt.model import policy, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, SAFETY
 from gitckpt.model.policy import DAY, HOUR, Candidate, Policy
+from gitckpt.model.values import replace
 from gitckpt.store import provenance
 from gitckpt.store.audit import doctor
 from gitckpt.store.records import layout
+from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.model.test_policy import newest
@@ -168,6 +170,21 @@ def test_of_another_branch(plain: Store, main_checkout: Checkout, clock: Clock) 
     assert reasons(plain) == {}
 
 
+def test_what_a_run_was_forked_from_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    agent_saves(plain, main_checkout, clock, NOON, NOON + 1, NOON + 2)
+    plain.record("run-started", start="it", forked_from=nth(1))
+    clock.instant = NOON + 2 * DAY
+    assert sorted(reasons(plain)) == [2]
+
+
+def test_what_a_worktree_was_made_from_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    agent_saves(plain, main_checkout, clock, NOON, NOON + 1, NOON + 2)
+    plain.resume(nth(1))
+    clock.instant = NOON + 2 * DAY
+    assert sorted(reasons(plain)) == [2]
+    assert plain.verify().is_clean
+
+
 def test_an_operation_under_way_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
     clock.instant = NOON
     main_checkout.git("bisect", "start")
@@ -275,3 +292,52 @@ def test_the_doctor_says_what_many_cost(plain: Store, monkeypatch: pytest.Monkey
         "which git fetch, push and gc read one by one: about 0 s each time"
     )
     assert many() == [(sentence, cure)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_thinned_is_in_a_later_one_whatever_was_done(plain: Store, main_checkout: Checkout, clock: Clock, seed: int) -> None:
+    """Agents, hooks and people at work at random; then time passes, and each file of what goes is looked for in what stays."""
+    chance = random.Random(seed)
+    clock.instant = NOON
+    for number in range(60):
+        clock.instant += chance.randrange(1, 30) * MINUTE
+        path = main_checkout.path / f"file{chance.randrange(5)}"
+        deed = chance.randrange(8)
+        if deed < 4:
+            path.write_text(f"{number}\n")
+        elif deed == 4:
+            path.unlink(missing_ok=True)
+        elif deed == 5:
+            main_checkout.git("checkout", "--quiet", *(["--detach"] if chance.random() < 0.3 else ["-B", chance.choice("abc")]))
+        else:
+            main_checkout.git("add", "--all")
+            amend = ["--amend"] if chance.random() < 0.3 else []
+            main_checkout.git("commit", "--quiet", "--allow-empty", "-m", str(number), *amend)
+            plain.record("commit-complete", trigger="post-commit")
+        plain.save("turn-complete", agent=chance.choice(["claude", "claude", "codex", None]))
+    before = list(plain.list())
+
+    def files(entry: Entry) -> dict[str, str]:
+        tree = f"{entry.tree}:files" if entry.tree else entry.git_sha
+        lines = main_checkout.git("ls-tree", "-r", tree).splitlines()
+        return {line.partition("\t")[2]: line.partition("\t")[0] for line in lines}
+
+    held = {entry.id: (files(entry), files(replace(entry, tree=None))) for entry in before}
+    for days in (2, 9):
+        clock.instant = NOON + days * DAY
+        gone = plain.expire(Policy(keep_last=0, older_than=400 * DAY, rewritten_older_than=400 * DAY)).checkpoints
+        staying = {entry.id for entry in plain.list()}
+        heads = main_checkout.git("rev-list", "--branches").split()
+        assert {entry.agent for entry, _ in gone} <= {"claude", "codex", None}
+        for entry, _ in gone:
+            later = [one for one in before if one.id in staying and one.branch == entry.branch and one.time > entry.time]
+            assert later
+            assert entry.agent is not None or entry.trigger == POST_COMMIT
+            kept = entry.git_sha in heads or any(
+                main_checkout.git("merge-base", entry.git_sha, one.git_sha) == entry.git_sha for one in later
+            )
+            own, committed = held[entry.id]
+            wanted = {path for path, blob in own.items() if not (kept and committed.get(path) == blob)}
+            assert any(wanted <= held[one.id][0].keys() for one in later), (entry, wanted)
+            assert kept or entry.trigger != POST_COMMIT
+    assert main_checkout.git("fsck", "--no-dangling") == ""

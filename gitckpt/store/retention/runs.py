@@ -145,6 +145,12 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 
+def named(store: Checkpoints) -> set[str]:
+    """Returns the ids of checkpoints that the first or the newest one of a run names, such as the one that the run was forked from."""
+    ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {row[2]: row[3] for row in store.index.run_rows()}
+    return {name for document in _documents(store, ends) for name in _names(document)}
+
+
 def remove(
     store: Checkpoints,
     chains: Mapping[str, Sequence[Entry]],

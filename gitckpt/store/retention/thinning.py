@@ -2,8 +2,8 @@
 
 What a hook recorded is its commit: that has to be reached without it. What an agent saved are its commit and the files beside it: each path
 that is not as in a commit which stays must be there in a later checkpoint of the same branch, in that version or another one: versions that
-an agent wrote over are what is thinned. A file that was deleted has no later version, so the last checkpoint that has it stays. What a
-person saved is not thinned at all, and keeps what it holds.
+an agent wrote over are what is thinned. A file that was deleted has no later version, so the last checkpoint that has it stays; so does one
+from which a run was forked, or a worktree made. What a person saved is not thinned at all, and keeps what it holds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.format import budget, note
 from gitckpt.store import links, provenance
+from gitckpt.store.retention import runs
+from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,13 +47,14 @@ def decide(
     spans = policy.spans([each for each in staying if each.id in mine], rules, newest, now=now)
     if not spans:
         return {}
+    used = runs.named(store) | ownership.checkpoints(store.repository)
     held = _Holdings(store, [entries[each.id] for span in spans for each in span.due], [entries[span.newest.id] for span in spans])
     found: dict[str, Decision] = {}
     for span in spans:
         first = nearest = entries[span.newest.id]
         for each in span.due:
             entry = entries[each.id]
-            if held.has(nearest, entry) or (nearest is not first and held.has(first, entry)):
+            if each.id not in used and (held.has(nearest, entry) or (nearest is not first and held.has(first, entry))):
                 found[each.id] = policy.thinned(each, span, now=now)
             else:
                 nearest = entry

@@ -59,6 +59,12 @@ def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[t
     return [(path, one.checkpoint) for path, one in owners if one is not None and one.run is None and one.checkpoint in checkpoint_ids]
 
 
+def checkpoints(repository: Repository) -> set[str]:
+    """Returns the ids of the checkpoints that worktrees were made from, whether they are there or not."""
+    owners = (owner_in(git_dir) for git_dir, _ in registered(repository))
+    return {one.checkpoint for one in owners if one is not None}
+
+
 def write_owner(repository: Repository, owner: Owner) -> None:
     """Notes what the worktree that `repository` is seen from was made for."""
     import json
