@@ -213,6 +213,14 @@ def test_what_was_fetched_stands_for_nothing_of_ours(plain: Store, main_checkout
     assert sorted(reasons(plain)) == [1]
 
 
+def test_a_fetched_one_of_a_hook_stands_for_nothing_of_ours(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    clock.instant = NOON
+    plain.record("commit-complete", trigger="post-commit")
+    fetch_forged(main_checkout, plain, lambda text: text.replace(times.to_text(NOON), times.to_text(NOON + MINUTE)))
+    clock.instant = NOON + 9 * DAY
+    assert reasons(plain) == {}
+
+
 def test_what_is_not_known_to_be_ours_stays(plain: Store, main_checkout: Checkout, clock: Clock, make_store: MakeStore) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1)
     plain.write_notes()
