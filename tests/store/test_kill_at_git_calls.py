@@ -214,7 +214,7 @@ class TestAKillAtEveryGitCall:
             installation.install(repository, version=(2, 39))
             assert installation.inspect(repository, version=(2, 39)) == []
             installed = sorted(checkout.git("config", "--local", "--list").splitlines())
-            assert len(installed) == len(before) + 6
+            assert len(installed) == len(before) + 8
             installation.uninstall(repository)
             assert sorted(checkout.git("config", "--local", "--list").splitlines()) == before
             assert not (checkout.path / ".git/hooks").exists()
