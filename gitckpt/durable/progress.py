@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 120
+_MOST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
         state: of its newest checkpoint.
         progress: of the same.
     """
-    found = [*_loop(_table(state, "loop")), *_review(_table(state, "review")), *_steps(_table(state, "loop_state"))]
+    found = [*_loop(_table(state, "loop")), *_review(_table(state, "review")), *_steps(_table(state, "loop_state")), *_blockers(state)]
     total = progress.tasks_total if progress is not None else None
     if progress is not None and total and not any(gauge.label == "issues" for gauge in found):
         done = progress.tasks_completed or 0
@@ -98,6 +99,13 @@ def _steps(loop: Mapping[str, Any]) -> list[Gauge]:
     found = [Gauge("step", f"{_word(loop.get('current_step'))}, {_word(loop.get('step_status'))}")]
     fixes, most = _count(loop, "fix_cycle_count"), _count(loop, "max_fix_cycles")
     return [*found, *([Gauge("fixes", f"{fixes} of {most} cycles", fixes, most)] if fixes else [])]
+
+
+def _blockers(state: Mapping[str, Any]) -> list[Gauge]:
+    """Returns what a run of steps waits for."""
+    known = (each for each in _listed(state, "blockers") if isinstance(each, Mapping))
+    active = [each for each in known if str(each.get("status", "")).upper() == "ACTIVE"]
+    return [Gauge("blocker", f"{_word(each.get('id', '?'))}: {_word(each.get('description', ''))}") for each in active[:_MOST]]
 
 
 def _table(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitckpt.durable.agent.dialect import ERROR, SESSION, Dialect, lines, one_line, session_id, sound, table, telling, tool_line
+from gitckpt.durable.agent.dialect import ERROR, SESSION, Dialect, cost, lines, one_line, session_id, sound, table, telling, tool_line
 
-_HIGHEST_COST = 1_000_000_000
 _KINDS = ("system", "assistant", "user", "result", "stream_event")
 _ERRORS = {
     "error_max_turns": "it reached its limit of turns",
     "error_max_budget_usd": "it reached its limit of costs",
     "error_during_execution": "an error during execution",
 }
+
+
+_TOKENS = {
+    "input_tokens": "input",
+    "cache_creation_input_tokens": "input",
+    "cache_read_input_tokens": "input",
+    "output_tokens": "output",
+}
+_MOST = 20
+_SYNTHETIC = "<synthetic>"
 
 
 class Claude(Dialect):
@@ -31,10 +40,13 @@ class Claude(Dialect):
         self.session = session_id(message.get("session_id")) or self.session
         if kind == "assistant":
             return self._assistant(message)
+        if kind == "system" and message.get("subtype") == "api_retry":
+            return _retry(message)
         return self._result(message) if kind == "result" else ""
 
     def _assistant(self, message: Mapping[str, object]) -> str:
-        self.worked = True
+        # What the client says itself, as of a call to its model that failed, stands there as well.
+        self.worked = self.worked or (table(message.get("message")).get("model") != _SYNTHETIC and not message.get("error"))
         content = table(message.get("message")).get("content")
         blocks = [table(block) for block in content] if isinstance(content, list) else [{"type": "text", "text": content}]
         said = "\n".join(filter(None, (sound(block.get("text")) for block in blocks if block.get("type") == "text")))
@@ -47,22 +59,33 @@ class Claude(Dialect):
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
         for key in ("cost_usd", "total_cost_usd"):  # the first one is that of older versions
-            cost = _cost(message.get(key))
-            self.cost_usd = self.cost_usd if cost is None else cost
+            price = cost(message.get(key))
+            self.cost_usd = self.cost_usd if price is None else price
+        self.count(table(message.get("usage")), _TOKENS)
+        denials = message.get("permission_denials")
+        self.denied = [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
         turns = message.get("num_turns")
-        self.worked = self.worked or (not self.is_error if type(turns) is not int else turns > 0)
+        self.worked = self.worked or (not self.is_error if type(turns) is not int else turns > self.is_error)  # a call that failed is one
         self.text = sound(message.get("result")) or self.text
         if self.is_error:
             errors = message.get("errors")
             listed = "; ".join(filter(None, map(sound, errors))) if isinstance(errors, list) else ""
             named = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
             self.error = one_line(listed or sound(message.get("result")) or named, ERROR) or None
-        return lines(self.text) if self.text != before else ""
+        told = "".join(f"not allowed: {each}\n" for each in self.denied)
+        return (lines(self.text) if self.text != before else "") + told
 
 
-def _cost(value: object) -> float | None:
-    is_number = type(value) in (int, float)
-    return float(value) if is_number and 0 <= value <= _HIGHEST_COST else None  # type: ignore[operator, arg-type]
+def _retry(message: Mapping[str, object]) -> str:
+    """Returns the line that says that the client calls its server again."""
+    attempt, most = message.get("attempt"), message.get("max_retries")
+    number = f", attempt {attempt}" + (f" of {most}" if type(most) is int else "") if type(attempt) is int else ""
+    why = one_line(sound(message.get("error")) or sound(table(message.get("error")).get("message")))
+    return f"the model is called again{number}{': ' if why else ''}{why}\n"
+
+
+def _denial(denial: Mapping[str, object]) -> str:
+    return one_line(": ".join(filter(None, (sound(denial.get("tool_name")), telling(denial.get("tool_input"))))) or "a tool")
 
 
 def _block(block: Mapping[str, object]) -> str:

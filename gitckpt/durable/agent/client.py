@@ -7,10 +7,12 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from gitckpt.durable.agent import aider
 from gitckpt.durable.agent.claude import Claude
 from gitckpt.durable.agent.codex import Codex
 from gitckpt.durable.agent.dialect import SESSION, Dialect, does_not_know
 from gitckpt.durable.agent.gemini import Gemini
+from gitckpt.durable.agent.opencode import OpenCode
 from gitckpt.durable.agent.text import CONVERSATIONS, TEXT
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
@@ -22,7 +24,7 @@ STDIN, ARGUMENT = "stdin", "argument"
 PROMPTS = (STDIN, ARGUMENT)
 """Where a client takes its prompt from: standard input, or its last argument."""
 
-DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Codex, Gemini)}
+DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Codex, Gemini, OpenCode)}
 """The clients that print messages, by name: a new one is a file beside this one, and stands here."""
 
 FORMATS = (*DIALECTS, TEXT)
@@ -35,7 +37,7 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_./+-]+")
 _OF_THE_SHELL = frozenset(
     (
         *(".", ":", "[", "cd", "command", "eval", "exec", "export", "set", "source", "test", "time", "trap", "ulimit", "umask", "unset"),
-        *("case", "for", "if", "until", "while"),
+        *("case", "exit", "for", "if", "until", "while"),
     )
 )
 """What a shell may have of its own though no program goes by that name, and the words that its commands begin with."""
@@ -97,7 +99,8 @@ class Client:
         return does_not_know(dialect.conversations if dialect is not None else CONVERSATIONS, said)
 
 
-BUILT_IN = {name: Client(name, dialect.command, STDIN, name, dialect.resume) for name, dialect in DIALECTS.items()}
+BUILT_IN = {name: Client(name, dialect.command, dialect.prompt, name, dialect.resume) for name, dialect in DIALECTS.items()}
+BUILT_IN[aider.NAME] = Client(aider.NAME, aider.COMMAND, ARGUMENT)
 
 
 def client_of(text: str, configured: Mapping[str, Client]) -> Client:
@@ -173,7 +176,7 @@ def _recognized(command: str) -> Client:
     """Returns the client of a shell command, as far as the command shows which one it is."""
     words = _words(command)
     name = os.path.basename(words[0]) if words else ""
-    known = BUILT_IN.get(name)
+    known = BUILT_IN.get(name) if name in DIALECTS else None
     if known is None or not DIALECTS[name].asks_for_messages(words[1:]):
         return Client(name or "the agent", command)
     return replace(known, command=command)

@@ -34,6 +34,7 @@ class Codex(Dialect):
             self.worked = True
         elif kind == "turn.completed":
             self.complete, self.is_error, self.error = True, False, None
+            self.count(table(message.get("usage")), {"input_tokens": "input", "output_tokens": "output"})
         elif kind == "turn.failed":
             failure = one_line(sound(table(message.get("error")).get("message")), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error

@@ -24,6 +24,7 @@ SESSION = "{session}"
 """Stands for the id of a conversation in the words with which a client goes on with it."""
 
 _SHOWN = 120
+_HIGHEST = 1_000_000_000
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), "�") | {13: ""}
 _TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
 """The inputs of a tool that say most of what it does, the best first."""
@@ -64,6 +65,7 @@ class Dialect(ABC):
         command: what the shell runs to ask it something, where nobody says anything else.
         resume: the words with which it goes on with the conversation `SESSION`.
         conversations: its words for a conversation, as it says that it does not know one.
+        prompt: where it takes its prompt from: "stdin", or "argument" for its last argument.
         text: the answer so far.
         session: the id of the conversation.
         cost_usd: what the call has cost.
@@ -71,12 +73,15 @@ class Dialect(ABC):
         error: why; it may have recovered from that, where `is_error` is not set.
         complete: whether its final message came.
         worked: whether the agent did or said anything.
+        tokens: how many it took, by kind: "input" and "output"; none where the client does not say it.
+        denied: what the agent was not allowed to do, a line each.
     """
 
     name: ClassVar[str]
     command: ClassVar[str]
     resume: ClassVar[str]
     conversations: ClassVar[Sequence[str]]
+    prompt: ClassVar[str] = "stdin"
 
     def __init__(self) -> None:
         self.text = ""
@@ -86,6 +91,20 @@ class Dialect(ABC):
         self.error: str | None = None
         self.complete = False
         self.worked = False
+        self.tokens: dict[str, int] = {}
+        self.denied: list[str] = []
+
+    def count(self, usage: Mapping[str, object], kinds: Mapping[str, str]) -> None:
+        """Adds tokens.
+
+        Args:
+            usage: how many of each, in the client's words.
+            kinds: the client's word → "input" or "output".
+        """
+        for word, kind in kinds.items():
+            number = usage.get(word)
+            if type(number) is int and 0 <= number <= _HIGHEST:
+                self.tokens[kind] = self.tokens.get(kind, 0) + number
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
@@ -115,10 +134,16 @@ def does_not_know(conversations: Sequence[str], said: str) -> bool:
         conversations: its words for a conversation.
         said: what it says.
     """
-    words = "|".join(conversations)
+    words = "|".join(f"{word}s?" for word in conversations)
     unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
     missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|does not exist|not exist|unknown|expired)\b"
     return re.search(f"{unknown}|{missing}", said, re.IGNORECASE) is not None
+
+
+def cost(value: object) -> float | None:
+    """Returns an amount of money; None for what is none."""
+    is_number = type(value) in (int, float)
+    return float(value) if is_number and 0 <= value <= _HIGHEST else None  # type: ignore[operator, arg-type]
 
 
 def sound(value: object) -> str:

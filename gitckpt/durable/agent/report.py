@@ -6,12 +6,13 @@ Nothing in it is trusted. What cannot be read is text: garbage, lines that are c
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Protocol
 
 from gitckpt.durable.agent.client import DIALECTS
 from gitckpt.durable.agent.dialect import KEPT, Dialect
 from gitckpt.durable.agent.text import PlainText
-from gitckpt.model.values import dataclass
+from gitckpt.model.values import dataclass, field
 
 LINE = 16 << 20
 """A message longer than this, in bytes, is text."""
@@ -33,6 +34,8 @@ class AgentReport:
         complete: whether the client's final message came. Plain text has none, and is complete.
         structured: whether any message came, or one began.
         worked: whether a message says that the agent did or said anything.
+        tokens: how many it took, "input" and "output"; none where the client does not say it.
+        denied: what the agent was not allowed to do, a line each.
     """
 
     text: str
@@ -43,6 +46,8 @@ class AgentReport:
     complete: bool = True
     structured: bool = False
     worked: bool = False
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    denied: tuple[str, ...] = ()
 
 
 class MessageReader(Protocol):
@@ -123,6 +128,8 @@ class _Messages:
             complete=said.complete,
             structured=self._came or self._cut,
             worked=said.worked,
+            tokens=dict(said.tokens),
+            denied=tuple(said.denied),
         )
 
     def _collect(self, part: bytes) -> str:

@@ -35,6 +35,12 @@ class PhaseBlocked(PhaseFailed):
     status = "blocked"
 
 
+class AgentUnusable(PhaseFailed):
+    """An agent cannot be asked until somebody does something: it is not there, not logged in, or does not know its options."""
+
+    exit_code = 4
+
+
 class PhaseDeferred(PhaseFailed):
     """A phase asks to be tried again later."""
 

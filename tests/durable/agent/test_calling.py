@@ -27,7 +27,13 @@ from tests.durable.commanding import comes, ends
 
 ROOT = Path(__file__).parents[3]
 FAKE = ROOT / "examples" / "fake-agent"
-RESUMES = {"claude": "--resume {session}", "codex": "--resume {session}", "gemini": "--resume {session}", "text": "--resume {session}"}
+RESUMES = {
+    "claude": "--resume {session}",
+    "codex": "--resume {session}",
+    "gemini": "--resume {session}",
+    "opencode": "--resume {session}",
+    "text": "--resume {session}",
+}
 
 
 class Desk:
@@ -152,12 +158,13 @@ def test_success_in_each_format(desk: Desk, name: str) -> None:
     assert (desk.work / "a/b.txt").read_text() == "1: Write it."
     assert answer.report.text.endswith("It is done." + ("\n" if name == "text" else ""))
     assert answer.report.session == (None if name == "text" else "fake-1")
-    assert answer.report.cost_usd == (0.25 if name == "claude" else None)
+    assert answer.report.cost_usd == (0.25 if name in ("claude", "opencode") else None)
     shown = {
         "text": "Write: a/b.txt\nBash: true\n",
         "claude": "→ Write: a/b.txt\n→ Bash: true\n",
         "codex": "→ files: a/b.txt\n→ true\n",
         "gemini": "",
+        "opencode": "→ Write: a/b.txt\n→ Bash: true\n",
     }
     assert desk.shown.decode() == shown[name] + "It is done.\n" == answer.tail
 
@@ -265,7 +272,7 @@ def test_failed_result_that_names_the_conversation_is_understood_too(desk: Desk)
         ("codex", {"error": "no rollout found"}),
         ("text", {"say": "x" * 3000 + "\nsession not found", "exit": 1}),
         ("claude", {"unknown": False, "say": "unknown session", "exit": 1}),
-        ("text", {"say": "the server is overloaded", "exit": 1}),
+        ("text", {"say": "the server is out of ideas", "exit": 1}),
     ],
 )
 def test_other_failures_are_not_tried_again(desk: Desk, name: str, entry: dict[str, Any]) -> None:

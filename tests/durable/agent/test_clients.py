@@ -21,7 +21,7 @@ OWN = Client("own", "./agent.sh", "argument", "text", "--go-on {session}")
 # Names and commands
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode", "aider"])
 def test_name_of_a_built_in_client(name: str) -> None:
     assert client_of(f" {name}\n", {}) is BUILT_IN[name]
 
@@ -70,7 +70,7 @@ def test_what_is_no_command(text: str, problem: str) -> None:
     with pytest.raises(UsageError) as error:
         client_of(text, {"own": OWN})
     assert error.value.message == f"the command of the agent {problem}"
-    assert error.value.hint == "give a command, or one of: own, claude, codex, gemini"
+    assert error.value.hint == "give a command, or one of: own, claude, codex, gemini, opencode, aider"
 
 
 # The line for the shell
@@ -202,7 +202,7 @@ four = "claude"
         "gitckpt.toml:1: agent 'one' has no command (add command = \"COMMAND\")",
         "gitckpt.toml:2: unknown key 'comand' in agent 'one' (did you mean command?)",
         "gitckpt.toml:5: command in agent 'two' must be a string, not 3",
-        "gitckpt.toml:6: format in agent 'two' must be one of claude, codex, gemini, text, not 'claud' (did you mean claude?)",
+        "gitckpt.toml:6: format in agent 'two' must be one of claude, codex, gemini, opencode, text, not 'claud' (did you mean claude?)",
         "gitckpt.toml:10: prompt in agent 'three' must be one of stdin, argument, not 'file'",
         "gitckpt.toml:11: resume of agent 'three' has no {session} (write it where the id belongs, as in resume = \"--resume {session}\")",
         "gitckpt.toml:14: four in agents must be a table, not 'claude'",

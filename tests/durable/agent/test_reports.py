@@ -14,6 +14,7 @@ from gitckpt.durable.agent import dialect
 from gitckpt.durable.agent import report as reports
 from gitckpt.durable.agent.client import FORMATS
 from gitckpt.durable.agent.report import AgentReport, reader
+from gitckpt.model.values import replace
 
 CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
 CODEX_ID = "0199a213-81c0-7800-8aa1-bbab2a035a53"
@@ -21,7 +22,12 @@ GEMINI_ID = "c0a1b2d3-0000-4abc-8def-112233445566"
 
 
 def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
-    """Returns what is shown of an output that comes in chunks of a size, and its report."""
+    """Returns what is shown of an output that comes in chunks of a size, and its report; what it says of tokens has tests of its own."""
+    shown, report = read_whole(name, output, size)
+    return shown, replace(report, tokens={})
+
+
+def read_whole(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
     data = output.encode() if isinstance(output, str) else output
     found = reader(name)
     size = size or max(len(data), 1)
@@ -423,10 +429,79 @@ def test_only_the_end_of_a_long_answer_is_kept(monkeypatch: pytest.MonkeyPatch) 
     assert read("claude", lines(claude_result(result="0123456789abc")))[1].text == "3456789abc"
 
 
+# opencode
+
+OPENCODE = (
+    {"type": "step_start", "sessionID": "ses_1", "part": {"snapshot": "4b825dc6"}},
+    {"type": "text", "sessionID": "ses_1", "part": {"type": "text", "text": "I write it."}},
+    {"type": "tool_use", "sessionID": "ses_1", "part": {"tool": "write", "state": {"input": {"filePath": "a", "path": "a"}}}},
+    {"type": "step_finish", "sessionID": "ses_1", "part": {"reason": "tool-calls", "cost": 0.25, "tokens": {"input": 10, "output": 2}}},
+    {"type": "text", "sessionID": "ses_1", "part": {"type": "text", "text": "It is done."}},
+    {
+        "type": "step_finish",
+        "sessionID": "ses_1",
+        "part": {"reason": "stop", "cost": 0.5, "tokens": {"input": 5, "output": 1, "reasoning": 4}},
+    },
+)
+
+
+def test_opencode() -> None:
+    shown, report = read_whole("opencode", lines(*OPENCODE))
+    assert shown == "I write it.\n→ write: a\nIt is done.\n"
+    assert report == AgentReport(
+        "It is done.", "ses_1", 0.75, complete=True, structured=True, worked=True, tokens={"input": 15, "output": 7}
+    )
+
+
+def test_opencode_that_ends_before_its_tool_answered() -> None:
+    report = read("opencode", lines(*OPENCODE[:4]))[1]
+    assert (report.complete, report.cost_usd, report.text) == (False, 0.25, "I write it.")
+
+
+def test_opencode_failure() -> None:
+    failed = {"type": "error", "sessionID": "ses_1", "error": {"name": "APIError", "data": {"message": "no credit"}}}
+    shown, report = read("opencode", lines(OPENCODE[0], failed))
+    assert (shown, report.is_error, report.error, report.session) == ("error: no credit\n", True, "no credit", "ses_1")
+
+
+# Tokens, and what was not allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "tokens"),
+    [
+        ("claude", claude_result(usage={"input_tokens": 1, "cache_read_input_tokens": 20, "output_tokens": 3}), {"input": 21, "output": 3}),
+        ("claude", claude_result(usage={"input_tokens": -1, "output_tokens": "3"}), {}),
+        ("claude", claude_result(usage=5), {}),
+        (
+            "codex",
+            {"type": "turn.completed", "usage": {"input_tokens": 7, "cached_input_tokens": 2, "output_tokens": 1}},
+            {"input": 7, "output": 1},
+        ),
+    ],
+)
+def test_tokens(name: str, message: dict[str, Any], tokens: dict[str, int]) -> None:
+    assert read_whole(name, lines(message))[1].tokens == tokens
+
+
+def test_what_claude_was_not_allowed() -> None:
+    denials = [{"tool_name": "Write", "tool_use_id": "t", "tool_input": {"file_path": "a"}}, {"tool_name": "Bash"}, 5]
+    shown, report = read("claude", lines(claude_result(permission_denials=denials)))
+    assert report.denied == ("Write: a", "Bash", "a tool")
+    assert shown.endswith("not allowed: Write: a\nnot allowed: Bash\nnot allowed: a tool\n")
+
+
+def test_claude_calls_its_model_again() -> None:
+    retry = {"type": "system", "subtype": "api_retry", "attempt": 2, "max_retries": 10, "error": "529 overloaded", "session_id": "x"}
+    assert read("claude", lines(retry))[0] == "the model is called again, attempt 2 of 10: 529 overloaded\n"
+    assert read("claude", lines({"type": "system", "subtype": "api_retry", "session_id": "x"}))[0] == "the model is called again\n"
+
+
 SAMPLES = {
     "claude": lines(*CLAUDE_STREAM, claude_result()).encode(),
     "codex": lines(*CODEX_BEGIN, *CODEX_ITEMS, CODEX_END).encode(),
     "gemini": json.dumps(GEMINI_WHOLE, indent=2).encode(),
+    "opencode": lines(*OPENCODE).encode(),
     "text": "plain\nü text".encode(),
 }
 VALUE = st.recursive(
@@ -459,8 +534,8 @@ PIECE = (
 @pytest.mark.parametrize("part", range(3))
 def test_any_bytes_in_any_chunks_are_read_alike(name: str, part: int, pieces: list[bytes], cuts: list[int]) -> None:
     output = b"".join(pieces)
-    whole = read(name, output)
-    assert read(name, output, 1) == whole
+    whole = read_whole(name, output)
+    assert read_whole(name, output, 1) == whole
     ends = sorted({min(cut, len(output)) for cut in cuts} | {0, len(output)})
     found = reader(name)
     shown = "".join([found.feed(output[start:end]) for start, end in pairwise(ends)])

@@ -41,7 +41,7 @@ def shell(line: str) -> dict[str, list[str]]:
 SCRIPT: list[dict[str, Any]] = [
     {"write": {"src/a": "one\n"}, **shell("echo 1 >> notes"), "say": "first", "session": "s-1", "cost": 0.5},
     {**shell("echo 2 >> notes; git add --all; git commit --quiet --message two; echo 2b >> notes"), "say": "second", "cost": 0.25},
-    {**shell("echo 3 >> notes; git add notes"), "error": "overloaded", "session": "s-3", "cost": 0.125},
+    {**shell("echo 3 >> notes; git add notes"), "error": "out of ideas", "session": "s-3", "cost": 0.125},
     {"write": {"all": ""}, "delete": ["gone"], **shell("echo 4 >> notes"), "say": "fourth"},
     {**shell("echo 5 >> notes; git mv moved src/moved; git commit --quiet --message five; rm src/a"), "say": "fifth", "cost": 1.0},
     {"write": {"works": ""}, **shell("echo 6 >> notes; git add all"), "say": "sixth"},

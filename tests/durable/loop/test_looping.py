@@ -17,6 +17,7 @@ from gitckpt.durable.phases.loop import options
 from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model.checkpoint import Progress
+from gitckpt.model.values import replace
 from gitckpt.store.runs import timeline
 from gitckpt.store.store import inside
 from tests.conftest import Clock
@@ -106,11 +107,11 @@ class TestRequirement:
         monkeypatch.setattr(options, "AGENT_TIMEOUT", 1.0)
         monkeypatch.setattr(options, "TEST_TIMEOUT", 1.0)
         bench.pipeline(OWN.format(more='tests = "[ -e works ] || sleep 60"'))
-        bench.script({"error": "overloaded"}, {"hang": True}, {}, WORKS)
+        bench.script({"error": "out of ideas"}, {"hang": True}, {}, WORKS)
         assert bench.loop()["iterations"] == 4
         problems = [each.errors for each in bench.milestones() if each.errors]
         assert problems == [
-            ("fake failed: overloaded",),
+            ("fake failed: out of ideas",),
             ("fake was ended: it took more than 1s",),
             ("Final tests failed: Tests timed out after 1 seconds",),
         ]
@@ -262,7 +263,7 @@ class TestMemory:
     """B6: the loop that this one is modelled on forgot everything when it was killed."""
 
     def test_b6_iterations_errors_and_test_output_survive_a_kill(self, bench: Bench) -> None:
-        bench.script({"cost": 1.0, "session": "s-1"}, {"error": "overloaded"}, {"say": "third", "cost": 2.0}, WORKS)
+        bench.script({"cost": 1.0, "session": "s-1"}, {"error": "out of ideas"}, {"say": "third", "cost": 2.0}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="5")
         bench.die("[loop] iteration 4 of 5")
         expected = {
@@ -276,7 +277,7 @@ class TestMemory:
             "tests_output": "works is missing\n",
             "failures": [
                 "Final tests failed: works is missing\n",
-                "iteration 2: fake failed: overloaded",
+                "iteration 2: fake failed: out of ideas",
                 "Final tests failed: works is missing\n",
             ],
             "cost_usd": 3.0,
@@ -488,7 +489,7 @@ class TestConversation:
         assert bench.words == ["", "--resume s-1", "--resume s-2"]
 
     def test_costs_add_up(self, bench: Bench) -> None:
-        bench.script({"cost": 0.1}, {"cost": 0.2, "error": "overloaded"}, WORKS | {"cost": 0.0625})
+        bench.script({"cost": 0.1}, {"cost": 0.2, "error": "out of ideas"}, WORKS | {"cost": 0.0625})
         assert bench.loop(tests=TESTS, pause="0s")["cost_usd"] == 0.3625
 
 
@@ -602,3 +603,87 @@ class TestStopping:
             bench.drive()
         assert bench.newest.errors == (f"run {bench.run} was cancelled",)
         assert (bench.memory["iterations"], len(bench.prompts)) == (1, 1)
+
+
+CALLS = """
+n=$(($(cat "$ASKED/n" 2> /dev/null || echo 0) + 1)); echo $n > "$ASKED/n"
+cat > "$ASKED/$n.prompt"; printf '%s\\n' "$*" > "$ASKED/$n.words"; env | grep '^CKPT_' > "$ASKED/$n.env"
+case $n in {cases} *) echo done ;; esac
+"""
+
+
+class TestClasses:
+    """A failure of the client that says nothing of the work uses no iteration; one that will not pass by itself ends the loop at once."""
+
+    def agent(self, bench: Bench, *cases: str) -> None:
+        bench.program("own", CALLS.format(cases=" ".join(f"{n}) {case} ;;" for n, case in enumerate(cases, 1))))
+
+    def test_a_limit_is_waited_for_as_long_as_is_said(self, bench: Bench) -> None:
+        self.agent(bench, "echo '429 rate limit: retry after 90 seconds'; exit 1", "echo 'API Error: 529 overloaded'; exit 1")
+        assert bench.loop(agent="own", pause="0s")["iterations"] == 1
+        assert 190 <= bench.sleeper.slept <= 210  # 90, and 120 for the second one in a row
+        limited = [each for each in bench.milestones() if str(each.message).startswith("iteration 1: limited until 20")]
+        assert [each.errors for each in limited] == [
+            ("own failed: exit code 1: 429 rate limit: retry after 90 seconds",),
+            ("own failed: exit code 1: API Error: 529 overloaded",),
+        ]
+        assert limited[0].state["loop"]["retry_at"] > limited[0].timestamp
+        assert "retry_at" not in bench.memory
+
+    def test_a_limit_outlives_the_driver(self, bench: Bench) -> None:
+        self.agent(bench, "echo '429: try again in 2 hours'; exit 1")
+        bench.start(agent="own", pause="0s")
+        bench.die("limited: the agent is asked again at")
+        assert bench.memory["retry_at"] > bench.newest.timestamp
+        bench.drive()
+        assert 7100 < bench.sleeper.slept <= 7200
+        assert len(bench.prompts) == 2
+
+    def test_a_connection_that_was_lost_is_tried_again(self, bench: Bench) -> None:
+        self.agent(bench, *["echo 'connect ECONNRESET'; exit 1"] * 3)
+        assert bench.loop(agent="own", pause="0s")["iterations"] == 1
+        assert len(bench.prompts) == 4
+        assert round(bench.sleeper.slept, 2) == 2 + 4 + 8
+
+    def test_one_that_stays_lost_uses_iterations(self, bench: Bench) -> None:
+        self.agent(bench, *["echo 'connect ECONNRESET'; exit 1"] * 99)
+        bench.start(agent="own", pause="0s", max_iterations="1", tests="false")
+        assert fails(bench).message == "reached max iterations (1)"
+        assert len(bench.prompts) == 6
+
+    @pytest.mark.parametrize(
+        "said", ["Invalid API key · Please run /login", "error: unexpected argument '--full-auto' found", "HTTP 401 Unauthorized"]
+    )
+    def test_what_will_not_pass_ends_it_at_once_with_the_clients_words(self, bench: Bench, said: str) -> None:
+        self.agent(bench, f'echo "{said}" >&2; exit 1')
+        bench.start(agent="own", max_iterations="100")
+        failed = fails(bench)
+        assert (failed.exit_code, failed.message) == (4, f"own cannot be asked: own failed: exit code 1: {said}")
+        assert len(bench.prompts) == 1
+        bench.drive()  # once it is settled
+        assert bench.memory["iterations"] == 1
+
+    def test_a_program_that_the_shell_does_not_find(self, bench: Bench) -> None:
+        bench.start(agent="cd . && nosuchagent", max_iterations="100")
+        assert fails(bench).exit_code == 4
+
+    def test_what_is_not_allowed_three_times_in_a_row(self, bench: Bench) -> None:
+        result = '{"type": "result", "is_error": false, "result": "no", "num_turns": 1, "permission_denials": [{"tool_name": "Write"}]}'
+        bench.client = replace(bench.client, command=f"cat > /dev/null; echo '{result}'")
+        bench.start(pause="0s", tests="false")
+        failed = fails(bench)
+        assert (failed.exit_code, failed.message) == (4, "fake was not allowed what it wanted, 3 times in a row: Write")
+        assert "--allowedTools" in str(failed.hint)
+        assert bench.memory["iterations"] == 3
+
+    def test_a_resumed_agent_is_told_so(self, bench: Bench) -> None:
+        self.agent(bench, "echo half > half; sleep 60", "echo again")
+        bench.start(agent="own", pause="0s")
+        bench.die("iteration 1 of 9")
+        bench.drive()
+        assert "## Resumed\n\nThis is attempt 2: an earlier one was interrupted, and " in bench.prompts[-1]
+        env = sorted(path.read_text() for path in bench._calls("env"))
+        assert sorted(line for line in env[-1].splitlines() if line.startswith(("CKPT_RESUMED", "CKPT_ATTEMPT"))) == [
+            "CKPT_ATTEMPT=2",
+            "CKPT_RESUMED=1",
+        ]

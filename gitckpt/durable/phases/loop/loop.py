@@ -11,6 +11,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 
+from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Outcome, Patience
@@ -19,9 +20,10 @@ from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
 from gitckpt.durable.phases.loop.options import CONTINUE
 from gitckpt.durable.phases.loop.plan import Documents
-from gitckpt.durable.pipeline.context import Context
-from gitckpt.durable.run.errors import DeadlineReached, PhaseFailed
+from gitckpt.durable.pipeline.context import RESUMED, Context
+from gitckpt.durable.run.errors import AgentUnusable, DeadlineReached, PhaseFailed
 from gitckpt.durable.run.retry import Ended
+from gitckpt.model import times
 from gitckpt.model.checkpoint import LOOP, Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass
@@ -39,6 +41,8 @@ _KEPT_OUTPUT = 8000
 _KEPT_FAILURES = 10
 _SHOWN_FAILURE = 500
 _BEADS = "bd"
+_LOST, _DENIED = 5, 3
+_LINE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,8 @@ class Loop:
                     raise self._exhausted()
                 if self._has_asked:
                     self._run.wait(self._options.pause)
-                self._ask()
+                if not self._ask():
+                    continue
             self._look()
         result = PhaseResult(
             iterations=memory["iterations"],
@@ -136,17 +141,18 @@ class Loop:
             memory["allowed"] = memory["iterations"] + self._options.max_iterations
             self._milestone(f"up to {memory['allowed']} iterations from now on")
 
-    def _ask(self) -> None:
-        """Asks the agent once; that it fails uses up the iteration."""
+    def _ask(self) -> bool:
+        """Asks the agent once; that it fails uses up the iteration, unless it is to be asked again: then returns False."""
         memory = self._memory
+        self._wait_for_a_limit()
         number = memory["iterations"] + 1
-        self._has_asked = True
+        is_first, self._has_asked = not self._has_asked, True
         self._show(f"iteration {number} of {memory['allowed']}")
         task = prompt.Assignment(self._documents.plan(memory), self._options.epic, self._options.issues, self._options.tests)
-        failure = memory["tests_output"] if memory["tests"] == "failed" else ""
+        failed = memory["tests_output"] if memory["tests"] == "failed" else ""
         agent = Agent(self._client, self._run.path, self._env, self._context.watchdog, self._files)
         answer = agent.ask(
-            prompt.build(self._documents.template(), task, failure, self._env["CKPT_REVISION"]),
+            prompt.build(self._documents.template(), task, failed, self._env["CKPT_REVISION"], self._resumed() if is_first else ""),
             session=memory["session"] if self._options.conversation == CONTINUE else None,
             patience=Patience(self._options.agent_timeout, None, self._run.seconds_left()),
             output=self._context.output,
@@ -154,14 +160,91 @@ class Loop:
         )
         if answer.ended_by == DEADLINE:
             raise DeadlineReached(f"iteration {number} was ended: the run took longer than it may", output=answer.tail)
+        if self._is_to_be_asked_again(number, answer):
+            return False
         self._note(number, answer)
         self._milestone(f"iteration {number}: the agent was asked", errors=[answer.problem] if answer.problem else [])
+        self._require_allowed()
+        return True
+
+    def _is_to_be_asked_again(self, number: int, answer: Answer) -> bool:
+        """Tells whether an answer is one that says nothing of the work: a limit, or a connection that was lost. Nothing is used up by it.
+
+        Raises:
+            AgentUnusable: no other call would be answered either.
+        """
+        memory, now = self._memory, self._now()
+        found = failure.classify(answer, now)
+        if found is None or found.kind == failure.OTHER:
+            memory.pop("limited", None)
+            memory.pop("lost", None)
+            return False
+        self._show(answer.problem)
+        if found.kind == failure.FATAL:
+            raise AgentUnusable(
+                f"{answer.client} cannot be asked: {answer.problem}",
+                code=answer.code,
+                output=answer.tail,
+                hint=f"settle that, then: git ckpt resume {self._run.id}; or name another agent: --input agent=CLIENT",
+            )
+        if found.kind == failure.TRANSIENT:
+            memory["lost"] = memory.get("lost", 0) + 1
+            if memory["lost"] > _LOST:
+                memory.pop("lost")
+                return False  # as any other failure
+            self._milestone(f"iteration {number}: asked again after {answer.problem}"[:_LINE], errors=[answer.problem])
+            self._run.wait(min(2.0 ** memory["lost"], 60.0))
+            return True
+        memory["limited"] = memory.get("limited", 0) + 1
+        wait = found.wait if found.wait is not None else failure.backoff(memory["limited"])
+        memory["retry_at"] = times.to_text(int((now + wait) * times.MICRO))
+        self._milestone(f"iteration {number}: limited until {memory['retry_at']}", errors=[answer.problem])
+        return True
+
+    def _wait_for_a_limit(self) -> None:
+        """Waits until an agent that was limited may be asked again, as it said, or as long as it takes such limits to pass."""
+        until = self._memory.get("retry_at")
+        if not isinstance(until, str):
+            return
+        left = times.from_text(until) / times.MICRO - self._now()
+        if left > 0:
+            self._show(f"limited: the agent is asked again at {until}; git ckpt cancel {self._run.id} ends that")
+            self._run.wait(min(left, failure.LONGEST_TOLD))
+        self._memory.pop("retry_at", None)
+
+    def _require_allowed(self) -> None:
+        """Ends the loop where the agent was not allowed what it wanted, time after time: nobody is there to allow it."""
+        memory = self._memory
+        if memory.get("denied", 0) >= _DENIED:
+            memory.pop("denied")
+            raise AgentUnusable(
+                f"{self._client.name} was not allowed what it wanted, {_DENIED} times in a row: {memory['denial']}",
+                hint=f'allow it, as in --agent \'claude -p --permission-mode acceptEdits --allowedTools "Edit,Write,Bash(git *)" '
+                f"--output-format stream-json --verbose'; then: git ckpt resume {self._run.id}",
+            )
+
+    def _now(self) -> float:
+        return self._run.store.clock() / times.MICRO
+
+    def _resumed(self) -> str:
+        """Returns what the agent is told of an earlier attempt; "" where this is the first."""
+        if self._env.get(RESUMED) != "1":
+            return ""
+        changed = self._run.has_changed_files(self._context.attempt)
+        left = "what was done until then is in the files of the worktree" if changed else "no file has changed since it began"
+        return f"This is attempt {self._context.attempt.number}: an earlier one was interrupted, and {left}. Look before you go on."
 
     def _note(self, number: int, answer: Answer) -> None:
         memory = self._memory
         memory.update(iterations=number, next=LOOK, said=answer.report.text[-_KEPT_OUTPUT:], problem=answer.problem)
         memory["session"] = answer.report.session or memory["session"]
         memory["cost_usd"] = round(memory["cost_usd"] + (answer.report.cost_usd or 0.0), 6)
+        for kind, count in answer.report.tokens.items():
+            memory.setdefault("tokens", {})[kind] = memory.get("tokens", {}).get(kind, 0) + count
+        if answer.report.denied:
+            memory.update(denied=memory.get("denied", 0) + 1, denial=answer.report.denied[0])
+        else:
+            memory.pop("denied", None)
         if answer.problem:
             self._fail(f"iteration {number}: {answer.problem}")
             self._show(answer.problem)
@@ -186,9 +269,9 @@ class Loop:
             memory.update(next=DONE, failures=[])
             self._milestone(f"iteration {number}: the tests pass")
             return
-        failure = f"Final tests failed: {tested.output[:_SHOWN_FAILURE]}"
-        self._fail(failure)
-        self._milestone(f"iteration {number}: the tests fail", errors=[failure])
+        what = f"Final tests failed: {tested.output[:_SHOWN_FAILURE]}"
+        self._fail(what)
+        self._milestone(f"iteration {number}: the tests fail", errors=[what])
 
     def _exhausted(self) -> PhaseFailed:
         memory = self._memory
@@ -236,7 +319,7 @@ class Loop:
         self._documents.plan(self._memory)
         missing = self._client.missing(self._env, self._run.path)
         if missing is not None:  # each iteration would be used up in an instant
-            raise PhaseFailed(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
+            raise AgentUnusable(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
         if self._options.issues and not shutil.which(_BEADS, path=self._env.get("PATH", os.defpath)):
             raise PhaseFailed("bd is not there, which knows the issues", hint="install beads, or name another tracker: --done COMMAND")
 

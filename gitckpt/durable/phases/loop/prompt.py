@@ -50,7 +50,7 @@ def default() -> str:
         return file.read()
 
 
-def build(template: str, task: Assignment, failure: str, revision: str = "") -> str:
+def build(template: str, task: Assignment, failure: str, revision: str = "", resumed: str = "") -> str:
     """Returns a prompt.
 
     Args:
@@ -59,6 +59,7 @@ def build(template: str, task: Assignment, failure: str, revision: str = "") -> 
         task: what is to be done.
         failure: what the last test run said, if it failed; "" else.
         revision: what a person wants to be revised; "" for nothing.
+        resumed: what is to be known of an earlier attempt; "" for nothing.
 
     Raises:
         PhaseFailed: the template has another name after a `$`.
@@ -66,6 +67,8 @@ def build(template: str, task: Assignment, failure: str, revision: str = "") -> 
     failed = f"\n## The tests failed\n\nMake them pass. This is what they said last:\n\n```\n{failure.strip()}\n```\n" if failure else ""
     if revision:
         failed = f"\n## To be revised\n\n{revision.strip()}\n{failed}"
+    if resumed:
+        failed = f"\n## Resumed\n\n{resumed}\n{failed}"
     values = {
         "plan": task.plan,
         "epic": f"\n**Epic**: `{task.epic}`\n" if task.epic else "",

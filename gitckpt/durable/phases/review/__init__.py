@@ -2,4 +2,6 @@
 
 Doors:
     phase: `carry_out`, the review as a phase, and `refactor`, which changes its task.
+    state: `CycleState`, how far coder and reviewer have come.
+    quasar_file: that state as quasar's file.
 """

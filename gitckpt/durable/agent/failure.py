@@ -1,0 +1,102 @@
+"""What kind of failure a client's is: whether it makes sense to ask again, and when. Told by what clients print, which nobody promises."""
+
+from __future__ import annotations
+
+import re
+
+from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.durable.agent.call import Answer
+
+FATAL, LIMITED, TRANSIENT, OTHER = "fatal", "limited", "transient", "other"
+"""It fails until somebody does something; it works again later; it may work at once; nothing is known but that it failed."""
+
+_NOT_THERE = (126, 127)
+_FATAL = re.compile(
+    r"not logged in|please run /login|log ?in to continue|\b(invalid|missing|incorrect|no)\b[^\n]{0,20}\bapi[ _-]?key"
+    r"|api[ _-]?key\b[^\n]{0,40}\b(missing|not set|not found|invalid|required|not valid)|authentication[ _](error|failed)|unauthori[sz]ed"
+    r"|\b(status|error|code|http)\b[^\n]{0,12}\b401\b|\b(unknown|unexpected|unrecogni[sz]ed|invalid)\b[^\n]{0,12}\b(option|argument|flag)"
+    r"|set an auth method|credentials? (are|is) (missing|invalid)",
+    re.IGNORECASE,
+)
+_LIMITED = re.compile(
+    r"\b(429|529)\b|rate[ _-]?limit|too many requests|overloaded|quota[^\n]{0,40}\b(exceeded|exhausted|reached)|resource[ _]exhausted"
+    r"|usage limit|limit (was |is )?reached",
+    re.IGNORECASE,
+)
+_TRANSIENT = re.compile(
+    r"\b(500|502|503|504)\b[^\n]{0,40}(error|gateway|unavailable|timeout)|internal server error|bad gateway|service unavailable"
+    r"|connection (was )?(reset|refused|closed|aborted|error)|ECONN\w+|ETIMEDOUT|EAI_AGAIN|socket hang up|network error|stream disconnected"
+    r"|temporarily unavailable|could not resolve host",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"(?:retry[ -]after|try again in|wait|resets? in|in about)\W{0,3}(\d{1,6}(?:\.\d+)?) ?"
+    r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)?\b",
+    re.IGNORECASE,
+)
+_AT = re.compile(r"\|(\d{10})\b|resets? at[^\n]{0,12}?(\d{10})\b")
+_UNITS = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0}
+
+FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
+"""In seconds: how long is waited where a client that is limited does not say for how long; each time twice as long, up to that."""
+
+LONGEST_TOLD = 24 * 3600.0
+"""In seconds: what a client tells is an agent's output, and nobody waits for a year."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure.
+
+    Attributes:
+        kind: `FATAL`, `LIMITED`, `TRANSIENT` or `OTHER`.
+        wait: how long the client says to wait, in seconds; None where it does not.
+    """
+
+    kind: str
+    wait: float | None = None
+
+
+def classify(answer: Answer, now: float) -> Failure | None:
+    """Returns what kind of failure an answer is; None where it is none, or was ended from outside.
+
+    Where the agent has done anything, another call is an attempt like any other, unless a limit has ended it.
+
+    Args:
+        answer: the answer.
+        now: the current time, in seconds since the epoch.
+    """
+    if not answer.problem:
+        return None
+    said = f"{answer.report.error or ''}\n{answer.tail}"
+    if answer.code in _NOT_THERE and not answer.report.worked:
+        return Failure(FATAL)
+    if _LIMITED.search(said):
+        return Failure(LIMITED, _wait(said, now))
+    if answer.report.worked:
+        return Failure(OTHER)
+    if _FATAL.search(said):
+        return Failure(FATAL)
+    return Failure(TRANSIENT if _TRANSIENT.search(said) else OTHER)
+
+
+def _wait(said: str, now: float) -> float | None:
+    """Returns how long to wait, as a client tells it: for a while, or until an instant."""
+    found = _AT.search(said)
+    if found is not None:
+        left = float(found[1] or found[2]) - now
+        return min(left, LONGEST_TOLD) if left > 0 else None
+    found = _AFTER.search(said)
+    if found is None:
+        return None
+    unit = (found[2] or "s").lower()
+    factor = _UNITS.get(unit[:2], _UNITS.get(unit[:1], 1.0))
+    return min(float(found[1]) * factor, LONGEST_TOLD)
+
+
+def backoff(times: int) -> float:
+    """Returns how long to wait, in seconds, after so many failures of a kind in a row."""
+    return min(FIRST_WAIT * 2.0 ** max(times - 1, 0), LONGEST_WAIT)

@@ -1,0 +1,81 @@
+"""What kind of failure a client's is, by what the clients print."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitckpt.durable.agent import failure
+from gitckpt.durable.agent.call import Answer
+from gitckpt.durable.agent.client import client_of
+from gitckpt.durable.agent.failure import FATAL, LIMITED, OTHER, TRANSIENT
+from gitckpt.durable.agent.report import AgentReport
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, Patience
+
+NOW = 1_800_000_000.0
+
+
+def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = False) -> Answer:
+    report = AgentReport("", worked=worked, structured=worked)
+    return Answer(report, code, ended_by, said, 1.0, "", resumed=False, client="agent", patience=Patience(timeout=1))
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "kind", "wait"),
+    [
+        ("sh: 1: claude: not found", 127, FATAL, None),
+        ("sh: 1: claude: Permission denied", 126, FATAL, None),
+        ("Invalid API key · Please run /login", 1, FATAL, None),
+        ("Not logged in · Please run /login", 1, FATAL, None),
+        ('API Error: 401 {"type":"error","error":{"type":"authentication_error"}}', 1, FATAL, None),
+        ("unexpected status 401 Unauthorized: Missing bearer", 1, FATAL, None),
+        ("error: unexpected argument '--full-auto' found", 2, FATAL, None),
+        ("error: unknown option '--permision-mode'", 1, FATAL, None),
+        ("Please set an Auth method in your settings.json or specify GEMINI_API_KEY", 41, FATAL, None),
+        ("API Error: 429 rate_limit_error", 1, LIMITED, None),
+        ("API Error: 529 overloaded_error", 1, LIMITED, None),
+        ("Error: 429 Too Many Requests, retry after 30 seconds", 1, LIMITED, 30.0),
+        ("Rate limit reached for gpt. Please try again in 1.5s.", 1, LIMITED, 1.5),
+        ("quota exceeded; try again in 5 minutes", 1, LIMITED, 300.0),
+        ("Claude AI usage limit reached|1800000600", 1, LIMITED, 600.0),
+        ("Claude AI usage limit reached|1700000000", 1, LIMITED, None),
+        ("rate limited: try again in 900000 hours", 1, LIMITED, failure.LONGEST_TOLD),
+        ("RESOURCE_EXHAUSTED: quota", 1, LIMITED, None),
+        ("stream disconnected before completion: error sending request", 1, TRANSIENT, None),
+        ("API Error: 500 internal server error", 1, TRANSIENT, None),
+        ("connect ECONNREFUSED 127.0.0.1:1", 1, TRANSIENT, None),
+        ("the tests do not pass", 1, OTHER, None),
+        ("I looked at line 429 of a.py", 0, None, None),
+    ],
+)
+def test_kinds(said: str, code: int, kind: str | None, wait: float | None) -> None:
+    found = failure.classify(answer(said, code), NOW)
+    assert (found.kind if found else None, found.wait if found else None) == (kind, wait)
+
+
+def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
+    """It may have written a program that is not logged in."""
+    found = failure.classify(answer("not logged in; connection refused", worked=True), NOW)
+    assert found is not None
+    assert found.kind == OTHER
+
+
+def test_one_that_took_too_long_is_like_any_other() -> None:
+    found = failure.classify(answer("…", ended_by=TIMEOUT), NOW)
+    assert found is not None
+    assert found.kind == OTHER
+
+
+def test_waits_grow_up_to_an_hour() -> None:
+    assert [failure.backoff(times) for times in (1, 2, 3, 7, 99)] == [60, 120, 240, 3600, 3600]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gemini --output-format json", "Error resuming session: No previous sessions found for this project."),
+        ("claude -p --output-format json", "No conversation found with session ID: x"),
+        ("opencode run --format json", "Error: Session not found: ses_1"),
+    ],
+)
+def test_a_conversation_that_is_forgotten(name: str, said: str) -> None:
+    assert client_of(name, {}).does_not_know(said)
