@@ -5,6 +5,7 @@ Doors:
     journal: `report`, which records what is said, and the run it belongs to.
     report: `StepReport`, what can be said.
     graph: `Graph`, the steps and what follows each.
+    graph_file: graphs as a file or the preset has them.
     machine: at which step a run is, and what ends it.
     next: `next_of`, where a run goes on.
     view: a run's steps as people and programs read them.

@@ -58,6 +58,8 @@ class Graph:
     max_fix_cycles: int = MAX_FIX_CYCLES
     max_iterations: int = MAX_ITERATIONS
     description: str = ""
+    mirror: str | None = None
+    """The file of the worktree that the state of a track is written to with each report, with `{track}` in its path; None for no file."""
 
     @property
     def first(self) -> StepDefinition:

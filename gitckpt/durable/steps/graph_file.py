@@ -6,11 +6,13 @@ import functools
 import os
 from collections.abc import Sequence
 
+from gitckpt.durable.steps import mirror as mirror_file
 from gitckpt.durable.steps.graph import COMPLETE, MAX_FIX_CYCLES, MAX_ITERATIONS, Graph, StepDefinition
 from gitckpt.durable.steps.statuses import NOT_STARTED, STATUSES
 from gitckpt.model import phase
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.names import closest, folded
+from gitckpt.model.values import replace
 from gitckpt.store.config.file import ConfigFile, text_of
 from gitckpt.store.config.settings import STEPS
 from gitckpt.store.config.table import Table, name_problem
@@ -18,7 +20,7 @@ from gitckpt.store.config.table import Table, name_problem
 SUPERPOWERS = "superpowers"
 """The graph that a run has where nobody says otherwise."""
 
-GRAPH_KEYS = ("description", "steps", "aliases", "max_fix_cycles", "max_iterations")
+GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
 STEP_KEYS = ("name", "on_pass", "on_fail", "agent", "optional", "only_if", "tasks", "fix_cycle", "version_key")
 RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
 """What no step may be called: where the steps end, statuses, and names of checkpoints that have nothing to do with steps."""
@@ -77,6 +79,12 @@ def parse(text: str, path: str) -> dict[str, Graph]:
 
 def _graph(name: str, table: Table) -> Graph:
     table.only(GRAPH_KEYS)
+    mirror = table.text("mirror", one_line=True)
+    wrong = mirror_file.problem(mirror) if mirror is not None else None
+    if wrong is not None:
+        table.complain(f"mirror of {table.label} {wrong}", "mirror", hint='such as "conductor/tracks/{track}/metadata.json"')
+    if name == SUPERPOWERS and mirror is not None and set(table.values) <= {"mirror", "description"}:
+        return replace(preset(), mirror=mirror)  # its steps as they are
     tables = table.tables("steps", "step")
     if not tables:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name")
@@ -93,6 +101,7 @@ def _graph(name: str, table: Table) -> Graph:
         max_fix_cycles=table.count("max_fix_cycles", MAX_FIX_CYCLES),
         max_iterations=table.count("max_iterations", MAX_ITERATIONS, 1),
         description=table.text("description", one_line=True) or "",
+        mirror=mirror,
     )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gitckpt.durable.steps import graph_file, machine
+from gitckpt.durable.steps import graph_file, machine, mirror
 from gitckpt.durable.steps import report as record
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.durable.steps.report import FAIL, RESET, START, StepReport
@@ -15,7 +15,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import STEP
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
@@ -239,9 +239,21 @@ class _Writer:
             "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
             **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
         }
-        if files:  # an agent waits for its end
-            return self._store.save(label, limits=self._store.rules.limits(), **how)
-        return self._store.record(label, base=base, **how)
+        capture = self._store.save if files else None
+        # An agent waits for its end.
+        made = capture(label, limits=self._store.rules.limits(), **how) if capture else self._store.record(label, base=base, **how)
+        self._mirror(made)
+        return made
+
+    def _mirror(self, made: Checkpoint) -> None:
+        """Writes the state to the file that others read. The report is recorded by then: that this fails is told, and no failure of it."""
+        top = self._store.repository.worktree
+        if self._graph.mirror is None or top is None:
+            return
+        try:
+            mirror.write(top, self._graph.mirror, made.state)
+        except CkptError as error:
+            self._store.announce(error.message)
 
     def _change(self, before: dict[str, Any]) -> dict[str, Any]:
         known = {**before, TRACK: self._track} if self._track is not None and TRACK not in before else before

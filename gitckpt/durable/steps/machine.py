@@ -208,7 +208,7 @@ class _Work:
             record["status"] = statuses.IN_PROGRESS
         self._put(step, self._merged(record, step, report))
         if moves:
-            self._stand(step.name, statuses.IN_PROGRESS, record["started_at"])
+            self._stand(step.name, statuses.IN_PROGRESS, record.get("started_at"))  # others write records without it
 
     def end(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         """Ends a step, and goes to the one that follows."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 
 START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = "start", "progress", "pass", "fail", "block", "skip", "reset"
+BEFORE = "tasks_before"
+"""Key of a record: how many tasks were done before the first one was reported by its name."""
+
 LABELS = {
     START: "started",
     PROGRESS: "progress",
@@ -130,6 +133,8 @@ def merged(record: Mapping[str, Any], step: StepDefinition, report: StepReport, 
         _add_commit(new, step, report)
     if report.task is not None:
         _add_task(new, report, at)
+        if new.get("tasks") and not record.get("tasks"):
+            _keep_counts(new, record, report)
     _count(new, step)
     new["last_updated"] = at
     return new
@@ -190,13 +195,28 @@ def _add_task(record: dict[str, Any], report: StepReport, at: str) -> None:
         record["last_task"] = f"Task {number}" if number else name
 
 
+def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepReport) -> None:
+    """Keeps the counts that were given before the first task was reported: the table of tasks begins with that one, and they did not."""
+    said = record.get("progress")
+    known = said if isinstance(said, Mapping) else {}
+    done, total = (_whole(known.get(key)) or _whole(record.get(key)) for key in ("tasks_completed", "tasks_total"))
+    if report.tasks_completed is not None:  # with this one, if it is done
+        done = report.tasks_completed - (report.task_status == statuses.PASSED)
+    if done and done > 0:
+        new[BEFORE] = done
+    if total and report.tasks_total is None:
+        new["progress"]["tasks_total"] = total
+
+
 def _count(record: dict[str, Any], step: StepDefinition) -> None:
     """Counts tasks: by the table of them where there is one, as no single worker knows of all."""
     tasks, progress = record.get("tasks"), record["progress"]
     if isinstance(tasks, Mapping) and tasks:
-        done = sum(isinstance(task, Mapping) and task.get("status") == statuses.PASSED for task in tasks.values())
-        progress["tasks_completed"] = done
-        progress["tasks_total"] = max(_whole(progress.get("tasks_total")) or 0, len(tasks))
+        before = _whole(record.get(BEFORE)) or 0
+        done = before + sum(isinstance(task, Mapping) and task.get("status") == statuses.PASSED for task in tasks.values())
+        total = _whole(progress.get("tasks_total")) or 0
+        progress["tasks_total"] = max(total, len(tasks), min(done, total) if total else done)
+        progress["tasks_completed"] = min(done, progress["tasks_total"])  # a task that was counted before may be reported again
     if step.has_tasks:
         record |= {key: progress[key] for key in ("tasks_completed", "tasks_total") if key in progress}
 

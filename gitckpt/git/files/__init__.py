@@ -3,6 +3,7 @@
 Doors:
     reader: refs and objects, as `CatFile` gives them.
     regular: files that a branch may have brought along.
+    atomic: a file that other programs read, written whole.
     loose: objects as files of their own.
     validity: whether refs can have changed since they were listed.
     premises: directories of ours, which may lie where a branch has put a link.

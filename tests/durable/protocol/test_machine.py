@@ -445,3 +445,36 @@ def test_complete_is_no_step_but_may_be_passed() -> None:
 )
 def test_sup_08_the_number_of_a_task(text: str, number: str | None) -> None:
     assert statuses.task_id(text) == number
+
+
+def counts_of(loop: Loop) -> tuple[int, int]:
+    record = loop.record("EXECUTE")
+    assert (record["tasks_completed"], record["tasks_total"]) == (record["progress"]["tasks_completed"], record["progress"]["tasks_total"])
+    return record["tasks_completed"], record["tasks_total"]
+
+
+@pytest.mark.parametrize("place", ["progress", "record"])
+def test_counts_that_were_given_survive_the_first_task(place: str) -> None:
+    """Q11: 5 of 35, told by somebody or taken over with a file, became 1 of 1 with the first task that was named."""
+    counts = {"tasks_completed": 5, "tasks_total": 35}
+    record = {"status": "IN_PROGRESS", **(counts if place == "record" else {"progress": counts})}
+    loop = Loop({"loop_state": {"current_step": "EXECUTE", "step_status": "IN_PROGRESS", "checkpoints": {"EXECUTE": record}}})
+    loop("progress", "EXECUTE", task="2.3", task_status="PASSED")
+    assert counts_of(loop) == (6, 35)
+    loop("progress", "EXECUTE", task="2.4")
+    assert counts_of(loop) == (6, 35)
+    loop("progress", "EXECUTE", task="2.4", task_status="PASSED")
+    assert counts_of(loop) == (7, 35)
+
+
+def test_counts_that_are_given_with_the_first_task_count_it() -> None:
+    loop = Loop({"loop_state": {"current_step": "EXECUTE", "step_status": "IN_PROGRESS"}})
+    loop("progress", "EXECUTE", task="2.3", task_status="PASSED", tasks_completed=5, tasks_total=35)
+    assert counts_of(loop) == (5, 35)
+
+
+def test_a_record_in_progress_that_has_no_beginning() -> None:
+    """As models write them: a report on it was a KeyError."""
+    loop = Loop({"loop_state": {"current_step": "EXECUTE", "checkpoints": {"EXECUTE": {"status": "in progress"}}}})
+    loop("progress", "EXECUTE", notes="half")
+    assert loop.state["loop_state"]["step_status"] == "IN_PROGRESS"

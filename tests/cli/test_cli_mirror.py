@@ -1,0 +1,95 @@
+"""`mirror` in `[steps.NAME]`: the state of a track as a file for others, which never takes the place of anybody else's."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ckpt
+from tests.conftest import Checkout
+
+PATH = "conductor/tracks/login/metadata.json"
+CONFIG = '[steps.superpowers]\nmirror = "conductor/tracks/{track}/metadata.json"\n'
+
+
+@pytest.fixture
+def project(checkout: Checkout) -> Checkout:
+    checkout.write("gitckpt.toml", CONFIG)
+    return checkout
+
+
+def report(ckpt: Ckpt, at: Checkout, *words: str) -> str:
+    done = ckpt("step", *words, "--track", "login", at=at)
+    assert done.code == 0, done.err
+    return done.err
+
+
+def test_it_is_written_with_each_report(ckpt: Ckpt, project: Checkout) -> None:
+    report(ckpt, project, "start", "PLAN")
+    path = project.path / PATH
+    first = json.loads(path.read_text())
+    assert (first["track_id"], first["loop_state"]["current_step"], first["loop_state"]["step_status"]) == ("login", "PLAN", "IN_PROGRESS")
+    report(ckpt, project, "pass", "PLAN")
+    assert json.loads(path.read_text())["loop_state"]["current_step"] == "EVALUATE_PLAN"
+    run = ckpt("runs", at=project).out.split("\t")[0]
+    assert path.read_text() == ckpt("export", run, "--format", "superpowers", at=project).out.replace('{\n  "version": 3,\n', "{\n")
+    assert os.listdir(path.parent) == ["metadata.json"]
+
+
+def test_a_file_that_was_there_is_gone_on_with(ckpt: Ckpt, project: Checkout) -> None:
+    """An orchestrator made it; its own keys stay where it was taken over."""
+    path = project.write(
+        PATH, json.dumps({"track_id": "login", "own": 1, "loop_state": {"current_step": "EXECUTE", "step_status": "NOT_STARTED"}})
+    )
+    assert ckpt("save", "--state", str(path), "--track", "login", at=project).code == 0
+    report(ckpt, project, "start", "EXECUTE")
+    assert (json.loads(path.read_text())["own"], json.loads(path.read_text())["loop_state"]["step_status"]) == (1, "IN_PROGRESS")
+
+
+@pytest.mark.parametrize("text", ["mine\n", "[]", '{"track_id": "other", "loop_state": {}}', '{"name": "package"}'])
+def test_what_is_somebody_elses_stays(ckpt: Ckpt, project: Checkout, text: str) -> None:
+    path = project.write(PATH, text)
+    said = report(ckpt, project, "start", "PLAN")
+    assert f"{PATH} is not written: what is there is not of the track login" in said
+    assert path.read_text() == text
+
+
+def test_nothing_is_written_through_a_link(ckpt: Ckpt, project: Checkout, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (project.path / "conductor").symlink_to(outside)
+    assert "is a link: nothing is written through it" in report(ckpt, project, "start", "PLAN")
+    assert list(outside.iterdir()) == []
+    (project.path / "conductor").unlink()
+    (project.path / PATH).parent.mkdir(parents=True)
+    (project.path / PATH).symlink_to(outside / "new.json")
+    report(ckpt, project, "pass", "PLAN")
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["/etc/{track}.json", "../{track}.json", ".git/{track}.json", "a/.GIT/{track}.json", "metadata.json", "{track}", "a//{track}.json", ""],
+)
+def test_a_path_that_is_none(ckpt: Ckpt, checkout: Checkout, pattern: str) -> None:
+    checkout.write("gitckpt.toml", f'[steps.superpowers]\nmirror = "{pattern}"\n')
+    done = ckpt("step", "start", "PLAN", "--track", "login", at=checkout)
+    assert (done.code, done.out) == (2, "")
+    assert "gitckpt.toml" in done.err
+
+
+@pytest.mark.parametrize("track", ["a/b", "..", "../x"])
+def test_a_track_that_is_no_name_of_a_file(ckpt: Ckpt, project: Checkout, track: str) -> None:
+    done = ckpt("step", "start", "PLAN", "--track", track, at=project)
+    assert done.code == 0
+    assert "the state is not mirrored" in done.err
+    assert not (project.path / "conductor").exists()
+
+
+def test_steps_of_ones_own(ckpt: Ckpt, checkout: Checkout) -> None:
+    checkout.write("gitckpt.toml", '[steps.docs]\nmirror = "{track}.json"\n[[steps.docs.steps]]\nname = "WRITE"\n')
+    assert ckpt("step", "start", "WRITE", "--track", "t", "--graph", "docs", at=checkout).code == 0
+    assert json.loads((checkout.path / "t.json").read_text())["loop_state"]["graph"] == "docs"
