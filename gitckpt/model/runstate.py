@@ -12,17 +12,21 @@ STATUSES = (RUNNING, STALLED, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
 DRIVEN = (RUNNING, STALLED)
 """The statuses of runs that somebody who is alive holds."""
 
+_UNDONE = {"failed": FAILED, "blocked": BLOCKED}
+"""What a program or a person can say of a run that nobody holds: it is open otherwise, as there may be more to come."""
+
 _BY_STATUS = {"failed": FAILED, "blocked": BLOCKED, "partial": PAUSED, "complete": PAUSED, "skipped": PAUSED}
 
 
-def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool = False) -> str:
+def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool = False, by_driver: bool = True) -> str:
     """Returns the status of a run, one of `STATUSES`.
 
     Args:
-        label: the label of the newest checkpoint that whoever drove the run recorded; None without any.
+        label: the label of the newest checkpoint that says what has become of the run or of a phase; None without any.
         newest: the label of its newest checkpoint.
         driven: whether somebody who is alive holds its lease; None where the last holder gave it back, or nobody ever had it.
         stalled: whether whoever holds it does nothing.
+        by_driver: whether somebody who drove the run recorded that label: then it goes on, or was left, at that phase.
     """
     if driven:
         return STALLED if stalled else RUNNING
@@ -33,4 +37,6 @@ def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool
         return OPEN if driven is None else CRASHED
     if driven is False:
         return CRASHED
+    if not by_driver:
+        return _UNDONE.get(how, OPEN)
     return _BY_STATUS.get(how, CRASHED) if label is not None else OPEN

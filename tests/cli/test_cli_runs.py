@@ -361,10 +361,11 @@ class TestResume:
         file, run = stage.checkout.path / "gitckpt.toml", stage.run()
         file.unlink()
         error = f"error: the pipeline 'ci', which drives run {run}, is not in {file}\n"
-        ways = (f"git ckpt resume {run}", f"git ckpt finish {run}", f"git ckpt remove {run}")
+        ways = (f"git ckpt resume {run}", f"git ckpt finish --force {run}", f"git ckpt remove {run}")
         hint = f"hint: put it back there, then: {ways[0]}; or end the run as it is: {ways[1]}; or remove it: {ways[2]}\n"
         assert stage.ckpt("resume") == stage.ckpt("resume", run) == (12, "", error + hint)
-        assert stage.ckpt("finish", run).code == 0
+        assert stage.ckpt("finish", run).code == 2
+        assert stage.ckpt("finish", "--force", run).code == 0
         assert stage.status(run) == "complete"
         assert stage.ok("remove", run) == run
 

@@ -128,11 +128,16 @@ class TestCleanup:
         lock.unlink()
         assert cleanup_all(inside(store)) == Cleaned(deleted=1, failed=0, skipped=0)
 
-    def test_worktrees_stay(self, store: Store) -> None:
+    def test_worktrees_go_with_their_runs_unless_they_hold_what_no_checkpoint_does(self, store: Store) -> None:
         with Run.start(store, "work") as run:
             run.pause()
-        assert cleanup_all(inside(store)).deleted == 1
-        assert os.path.isdir(run.path)
+        with Run.start(store, "more") as other:
+            other.pause()
+        Path(other.path, "mine").write_text("x")
+        assert cleanup_all(inside(store)) == Cleaned(deleted=1, failed=1)
+        assert not os.path.isdir(run.path)
+        assert Path(other.path, "mine").read_text() == "x"
+        assert [each.id for each in store.runs()] == [other.id]
 
 
 class TestCleanupOfRuns:

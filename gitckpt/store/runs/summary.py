@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from gitckpt.git.worktree import administration
-from gitckpt.model import runstate
-from gitckpt.model.checkpoint import PHASE
+from gitckpt.model import phase, runstate
+from gitckpt.model.checkpoint import STEP
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
+from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
 from gitckpt.store import chains
 from gitckpt.store.leases.lease import Lease, parse
 from gitckpt.store.records import heads, layout
+from gitckpt.store.records.entry import OF_TRACKS, is_driven, is_told
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
@@ -55,29 +59,58 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     held = _leases(store)
     paths = worktrees_of_runs(store)
     found = []
-    for run, time, newest, oid, branch, label, driven_label, driven_oid, started in rows:
-        if not all(chains.knows(store.repository, run, each) for each in (oid, driven_oid) if each):
-            time, newest, branch, label, driven_label, started = _as_written(store, run)  # noqa: PLW2901
+    for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
+        if not all(chains.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each):
+            time, newest, branch, label, driven_label, started, told = _as_written(store, run)  # noqa: PLW2901
         lease = held.get(run)
         now = store.clock()
         driven = lease.is_held(now) if lease is not None else None
+        said = _told(store, told) if told[0] is not None and driven_label != layout.RUN_COMPLETE else None
         status = runstate.status(
-            driven_label, label, driven=driven, stalled=lease is not None and (lease.is_stalled(now) or lease.is_endless(now))
+            said or driven_label,
+            label,
+            driven=driven,
+            stalled=lease is not None and (lease.is_stalled(now) or lease.is_endless(now)),
+            by_driver=said is None,
         )
-        shown = driven_label if driven_label and status != runstate.OPEN else label
+        shown = (said or driven_label) if (said or driven_label) and status != runstate.OPEN else label
         found.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
     return found
 
 
-def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str, str | None, int]:
-    """Returns time, id, branch and label of the newest checkpoint, the label of whoever drove the run, and the time of the first one.
+def _told(store: Checkpoints, told: Sequence[str]) -> str:
+    """Returns the label that a program, a person or an agent left a run with; of steps, where the next one may have begun, by their state.
+
+    Args:
+        store: of the repository.
+        told: label, oid and trigger of the newest checkpoint of a phase or a step.
+    """
+    label, oid, trigger = told
+    name, how = phase.split(label)
+    if trigger not in (STEP, OF_TRACKS) or how == "complete":
+        return label
+    found = next(store.objects.read([oid]))
+    try:
+        loop = codec.decode(found[1], layout.RUNS).state.get("loop_state") if found is not None else None
+    except InvalidCheckpoint:
+        return label  # it is for `verify`
+    said = str(loop.get("step_status")).lower() if isinstance(loop, Mapping) else how
+    return f"{loop.get('current_step')}-{said}" if isinstance(loop, Mapping) and said in ("blocked", "failed") else f"{name}-progress"
+
+
+def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
+    """Returns what a row has, less ids, of the checkpoints of a run that were written here.
 
     Where others say that they are of a run of ours, they do not count.
     """
     entries = heads.written(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
-    driven = next((entry.phase for entry in entries if entry.trigger == PHASE), None)
-    return max(times), newest.id, newest.branch, newest.phase, driven, times[-1]
+    driven = next((entry.phase for entry in entries if is_driven(entry)), None)
+    left = None
+    if driven is None or phase.split(driven)[0] == "run":
+        left = next((entry for entry in entries if is_told(entry)), None)
+    told: list[str | None] = [None, None, None] if left is None else [left.phase, left.oid, left.trigger]
+    return max(times), newest.id, newest.branch, newest.phase, driven, times[-1], told
 
 
 def summary(store: Checkpoints, run: str) -> RunInfo:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gitckpt.model import phase, runstate
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, LOOP, RESCUE, REVIEW, SAFETY, STEP, Checkpoint, Pipeline
+from gitckpt.model.checkpoint import STEP, Checkpoint, Pipeline
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import heads, layout
+from gitckpt.store.records.entry import OF_TRACKS, WITHIN
 from gitckpt.store.runs import summary as runs
 from gitckpt.store.runs import unwritten
 
@@ -19,7 +20,7 @@ PENDING = "pending"
 """The status of a phase that has not begun."""
 
 
-_WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, STEP)
+_WITHIN = (*WITHIN, STEP, OF_TRACKS)
 """Triggers of what happens within a phase, and is no news of it; all others say what has become of one, a program's own included."""
 
 
@@ -89,7 +90,8 @@ def read(store: Checkpoints, run: str) -> History:
         if content is not None
     ]
     pipeline = next((each.pipeline for each in reversed(chain) if each.pipeline is not None), Pipeline())
-    events: dict[str, Event] = {name: Event(name, PENDING) for name in pipeline.phases}
+    before = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()  # in another run, or with another tool
+    events: dict[str, Event] = {name: Event(name, PENDING) for name in (*pipeline.phases, *before)}
     current = ""
     for checkpoint in chain:
         name, status = phase.split(checkpoint.phase)
@@ -97,6 +99,9 @@ def read(store: Checkpoints, run: str) -> History:
             continue
         events[name] = _after(events.get(name, Event(name, PENDING)), checkpoint, status)
         current = name
+    for name, id_ in pipeline.completed.items():
+        if name in events and events[name].status == PENDING:
+            events[name] = replace(events[name], status="complete", checkpoint=id_)
     for name, event in events.items():
         if event.status in ("complete", "skipped") and pipeline.completed and name not in pipeline.completed:
             events[name] = replace(event, status=PENDING)  # to be done again, after the run was taken back

@@ -177,6 +177,9 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
     for remark in opened.remarks:
         terminal.warn(remark)
     terminal.out_path(opened.path)
+    if checkpoint.imported is not None and checkpoint.pipeline is None:
+        way = f"git ckpt step next --run {checkpoint.run}" if "loop_state" in checkpoint.state else "whoever does it knows how"
+        terminal.remark(f"nothing drives what {checkpoint.imported.path} tells of; to go on: {way}")
     if checkpoint.state:
         terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
     if opened.unfiltered:

@@ -56,6 +56,10 @@ def run(
         from gitckpt.durable.phases.plan import slug
 
         name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
+    elif pipeline == PLAN_PIPELINE and said.get("plan"):
+        from gitckpt.durable.phases.plan import slug
+
+        about = slug(said["plan"])
     with open_store() as store:
         if dry_run:
             _print_plan(Pipelines(store).preview(name, said), mode)

@@ -115,11 +115,23 @@ def next_command(history: History) -> str | None:
         return f"git ckpt cancel {name}"
     if summary.status == runstate.STALLED:
         return f"git ckpt resume {name} --take-over"
-    if summary.status == runstate.BLOCKED:
+    if history.pipeline.name is None and isinstance(history.newest.state.get("loop_state"), dict):
+        return _next_of_steps(history)
+    if summary.status == runstate.BLOCKED and history.pipeline.name is not None:
         return f"git ckpt resume {name} --from {shell_word(phase)}"
-    if history.pipeline.name is None:
+    if history.pipeline.name is None and summary.status not in (runstate.FAILED, runstate.BLOCKED, runstate.CRASHED, runstate.PAUSED):
         return f"git ckpt finish {name}"
     return f"git ckpt resume {name}"
+
+
+def _next_of_steps(history: History) -> str:
+    """Returns what to do next with a run of steps: what blocks it is settled by a reset."""
+    name, loop = history.summary.id, history.newest.state["loop_state"]
+    if history.summary.status == runstate.BLOCKED:
+        return f"git ckpt step reset {shell_word(str(loop.get('current_step')))} --run {name} --notes TEXT"
+    if loop.get("current_step") == "COMPLETE":
+        return f"git ckpt finish {name}"
+    return f"git ckpt step next --run {name}"
 
 
 def _facts(history: History, now: int) -> list[tuple[str, str]]:

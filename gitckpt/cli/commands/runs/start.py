@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model import runstate
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.store.store import inside
 
@@ -47,12 +48,22 @@ def start(
 
 def finish(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; by default the one whose worktree this is.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Though it failed or is blocked: it counts as complete then, and expires.")
+    ] = False,
 ) -> None:
     """Record that a run is complete, with its files as they are now. Prints the id of the checkpoint."""
     from gitckpt.durable.run.run import Run
 
     with open_store() as store:
-        with Run.resume(store, _run(store, run), adapter="plumbing", holder="git ckpt finish") as finishing:
+        name = _run(store, run)
+        history = store.history(name)
+        if history.summary.status in (runstate.FAILED, runstate.BLOCKED) and not force:
+            raise UsageError(
+                f"run {name} is {history.summary.status}: {history.summary.label}",
+                hint=f"see why: git ckpt status {name}; to call it complete all the same: git ckpt finish --force {name}",
+            )
+        with Run.resume(store, name, adapter="plumbing", holder="git ckpt finish") as finishing:
             pass
         terminal.out(finishing.newest.id)
         if finishing.unwritten:
