@@ -62,7 +62,7 @@ class TestAPlanBecomesAPullRequest:
             "plan_hash": hashlib.sha256(PLAN.encode()).hexdigest(),
             "branch": "forge/my-plan",
             "pr_url": URL,
-            "pr_number": "42",
+            "pr_number": 42,
         }
         assert newest.pipeline is not None
         assert newest.pipeline.phases == tuple(PHASES)
@@ -110,7 +110,7 @@ class TestAPlanBecomesAPullRequest:
     def test_a_pull_request_that_is_there_already_counts(self, project: Stage) -> None:
         project.program("gh", f"echo 'a pull request already exists:' >&2\necho {URL} >&2\nexit 1")
         assert start(project)[0] == 0
-        assert project.newest(project.run()).state["pr_number"] == "42"
+        assert project.newest(project.run()).state["pr_number"] == 42
 
     def test_agent_and_pull_request_are_commands_of_ones_own(self, project: Stage) -> None:
         project.program("other", 'printf "<%s>" "$@" > words')

@@ -184,10 +184,10 @@ class TestPlanToPr:
     @pytest.mark.parametrize(
         ("script", "code", "sets"),
         [
-            ("echo https://a/pull/1; echo ' https://a/b/pull/42 '; echo done", 0, "pr_url=https://a/b/pull/42\npr_number=42\n"),
+            ("echo https://a/pull/1; echo ' https://a/b/pull/42 '; echo done", 0, "pr_url=https://a/b/pull/42\npr_number:=42\n"),
             ("echo http://a/pull/42/files", 0, "pr_url=http://a/pull/42/files\n"),
             ("echo see https://a/pull/1", 0, ""),
-            ("echo 'a pull request already exists:'; echo https://a/pull/7; exit 1", 0, "pr_url=https://a/pull/7\npr_number=7\n"),
+            ("echo 'a pull request already exists:'; echo https://a/pull/7; exit 1", 0, "pr_url=https://a/pull/7\npr_number:=7\n"),
             ("echo 'it already exists'; exit 1", 1, ""),
             ("echo https://a/pull/7; exit 3", 3, ""),
         ],
@@ -216,7 +216,7 @@ class TestRlmAct:
         return (act.scratch / "agent.prompt").read_text()
 
     def test_a_document_is_printed_kept_and_there_for_the_next_phase(self, act: Bench) -> None:
-        assert act.run("research") == (0, "answer\n", "")
+        assert act.run("research") == (0, "answer\n", "research_output<thoughts/login/research.md\n")
         assert (act.scratch / "out" / "research.md").read_text() == "answer\n"
         assert (act.checkout.path / "thoughts/login/research.md").read_text() == "answer\n"
         assert self.prompt(act).endswith("\nQuestion: Why `date` $(date)?\n")

@@ -273,7 +273,10 @@ class TestQuestions:
         assert asked.ends() == 0
         run = act.stage.run()
         assert act.ended(run) == ["research-complete"] * 3
-        assert act.stage.newest(run).state == {"revisions": {"research": f"{revision}\n\nshorter"}}
+        assert act.stage.newest(run).state == {
+            "revisions": {"research": f"{revision}\n\nshorter"},
+            "research_output": "# research, attempt 3\n",
+        }
         assert act.stage.events(run)["research"].attempts == 3
         tree = act.stage.newest(run).worktree
         assert tree is not None
@@ -429,3 +432,82 @@ class TestModes:
         assert (seen["status"], [each["status"] for each in seen["phases"]]) == ("running", ["started", *["pending"] * 5])
         after = json.loads(act.stage.ok("status", "--json"))
         assert (after["status"], [each["status"] for each in after["phases"]]) == ("failed", ["failed", *["pending"] * 5])
+
+
+BD = r"""
+touch "$CALLS.issues"
+case $1 in
+    create)
+        n=$(($(wc -l < "$CALLS.issues") + 1))
+        printf 'bd-%s\t%s\t%s\n' "$n" "$2" "$4" >> "$CALLS.issues"
+        printf '{"id": "bd-%s", "title": "%s"}\n' "$n" "$2" ;;
+    list)
+        awk -F '\t' 'BEGIN { printf "[" } END { print "]" }
+            { printf "%s{\n\"id\": \"%s\", \"title\": \"%s\"}", (NR > 1 ? "," : ""), $1, $2 }' \
+            "$CALLS.issues" ;;
+    show)
+        status=$(cat "$CALLS.status" 2> /dev/null || echo open)
+        shift
+        printf '['
+        for id; do [ "$id" = --json ] || printf '%s{"id": "%s", "status": "%s"}' "$comma" "$id" "$status"; comma=,; done
+        echo ']' ;;
+    *) echo "bd $*" ;;
+esac
+"""
+PLANNER = """
+if [ "$CKPT_PHASE" = multi_doc ]; then echo a > thoughts/feature/01-a.md; echo b > thoughts/feature/02-b.md; fi
+if [ "$CKPT_PHASE" = implementation ]; then
+    printf x >> "$CALLS.calls"
+    [ "$(cat "$CALLS.calls")" != xxx ] || echo closed > "$CALLS.status"
+fi
+"""
+
+
+class TestIssues:
+    """Q4: the loop completed with issues open, as the empty default of an input hid those that an earlier phase had found."""
+
+    def documents(self, act: Act) -> None:
+        act.stage.program("claude", PLANNER + AGENT)
+        act.stage.program("bd", BD)
+
+    def test_beads_sync_fills_them_and_the_loop_waits_until_they_are_closed(self, stage: Stage) -> None:
+        act = Act(stage)
+        self.documents(act)
+        done = act("-i", "max_iterations=9", "-i", "pause=0s")
+        assert done.code == 0, done.err
+        state = stage.newest(stage.run()).state
+        assert (state["issues"], state["epic"]) == ("bd-1 bd-2", "bd-3")
+        made = [line.split("\t") for line in act.note("issues").read_text().splitlines()]
+        assert made == [["bd-1", "feature: 01-a", "task"], ["bd-2", "feature: 02-b", "task"], ["bd-3", "feature", "epic"]]
+        assert state["loop"]["iterations"] == 3
+        assert "`bd-1`" in act.prompt("implementation")
+
+    def test_a_second_attempt_makes_none_again(self, stage: Stage) -> None:
+        act = Act(stage)
+        self.documents(act)
+        act.note("status").write_text("closed")
+        assert act().code == 0
+        assert stage.ckpt("resume", stage.run(), "--from", "beads_sync").code == 0
+        assert len(act.note("issues").read_text().splitlines()) == 3
+
+    def test_who_names_issues_gets_no_others(self, stage: Stage) -> None:
+        act = Act(stage)
+        self.documents(act)
+        act.note("status").write_text("closed")
+        assert act("-i", "issues=bd-77").code == 0
+        assert act.stage.calls.count("bd") == 2  # bd sync, and bd show
+        assert not act.note("issues").read_text()
+        assert "issues" not in stage.newest(stage.run()).state
+
+
+def test_the_documents_are_in_the_state_by_the_names_of_the_requirement(stage: Stage) -> None:
+    act = Act(stage)
+    TestIssues().documents(act)
+    act.note("status").write_text("closed")
+    assert act().code == 0
+    state = stage.newest(stage.run()).state
+    assert state["research_output"] == "# research, attempt 1\n"
+    assert state["decomposition_result"] == "# decomposition, attempt 1\n"
+    assert state["planning_output"] == "# tdd_planning, attempt 1\n"
+    assert state["phase_files"] == "01-a.md 02-b.md"
+    assert state["beads_data"] == "bd-3: bd-1 bd-2"

@@ -350,13 +350,12 @@ class Pipelines:
 
     def _expire(self, definition: PipelineDefinition) -> None:
         """Lets complete runs go that are as old as the pipeline says; what cannot go is no failure of the run that just ended."""
-        if definition.retention is None:
-            return
         from gitckpt.store.retention import cleanup
 
         try:
-            age = definition.retention
-            if definition.source != file.PRESET:
+            said = definition.retention
+            age = said if said is not None else settings.read(self._store.repository).policy.runs_older_than
+            if said is not None and definition.source != file.PRESET:
                 age = settings.age_of_runs(self._store.repository, definition.name, age)
             cleanup.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
         except CkptError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Outcome, Patience
@@ -12,6 +13,7 @@ from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Ended
+from gitckpt.git.files import regular
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import jsonable
@@ -21,6 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+
+_SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
+_LARGEST = 1024 * 1024
 
 RETRY_LATER, BLOCKED = 75, 4
 """Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""
@@ -144,11 +149,23 @@ class _Exchange:
                 raise self._failed(f"what it left in CKPT_STATE is {type(state).__name__}, not a map", outcome)
         state = dict(state)
         for line in lines:
-            key, equals, value = line.partition("=")
-            if not equals or not key.strip():
+            found = _SET.fullmatch(line)
+            if found is None or not found[1].strip():
                 raise self._failed(f"{line!r:.100} in CKPT_SET is not key=value", outcome)
-            state[key.strip()] = value
+            try:
+                state[found[1].strip()] = self._value(found[2], found[3])
+            except (OSError, ValueError, RecursionError) as error:
+                raise self._failed(f"{line!r:.100} in CKPT_SET: {error}", outcome) from None
         return state
+
+    def _value(self, how: str, text: str) -> Any:
+        """Returns what a line of CKPT_SET gives a key: the text, what it says as JSON, or what the file of that name holds."""
+        if how == ":=":
+            return json.loads(text)
+        if how == "=":
+            return text
+        data = regular.content(os.path.join(self._run.path, text.strip()), _LARGEST)
+        return data.decode("utf-8", "replace")
 
     def clear(self) -> None:
         """Removes what only this attempt needed, and a directory in which it put nothing."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gitckpt.durable.agent.client import Client
     from gitckpt.durable.run.active_run import ActiveRun
 
+RESUMED = "CKPT_RESUMED"
+"""A variable: "1" where the phase was begun before; else it is not set."""
+
 _LONGEST = 4096
 _LONGEST_INPUT = 30_000  # systems allow 128 KiB for a variable
 _PLACE = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
@@ -70,7 +73,9 @@ class Context:
         Raises:
             PhaseFailed: it names something that there is not.
         """
-        known = {**plain(self.run.state), **self.definition.inputs, **self.run.pipeline.inputs}
+        given = {**self.definition.inputs, **self.run.pipeline.inputs}
+        # An input that nobody gave does not hide what an earlier phase found out.
+        known = {**given, **plain(self.run.state), **{key: value for key, value in given.items() if value}}
         try:
             return filled(self.phase.options.get(name, ""), known)
         except KeyError as error:
@@ -110,6 +115,7 @@ class Context:
             "CKPT_REVISION": revision if isinstance(revision, str) and "\0" not in revision else "",
             "CKPT_PHASE": self.phase.name,
             "CKPT_ATTEMPT": str(self.attempt.number),
+            **({RESUMED: "1"} if self.attempt.number > 1 else {}),
         }
 
     def look(self, seconds: float) -> None:

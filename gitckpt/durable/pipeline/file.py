@@ -62,7 +62,7 @@ def read_of_run(path: str, name: str, known_steps: Mapping[str, Collection[str]]
     except NotFoundError:  # whoever goes on with a run, or with the newest, has not named the pipeline
         raise NotFoundError(
             f"the pipeline {name!r}, which drives run {run}, is not in {path}",
-            hint=f"put it back there, then: git ckpt resume {run}; or end the run as it is: git ckpt finish {run}; "
+            hint=f"put it back there, then: git ckpt resume {run}; or end the run as it is: git ckpt finish --force {run}; "
             f"or remove it: git ckpt remove {run}",
         ) from None
 
