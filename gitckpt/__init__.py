@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gitckpt.durable.phases.review.errors import Struggling as Struggling
     from gitckpt.durable.progress import Gauge as Gauge
     from gitckpt.durable.progress import gauges as gauges
+    from gitckpt.durable.run.errors import AgentUnusable as AgentUnusable
     from gitckpt.durable.run.errors import Cancelled as Cancelled
     from gitckpt.durable.run.errors import Changed as Changed
     from gitckpt.durable.run.errors import DeadlineReached as DeadlineReached
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.next import NextStep as NextStep
     from gitckpt.durable.steps.report import StepReport as StepReport
     from gitckpt.durable.steps.steps import Steps as Steps
+    from gitckpt.formats.exporter import Exported as Exported
+    from gitckpt.formats.exporter import Exporter as Exporter
+    from gitckpt.formats.importer import ImportedFile as ImportedFile
+    from gitckpt.formats.importer import Importer as Importer
     from gitckpt.git.process import DeadlinePassed as DeadlinePassed
     from gitckpt.git.process import GitError as GitError
     from gitckpt.git.refs import LockHeld as LockHeld
@@ -108,6 +113,7 @@ _HOMES = {
     "Untrusted": "gitckpt.store.runs.trust",
     "Gauge": "gitckpt.durable.progress",
     "gauges": "gitckpt.durable.progress",
+    "AgentUnusable": "gitckpt.durable.run.errors",
     "Cancelled": "gitckpt.durable.run.errors",
     "Changed": "gitckpt.durable.run.errors",
     "DeadlineReached": "gitckpt.durable.run.errors",
@@ -124,6 +130,10 @@ _HOMES = {
     "NextStep": "gitckpt.durable.steps.next",
     "StepReport": "gitckpt.durable.steps.report",
     "Steps": "gitckpt.durable.steps.steps",
+    "Exported": "gitckpt.formats.exporter",
+    "Exporter": "gitckpt.formats.exporter",
+    "ImportedFile": "gitckpt.formats.importer",
+    "Importer": "gitckpt.formats.importer",
     "DeadlinePassed": "gitckpt.git.process",
     "GitError": "gitckpt.git.process",
     "LockHeld": "gitckpt.git.refs",
@@ -173,6 +183,7 @@ _HOMES = {
 }
 __all__ = [
     "AgentFailed",
+    "AgentUnusable",
     "AmbiguousError",
     "Attempt",
     "BudgetExceeded",
@@ -191,11 +202,15 @@ __all__ = [
     "Diverged",
     "Entry",
     "Expired",
+    "Exported",
+    "Exporter",
     "FilesPruned",
     "Finding",
     "Gauge",
     "GitError",
     "History",
+    "ImportedFile",
+    "Importer",
     "Installation",
     "InvalidCheckpoint",
     "Lease",

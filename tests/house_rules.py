@@ -43,6 +43,8 @@ LAYERS = tuple(
     durable.pipeline
     durable.phases durable.steps durable.progress
     durable.driver
+    formats.systems
+    formats
     hook
     cli.screen
     cli.options cli.opening cli.driver
@@ -91,6 +93,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
         ("gitckpt/store/records/index.py",),
         "refs are the truth: the one database is a derived index that may be deleted at any time",
     ),
+    "yaml": (("gitckpt/formats/systems/yaml_text.py",), "one module owns YAML, and refuses what makes a few lines cost hours"),
     "typer": (("gitckpt/cli/",), "only the command line speaks, and typer takes 60 ms to import"),
     "rich": (("gitckpt/cli/",), "only the command line speaks"),
     "click": (("gitckpt/cli/",), "only the command line speaks"),

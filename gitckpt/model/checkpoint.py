@@ -31,6 +31,9 @@ SUBMODULE = "submodule"
 LOOP, REVIEW, STEP = "loop", "review", "step"
 """Recorded by an agent loop within its phase: the autonomous one, coder and reviewer; by the step protocol."""
 
+IMPORT = "import:"
+"""How the trigger of a checkpoint begins that was made of another tool's file; the format of that follows."""
+
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 """What a hook records; these checkpoints expire by the default policy."""
 
@@ -224,6 +227,26 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """The file of another tool that a checkpoint was made of: the table `[imported]`."""
+
+    path: str
+    """Of the file: relative to the top of the worktree where it lay in it; C-quoted as git does it where it is not UTF-8."""
+
+    original: str
+    """The oid that `refs/ckpt/originals/<id>` points to: the blob with its bytes."""
+
+    at: str
+    """When it was imported, as a timestamp; that of the checkpoint is the file's."""
+
+    untrusted: bool | None = None
+    """Whether nothing confirms the file's timestamp; None for no."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of this table that this program does not know; written back as they were."""
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """One checkpoint document, version 1 (`docs/format.md`). Field names are the document's keys."""
 
@@ -245,6 +268,9 @@ class Checkpoint:
     progress: Progress | None = None
     pipeline: Pipeline | None = None
     attempt: Attempt | None = None
+    imported: Imported | None = None
+    """None for what was recorded here."""
+
     forked_from: str | None = None
     """Of the first checkpoint of a run: the checkpoint of another run that it goes on from."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -263,6 +264,24 @@ def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
     everything = ckpt("expire", "--all", "--older-than", "0s", "--keep-last", "0", at=checkout)
     assert (everything.code, everything.err) == (0, "2 of 2 checkpoints expired\n")
     assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+
+
+def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    saved = []
+    for number in range(3):
+        main_checkout.write("work", f"{number}\n")
+        saved.append(ckpt("save", "--agent", " claude\ncode", at=main_checkout).out.strip())
+    assert "agent:       claude code\n" in ckpt("show", at=main_checkout).out
+    for name in ("hourlyAfter", "dailyAfter"):
+        main_checkout.git("config", f"ckpt.{name}", "0s")
+    main_checkout.git("config", "ckpt.keepLast", "0")
+    done = ckpt("expire", at=main_checkout)
+    assert (done.code, done.err) == (0, "2 of 3 checkpoints expired\n")
+    assert re.sub(r"[0-9]+s old", "0s old", done.out) == "".join(
+        f"expired\t{each}\tmanual-complete\t0s old, one a day stays\n" for each in reversed(saved[:2])
+    )
+    said = "error: --agent is given without a name\nhint: name who saves: git ckpt save --agent NAME\n"
+    assert ckpt("save", "--agent", " ", at=main_checkout) == Outcome(2, "", said)
 
 
 def _age(text: str, id_: str) -> str:

@@ -154,7 +154,7 @@ def test_expire_is_a_table(busy: Checkout) -> None:
     assert code == 0
     assert normal(said) == (
         "WHAT   ID                         PHASE         WHY\n"
-        "stays  STAMP-add-login  build-failed  unfinished: open\n"
+        "stays  STAMP-add-login  build-failed  unfinished: failed\n"
         "0 of 2 checkpoints would expire; 0 of 1 run\n"
     )
 

@@ -155,7 +155,7 @@ def test_every_code_is_described() -> None:
         re.findall(r'(?:lasting\(\s*|mendable\(\s*|Finding\(\s*|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"', source)
     )
     named |= set(re.findall(r'"([a-z]+-[a-z]+(?:-[a-z]+)?)" if misnamed', source))
-    built = {f"{word}-ref-{what}" for word in ("commit", "tree", "operation") for what in ("missing", "wrong")}
+    built = {f"{word}-ref-{what}" for word in ("commit", "tree", "operation", "original") for what in ("missing", "wrong")}
     assert described == named | built
 
 

@@ -229,6 +229,8 @@ CALLS: dict[str, list[list[str]]] = {
     "remove": [["latest"]],
     "expire": [["--dry-run"], []],
     "allow": [["--dry-run"], ["--json"], [], ["--forget"]],
+    "import": [["."], ["--dry-run", "--history", "."]],
+    "export": [["latest", "--format", "rlm-act"]],
     "notes": [[]],
     "verify": [[], ["--repair"]],
     "doctor": [[], ["--json"]],

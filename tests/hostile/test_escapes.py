@@ -71,6 +71,8 @@ CALLS: dict[str, list[list[str]]] = {
     "demo": [["--dir", f"/nowhere/{ARGUMENT}"]],
     "complete": [["--", "show", ""], ["--", "status", ARGUMENT]],
     "allow": [[], [ARGUMENT]],
+    "import": [["."], [ARGUMENT], [".", "--format", ARGUMENT]],
+    "export": [[SECOND, "--format", "rlm-act"], [FIRST, "--format", "forge"], [ARGUMENT, "--format", ARGUMENT]],
     "notes": [[], [ARGUMENT]],
 }
 """Command → the ways in which it is called."""

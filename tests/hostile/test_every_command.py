@@ -51,6 +51,13 @@ CALLS: dict[str, list[str]] = {
     "cancel": ["cancel {run}", "cancel 20261121"],
     "remove": ["remove {prefix}", "remove {good}", "remove {of_run}"],
     "expire": ["expire", "expire --dry-run"],
+    "import": ["import README --format forge", "import .", "import --dry-run --history ."],
+    "export": [
+        "export {good} --format rlm-act",
+        "export {bad} --format forge",
+        "export {run} --format quasar",
+        "export {run} --format superpowers",
+    ],
     "notes": ["notes"],
     "verify": ["verify", "verify --contents", "verify --repair", "verify --json"],
     "doctor": ["doctor"],

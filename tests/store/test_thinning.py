@@ -119,6 +119,39 @@ def test_a_change_that_was_taken_back_stays(plain: Store, main_checkout: Checkou
     assert reasons(plain) == {}
 
 
+def test_a_change_that_was_put_back_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    """The file is there in later ones, as committed: what the agent had made of it is not."""
+    main_checkout.commit("tracked", tracked="1\n")
+    agent_saves(plain, main_checkout, clock, NOON, NOON + 1, path="tracked")
+    main_checkout.git("checkout", "--quiet", "--", "tracked")
+    agent_saves(plain, main_checkout, clock, NOON + 2, NOON + 3)
+    clock.instant = NOON + 2 * DAY
+    assert sorted(reasons(plain)) == [1, 3]
+
+
+def test_a_mode_that_was_put_back_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    clock.instant = NOON
+    (main_checkout.path / "README").chmod(0o755)
+    plain.save("turn-complete", agent="claude")
+    (main_checkout.path / "README").chmod(0o644)
+    plain.save("turn-complete", agent="claude")
+    clock.instant = NOON + 2 * DAY
+    assert reasons(plain) == {}
+
+
+def test_without_a_branch_another_version_may_be_of_another_worktree(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock
+) -> None:
+    other = main_checkout.path.parent / "other"
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(other))
+    main_checkout.git("checkout", "--quiet", "--detach")
+    agent_saves(plain, main_checkout, clock, NOON)
+    plain.save("turn-complete", agent="claude")  # 2: the same files
+    agent_saves(make_store(other), Checkout(other), clock, NOON + MINUTE)
+    clock.instant = NOON + 2 * DAY
+    assert sorted(reasons(plain)) == [1]
+
+
 def test_a_file_that_was_committed_since(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
     main_checkout.git("add", ".")
@@ -311,8 +344,10 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(plain: Store, main_
         clock.instant += chance.randrange(1, 30) * MINUTE
         path = main_checkout.path / f"file{chance.randrange(5)}"
         deed = chance.randrange(8)
-        if deed < 4:
+        if deed < 3:
             path.write_text(f"{number}\n")
+        elif deed == 3:
+            main_checkout.git("checkout", "--quiet", "HEAD", "--", ".")
         elif deed == 4:
             path.unlink(missing_ok=True)
         elif deed == 5:
@@ -335,17 +370,20 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(plain: Store, main_
         clock.instant = NOON + days * DAY
         gone = plain.expire(Policy(keep_last=0, older_than=400 * DAY, rewritten_older_than=400 * DAY)).checkpoints
         staying = {entry.id for entry in plain.list()}
-        heads = main_checkout.git("rev-list", "--branches").split()
-        assert {entry.agent for entry, _ in gone} <= {"claude", "codex", None}
+        commits = {entry.git_sha for entry in before if entry.id in staying}
+        reached = main_checkout.git("rev-list", "--branches", *commits).split()
         for entry, _ in gone:
-            later = [one for one in before if one.id in staying and one.branch == entry.branch and one.time > entry.time]
-            assert later
             assert entry.agent is not None or entry.trigger == POST_COMMIT
-            kept = entry.git_sha in heads or any(
-                main_checkout.git("merge-base", entry.git_sha, one.git_sha) == entry.git_sha for one in later
-            )
+            later = [one for one in before if one.id in staying and one.branch == entry.branch and one.time > entry.time]
+            kept = entry.git_sha in reached
             own, committed = held[entry.id]
             wanted = {path for path, blob in own.items() if not (kept and committed.get(path) == blob)}
-            assert any(wanted <= held[one.id][0].keys() for one in later), (entry, wanted)
+
+            def has(one: Entry, path: str) -> bool:
+                then = held[one.id][0].get(path)
+                return then is not None and (then == own[path] or (one.branch is not None and then != committed.get(path)))  # noqa: B023
+
+            assert later
+            assert any(all(has(one, path) for path in wanted) for one in later), (entry, wanted)
             assert kept or entry.trigger != POST_COMMIT
     assert main_checkout.git("fsck", "--no-dangling") == ""

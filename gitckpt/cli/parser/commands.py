@@ -49,6 +49,12 @@ COMMANDS: dict[str, Command] = {
     "cancel": Command(lambda: import_module("gitckpt.cli.commands.runs.start").cancel, "Stop a run that is being driven."),
     "remove": Command(lambda: import_module("gitckpt.cli.commands.checkpoints.remove").remove, "Remove checkpoints by name."),
     "expire": Command(lambda: import_module("gitckpt.cli.commands.checkpoints.expire").expire, "Remove checkpoints by policy."),
+    "import": Command(
+        lambda: import_module("gitckpt.cli.commands.checkpoints.imports").import_, "Take over the files of other tools as runs."
+    ),
+    "export": Command(
+        lambda: import_module("gitckpt.cli.commands.checkpoints.export").export, "Write one, or a run, as a file of another tool."
+    ),
     "allow": Command(lambda: import_module("gitckpt.cli.commands.upkeep.allow").allow, "Let gitckpt.toml be looser than what is built in."),
     "notes": Command(lambda: import_module("gitckpt.cli.commands.upkeep.notes").notes, "Write links that wait, for git log to show."),
     "verify": Command(lambda: import_module("gitckpt.cli.commands.upkeep.verify").verify, "Look at every checkpoint and all it needs."),

@@ -27,6 +27,9 @@ AFTER = {
             "-m": "message",
             "--phase": "phase",
             "--state": "state",
+            "--agent": "agent",
+            "--run": "run",
+            "--track": "track",
         },
     ),
     "list": options.Syntax(

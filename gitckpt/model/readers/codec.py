@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gitckpt.model import ids, toml
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.format import budget, document
 from gitckpt.model.format.document import VERSION
@@ -43,6 +43,8 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
     found["errors"] = list(checkpoint.errors)
     if checkpoint.worktree is not None:
         found["worktree"] = _worktree_fields(checkpoint.worktree)
+    if checkpoint.imported is not None:
+        found["imported"] = _set_fields(checkpoint.imported)
     if checkpoint.progress is not None:
         found["progress"] = _set_fields(checkpoint.progress)
     if checkpoint.pipeline is not None:
@@ -193,6 +195,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     state, types = take.required("state", dict), take.optional("types", dict) or {}
     worktree, progress = take.optional("worktree", dict), take.optional("progress", dict)
     pipeline, attempt = take.optional("pipeline", dict), take.optional("attempt", dict)
+    imported = take.optional("imported", dict)
     checkpoint = Checkpoint(
         id=parts.identity(take, "id", take.required("id", str)),
         run=_run(take),
@@ -210,6 +213,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         progress=None if progress is None else parts.progress(Reader(progress, ref, "progress.")),
         pipeline=None if pipeline is None else parts.pipeline(Reader(pipeline, ref, "pipeline.")),
         attempt=None if attempt is None else parts.attempt(Reader(attempt, ref, "attempt.")),
+        imported=None if imported is None else parts.imported(Reader(imported, ref, "imported.")),
         forked_from=parts.optional_identity(take, "forked_from"),
         rewound_to=parts.optional_identity(take, "rewound_to"),
         state=pointers.put_back(state, types, ref) if with_state else {},
@@ -261,7 +265,7 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
     return fields
 
 
-def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt) -> dict[str, Any]:
+def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported) -> dict[str, Any]:
     """Returns the keys of a table; what is None, an empty tuple or an empty map is absent."""
     found: dict[str, Any] = {}
     for name in record.__slots__:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gitckpt.model import ids
-from gitckpt.model.checkpoint import Attempt, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
+from gitckpt.model.checkpoint import Attempt, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
 from gitckpt.model.readers.table import Reader, shown
 
 
@@ -118,6 +118,17 @@ def progress(take: Reader) -> Progress:
         tasks_total=count(take, "tasks_total", 0),
         unknown=take.rest,
     )
+
+
+def imported(take: Reader) -> Imported:
+    """Returns the table `[imported]`."""
+    original = take.required("original", str)
+    if not ids.is_oid(original):
+        raise take.invalid("original", f"must be a full object id, not {shown(original)}")
+    at = take.instant("at")
+    if at is None:
+        raise take.invalid("at", "missing")
+    return Imported(take.required("path", str), original, at, take.optional("untrusted", bool), unknown=take.rest)
 
 
 def pipeline(take: Reader) -> Pipeline:

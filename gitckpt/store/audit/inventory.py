@@ -128,7 +128,8 @@ def _record(ref: str, oid: str, found: tuple[str, bytes] | None) -> Record:
     checkpoint = decode(layout.document(found, ref, oid, lack="missing or damaged"), ref)
     files = checkpoint.worktree
     tree, operation_commit = (files.tree, files.operation_commit) if files else (None, None)
-    kept = zip((*layout.HOLDERS, layout.KEEP), (tree, operation_commit, checkpoint.git_sha), strict=True)
+    original = checkpoint.imported.original if checkpoint.imported is not None else None
+    kept = zip((*layout.HOLDERS, layout.KEEP), (tree, operation_commit, original, checkpoint.git_sha), strict=True)
     return Record(Entry.of(checkpoint, oid), checkpoint.parent, {space: held for space, held in kept if held}, _names(checkpoint))
 
 
@@ -181,7 +182,7 @@ def in_the_way(repository: Repository, listing: bytes) -> list[Flaw]:
         repository: where.
         listing: what `list_refs` returned.
     """
-    spaces = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.RUNS, layout.LEASES, layout.KEYS)))
+    spaces = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)))
     listed = {line.split(b" ")[1].decode("utf-8", "surrogateescape") for line in listing.splitlines()}
     there = [ref for ref in spaces if ref in listed]
     there += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]  # others live below as well

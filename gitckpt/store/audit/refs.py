@@ -16,11 +16,11 @@ from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import keep, layout
 from gitckpt.store.submodules import keeper
 
-WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation"}
-KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit"}
+WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
+KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit", layout.ORIGINALS: "blob"}
 """Namespace → the kind of object that its refs keep."""
 
-_MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation"}
+_MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
 
 
 def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:

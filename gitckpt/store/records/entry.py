@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_number, require_text, strings
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, IMPORT, LOOP, PHASE, RESCUE, REVIEW, SAFETY, SUBMODULE, Checkpoint
 from gitckpt.model.ids import require_oid_or_unborn
+from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -148,19 +149,41 @@ WITH RECURSIVE each(run) AS (
 RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608 - fixed parts only
 """Asks for the ids of all runs."""
 
-RUNS = (
-    _EACH_RUN  # noqa: S608 - fixed parts only
-    + """
+WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE)
+"""Triggers of what happens within a phase: none of these checkpoints says what has become of its run."""
+
+OF_TRACKS = f"{IMPORT}superpowers"
+"""The trigger of what was made of files in which agents report steps: as of these, nobody drove the run."""
+
+_NO_NEWS = tuple(word for word in NOT_PHASES if word != "run")
+
+_DRIVEN = f"(trigger = '{PHASE}' OR (trigger LIKE '{IMPORT}%' AND trigger <> '{OF_TRACKS}'))"
+_TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
+
+RUNS = f"""{_EACH_RUN}
 SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.phase, driven.phase, lower(hex(driven.oid)),
-       (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1)
+       (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1), told.phase, lower(hex(told.oid)), told.trigger
 FROM each JOIN entry AS newest
     ON newest.rowid = (SELECT rowid FROM entry WHERE run = each.run ORDER BY sequence DESC, id DESC LIMIT 1)
 LEFT JOIN entry AS driven
-    ON driven.rowid = (SELECT rowid FROM entry WHERE run = each.run AND trigger = 'phase' ORDER BY sequence DESC, id DESC LIMIT 1)
+    ON driven.rowid = (SELECT rowid FROM entry WHERE run = each.run AND {_DRIVEN} ORDER BY sequence DESC, id DESC LIMIT 1)
+LEFT JOIN entry AS told
+    ON (driven.phase IS NULL OR driven.name = 'run') AND told.rowid =
+       (SELECT rowid FROM entry WHERE run = each.run AND {_TOLD} ORDER BY sequence DESC, id DESC LIMIT 1)
 ORDER BY newest.rank DESC, each.run DESC
-"""
-)
+"""  # noqa: S608 - fixed parts only
 """Asks for a row of each run, the one with the newest checkpoint first."""
+
+
+def is_driven(entry: Entry) -> bool:
+    """Tells whether whoever drove a run recorded a checkpoint, or a tool that did elsewhere; as `RUNS` has it."""
+    return entry.trigger == PHASE or (entry.trigger.startswith(IMPORT) and entry.trigger != OF_TRACKS)
+
+
+def is_told(entry: Entry) -> bool:
+    """Tells whether a checkpoint says what has become of a phase, of a step or of the run; as `RUNS` has it."""
+    return entry.trigger not in WITHIN and split(entry.phase)[0] not in _NO_NEWS
+
 
 SIZES = """
 SELECT COUNT(*), NULL, NULL, NULL, NULL FROM entry

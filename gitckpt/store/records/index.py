@@ -129,7 +129,8 @@ class Index:
         """Returns a row for each run, the one with the newest checkpoint first.
 
         Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id, oid, branch and label; label and oid of
-        the newest checkpoint that whoever drove the run recorded, None without any; and the time of the first checkpoint.
+        the newest checkpoint that whoever drove the run recorded, None without any; the time of the first checkpoint; and, of a run that
+        nobody has driven beyond its beginning, label, oid and trigger of the newest checkpoint of a phase or a step.
         """
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
 

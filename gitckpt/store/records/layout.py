@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 CHECKPOINTS = links.CHECKPOINTS
 TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/keep/ckpt-operations/"
+ORIGINALS = "refs/ckpt/originals/"
 KEEP = "refs/keep/ckpt/"
 RUNS = "refs/ckpt/runs/"
 LEASES = "refs/ckpt/leases/"
 KEYS = "refs/ckpt/keys/"
 NOTES = links.NOTES
 
-HOLDERS = (TREES, OPERATIONS)
+HOLDERS = (TREES, OPERATIONS, ORIGINALS)
 """Where each checkpoint has refs of its own that keep alive what it needs, in write order."""
 
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
@@ -86,8 +87,8 @@ def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update
     """
     updates = []
     for fields, _ in made:
-        files = fields.get("worktree") or {}
-        held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit")), strict=True)
+        files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
+        held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit"), imported.get("original")), strict=True)
         updates += [Update(space + fields["id"], oid, "") for space, oid in held if oid]
     if kept is not None:
         updates.append(kept)

@@ -88,6 +88,7 @@ class Proposal:
             `fields`, is called again when others were faster, and what it raises is raised by `Recorder.record`.
         keeps: keys of the state that others write, too: where somebody has extended the run since the recorder did, what they say goes
             into `state`, in place of what it says itself.
+        is_ours: whether its run may go on from it without anybody's trust; not where the inputs of the run are from somebody's file.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Proposal:
         claim: Claim | None = None,
         change: Change | None = None,
         keeps: Collection[str] = (),
+        is_ours: bool = True,
     ) -> None:
         self.fields = fields
         self.state = state
@@ -108,6 +110,7 @@ class Proposal:
         self.claim = claim
         self._change = change
         self.keeps = keeps
+        self.is_ours = is_ours
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
@@ -297,7 +300,7 @@ class Recorder:
         roots, written = _roots(fields), self._objects.write([*needed, *derived], flushed=False)
 
         guard, noted = made[0][0].guard, _NOTHING
-        if fields.get("run"):
+        if fields.get("run") and made[0][0].is_ours:
             from gitckpt.store import chains  # what commits outside of runs never need
 
             drives = guard is not None and guard.drives
@@ -385,8 +388,9 @@ def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
     if pipeline is not None:
         from gitckpt.model.phase import completed_after
 
-        label = fields["phase"] if fields["trigger"] != _STEP else ""  # steps of a protocol are no phases of what drives the run
-        known = pipeline if carried is None or fields.get("rewound_to") is not None else carried
+        is_imported = fields.get("imported") is not None  # then the file says what is complete
+        label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""  # steps are no phases of what drives the run
+        known = pipeline if carried is None or fields.get("rewound_to") is not None or is_imported else carried
         after = completed_after(dict(known.get("completed", {})), label, fields["id"])
         fields["pipeline"] = {key: value for key, value in pipeline.items() if key != "completed"} | ({"completed": after} if after else {})
     if fields.get("attempt") is None and before.get("attempt") is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass
-from gitckpt.store.retention import runs
+from gitckpt.store.retention import runs, whole
 from gitckpt.store.runs import summary
 
 TYPE_CHECKING = False
@@ -45,9 +46,10 @@ class Retired:
 
 
 def cleanup_by_age(store: Checkpoints, days: int) -> Cleaned:
-    """Deletes the checkpoints that are so many days old, of whatever kind, except those of runs that somebody drives. Worktrees stay.
+    """Deletes the checkpoints that are so many days old, of whatever kind, except those of runs that somebody drives.
 
-    One that cannot be deleted, as when somebody holds a lock, is counted, and the others go.
+    A run all of which is that old goes as a whole, with its worktree; it stays where that holds what no checkpoint does. What cannot be
+    deleted, as when somebody holds a lock, is counted, and the others go.
 
     Args:
         store: of the repository.
@@ -56,8 +58,13 @@ def cleanup_by_age(store: Checkpoints, days: int) -> Cleaned:
     now = store.clock()
     found = [entry for entry in store.list() if times.age_in_days(entry.timestamp, now) >= max(days, 0)]
     driven = {run.id for run in summary.summaries(store) if run.status in runstate.DRIVEN} if found else set()
-    meant = [entry.id for entry in found if entry.run not in driven]
-    deleted = _delete(store, meant)
+    meant = [entry for entry in found if entry.run not in driven]
+    counts = Counter(entry.run for entry in meant if entry.run is not None)
+    _, sizes = store.index.sizes()
+    over = {run for run, count in counts.items() if run in sizes and sizes[run][0] == count}
+    deleted = _delete(store, [entry.id for entry in meant if entry.run not in over])
+    # The youngest first: it may refer to an older one.
+    deleted += sum(_removed(store, run) for run in sorted(over, reverse=True))
     return Cleaned(deleted, len(meant) - deleted + len(store.problems()), len(found) - len(meant))
 
 
@@ -95,6 +102,14 @@ def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
         if said is not None and said.name == pipeline:
             found.add(run.id)
     return found
+
+
+def _removed(store: Checkpoints, run: str) -> int:
+    """Removes a run as a whole; returns how many checkpoints went with it, none where it stays."""
+    try:
+        return whole.remove(store, run)
+    except CkptError:
+        return 0
 
 
 def _delete(store: Checkpoints, ids: Collection[str]) -> int:

@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.refs import RefMoved, Update
-from gitckpt.model import policy, runstate
-from gitckpt.model.checkpoint import PHASE, Checkpoint
+from gitckpt.model import policy, runstate, times
+from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
-from gitckpt.model.policy import Policy, RunCandidate
+from gitckpt.model.policy import Decision, Policy, RunCandidate
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.chains import known
@@ -82,7 +82,15 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
     if any(each.status == runstate.COMPLETE for each in found) or rules.everything:
         needed = _needed_by(store, {each.id for each in found if each.status != runstate.COMPLETE})
     candidates = [RunCandidate(each.id, each.time, each.status, needed.get(each.id, ())) for each in found]
-    decisions = policy.apply_to_runs(candidates, rules, now=store.clock())
+    now = store.clock()
+    decisions = policy.apply_to_runs(candidates, rules, now=now)
+    imported = _imported(store, {each.id for each in decisions if each.expires})
+    if imported:  # their times are those of the files, of last year perhaps: age counts from the import
+        candidates = [replace(each, time=max(each.time, imported.get(each.id, each.time))) for each in candidates]
+        decisions = policy.apply_to_runs(candidates, rules, now=now)
+    if not rules.everything:
+        stays = "it was imported: only expire --all lets it go"
+        decisions = [Decision(each.id, expires=False, reason=stays) if each.id in imported else each for each in decisions]
     fates = []
     for each, decision in zip(found, decisions, strict=True):
         count = sizes[each.id][0] if each.id in sizes else 0
@@ -240,6 +248,13 @@ def forget_leases(store: Checkpoints) -> None:
 def _with_chain(fate: Fate, chain: Sequence[Entry]) -> Fate:
     """Returns the fate of a run that is due, with what it has by now; one that somebody has removed meanwhile is due no more."""
     return replace(fate, checkpoints=len(chain), is_due=bool(chain), expires=bool(chain))
+
+
+def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
+    """Returns, of some runs, those that were imported and have not gone on here, with the time of that."""
+    newest = heads.newest_of(store.index, store.repository, due) if due else {}
+    oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
+    return {str(one.run): times.from_text(one.imported.at) for one in _documents(store, oids) if one.imported is not None}
 
 
 def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:

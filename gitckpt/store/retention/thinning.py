@@ -1,9 +1,9 @@
 """Thinning: of what hooks and agents made, one checkpoint an hour stays, then one a day, where it has what the others have.
 
-What a hook recorded is its commit: that has to be reached without it. What an agent saved are its commit and the files beside it: each path
-that is not as in a commit which stays must be there in a later checkpoint of the same branch, in that version or another one: versions that
-an agent wrote over are what is thinned. A file that was deleted has no later version, so the last checkpoint that has it stays; so does one
-from which a run was forked, or a worktree made. What a person saved is not thinned at all, and keeps what it holds.
+What a hook recorded is its commit: that has to be reached without it. What an agent saved is its commit and the files beside it: each path
+that is not as in a commit which stays must have a later version, in a later checkpoint of the same branch. What goes, then, are versions
+that an agent wrote over. A file that was deleted, or put back to what was committed, has no later version: the last checkpoint that has it
+stays. So does one from which a run was forked, or a worktree made. What a person saved is not thinned at all, and keeps what it holds.
 """
 
 from __future__ import annotations
@@ -107,16 +107,26 @@ class _Holdings:
             return False
 
     def _has_paths(self, later: Entry, entry: Entry, *, is_reached: bool) -> bool:
-        files, after = self._files(entry), self._files(later)
-        base = self._tree(entry.git_sha) if is_reached else self._tree("")
-        if files is None or after is None or base is None:
+        files, after, committed = self._files(entry), self._files(later), self._tree(entry.git_sha)
+        if files is None or after is None or committed is None:
             return False
-        if files in (base, after):
-            return True
-        if self._expansion.is_beyond(base, files) or self._expansion.is_beyond(files, after):
+        base = committed if is_reached else self._tree("")
+        if (
+            base is None
+            or any(self._expansion.is_beyond(each, files) for each in (base, committed))
+            or self._expansion.is_beyond(files, after)
+        ):
             return False
-        own = {one.path for one in differences(self._repository, base, files) if one.status != "D"}
-        return own.isdisjoint(one.path for one in differences(self._repository, files, after) if one.status == "D")
+        before = {one.path: (one.old_mode, one.old) for one in differences(self._repository, committed, files)}
+        changed = {one.path: one for one in differences(self._repository, files, after)}
+        for own in differences(self._repository, base, files):
+            then = changed.get(own.path)
+            if own.status == "D" or then is None:
+                continue
+            is_gone = then.status == "D" or (then.new_mode, then.new) == before.get(own.path)
+            if is_gone or entry.branch is None:  # of two worktrees without a branch, nobody can tell whose version that is
+                return False
+        return True
 
     def _files(self, entry: Entry) -> str | None:
         """Returns the tree of the files of a checkpoint; None where it is missing."""

@@ -80,12 +80,7 @@ class RunFiles:
         tree = self._tree(repository, "", limits, omitted, pending)
         if tree is None and not omitted:
             return found
-        whole: Entries = {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
-        if found.tree is not None:
-            held = next(objects.read([found.tree], None))
-            if held is None:
-                raise WorktreeError(f"the snapshot {found.tree} vanished while it was made", hint="run the command again")
-            whole = manifest.decoded(held[1], repository, found.tree)
+        whole = _entries(repository, objects, found.tree, commit)
         if tree is not None:
             whole[ENTRY] = (DIRECTORY, tree)
         data = encode_tree(whole)
@@ -229,6 +224,9 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
         found: the table without them.
         commit: the linked commit; "" for none.
         files: name → content.
+
+    Raises:
+        WorktreeError: the snapshot that `found` names is gone.
     """
     pending: list[tuple[str, bytes]] = [("blob", data) for data in files.values()]
 
@@ -239,9 +237,20 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
 
     blobs: Entries = {name.encode(): (FILE, object_id("blob", data, repository.object_format)) for name, data in files.items()}
     inner = put({INPUT.encode(): (DIRECTORY, put(blobs))})
-    whole = put({b"files": (DIRECTORY, manifest.base_tree(repository, commit)), ENTRY: (DIRECTORY, inner)})
+    entries = _entries(repository, objects, found.tree, commit)
+    whole = put({**entries, ENTRY: (DIRECTORY, inner)})
     objects.write(pending, flushed=False)
     return replace(found, tree=whole)
+
+
+def _entries(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Entries:
+    """Returns what a snapshot holds; of a clean worktree, which has none, the files of the commit."""
+    if tree is None:
+        return {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
+    held = next(objects.read([tree], None))
+    if held is None:
+        raise WorktreeError(f"the snapshot {tree} vanished while it was made", hint="run the command again")
+    return manifest.decoded(held[1], repository, tree)
 
 
 def of_run(repository: Repository, run: str) -> RunFiles:

@@ -125,6 +125,12 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
             hint="if you trust it: --trust",
         )
     ours = _ours(store, run)
+    if ours is None and checkpoint.imported is not None:
+        return Untrusted(
+            f"what drives run {run} is from the file {checkpoint.imported.path}, which anybody may have written",
+            account,
+            hint=f"if you trust it as it stands: git ckpt resume {run} --trust",
+        )
     if ours is None:
         return Untrusted(
             f"run {run} was not written in this repository", account, hint=f"if you trust it as it stands: git ckpt resume {run} --trust"
@@ -179,6 +185,8 @@ def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[st
 
 
 def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
+    if checkpoint.imported is not None and not checkpoint.git_sha:
+        return []  # it begins with what is checked out
     here = (before.tree, before.git_sha) if before is not None else (None, store.objects.head()[0])
     try:
         trees = comparison.comparable(store.repository, store.objects, here, (checkpoint.tree, checkpoint.git_sha))

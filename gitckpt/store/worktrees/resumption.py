@@ -38,6 +38,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
     """
     repository = store.repository
+    checkpoint, is_elsewhere = _from_here(store, checkpoint)
     said = _settings(store)
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
     in_run = newest is not None and checkpoint.id == newest.id
@@ -57,9 +58,23 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     remarks = [
         *opened.remarks,
         *([remark] if remark and opened.made else []),
+        *([is_elsewhere] if is_elsewhere and opened.made else []),
         *submodules.finish(store, opened.path, checkpoint, said.limits),
     ]
     return replace(opened, remarks=tuple(remarks))
+
+
+def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
+    """Returns a checkpoint as it can be opened, and what the person should know of that.
+
+    One that was made of another tool's file, and whose commit is not here, begins with what is checked out: without it, its worktree
+    would be empty.
+    """
+    head = store.objects.head()[0]
+    if checkpoint.imported is None or checkpoint.git_sha or not head:
+        return checkpoint, None
+    remark = f"no commit that {checkpoint.imported.path} names is here: the worktree begins with {head[:10]}, which is checked out"
+    return replace(checkpoint, git_sha=head, worktree=None), remark
 
 
 def _settings(store: Checkpoints) -> Settings:

@@ -116,6 +116,9 @@ def _explain_nothing(store: Store, *, filtered: bool) -> None:
     from gitckpt.store.hooks import installation
     from gitckpt.store.store import inside
 
+    if store.problems():
+        terminal.remark("none of the checkpoints can be read: git ckpt verify says more")
+        return
     terminal.remark(f"no checkpoints yet{_OUTLOOK[installation.outlook(inside(store).repository, version=require_git())]}")
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import typer
 
+    from gitckpt.store.store import Store
+
 
 def save(
     message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="One line about it.")] = None,
@@ -28,6 +30,16 @@ def save(
             help="A state to keep with it: JSON, or TOML in a file named *.toml; - reads JSON from standard input.",
         ),
     ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="Who saves, if no person does: such checkpoints are thinned as they age.")
+    ] = None,
+    errors: Annotated[list[str] | None, typer.Option("--error", metavar="TEXT", help="What went wrong; may be given again.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="The run that it extends; by default that of the worktree.")
+    ] = None,
+    track: Annotated[
+        str | None, typer.Option("--track", metavar="NAME", help="The open run about NAME, which is started where there is none.")
+    ] = None,
     no_worktree: Annotated[bool, typer.Option("--no-worktree", help="Leave the files out: the commit stands for them.")] = False,
 ) -> None:
     """Record a checkpoint now: files, state and commit. Prints its id."""
@@ -36,10 +48,18 @@ def save(
     label = phases.label(phase)
     data = _state(state) if state is not None else None
     line = " ".join(message.split()) if message is not None else None
+    who = " ".join(agent.split()) if agent is not None else None
+    if who == "":
+        raise UsageError("--agent is given without a name", hint="name who saves: git ckpt save --agent NAME")
+    if run is not None and track is not None:
+        raise UsageError("--run and --track both say which run", hint="give one of them")
     with open_store(to_capture=not no_worktree) as store:
         record = store.record if no_worktree else store.save
+        place = {"run": store.run} if run is None and track is None else _place(store, run, track)
+        if track is not None and data is not None:
+            data = {"track_id": track, **data}
         with terminal.Waiting("capturing the files"):
-            checkpoint = record(label, data, run=store.run, message=line)
+            checkpoint = record(label, data, message=line, agent=who, errors=errors, **place)
         files = checkpoint.worktree
         terminal.out(checkpoint.id)
         if data == {}:
@@ -57,6 +77,17 @@ def save(
         from gitckpt.store.store import inside
 
         hook.keep_up(inside(store).repository)
+
+
+def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
+    """Returns which run a checkpoint extends, or which it starts."""
+    if run is not None:
+        return {"run": store.find_run(run)}
+    from gitckpt.durable.steps import journal
+    from gitckpt.store.store import inside
+
+    found = journal.place(inside(store), track=track, environ={})
+    return {"run": found.run} if found.run is not None else {"start": track}
 
 
 def _state(source: str) -> dict[str, Any]:

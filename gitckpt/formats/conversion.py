@@ -1,0 +1,123 @@
+"""From what a file becomes to the keys of a checkpoint: its commit, its files, what drives its run."""
+
+from __future__ import annotations
+
+import hashlib
+
+from gitckpt.durable.driver.registry import OPTIONS
+from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.formats import files
+from gitckpt.formats.systems.record import KEY, Record, Source
+from gitckpt.git.worktree import administration
+from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
+from gitckpt.model.phase import split
+from gitckpt.model.values import dataclass
+from gitckpt.store.records import layout
+from gitckpt.store.runs import run_files
+from gitckpt.store.secrets import detector
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gitckpt.formats.clock import Time
+    from gitckpt.store.checkpoints import Checkpoints
+
+_LABEL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file that was read, and what is known of it.
+
+    Attributes:
+        record: what it becomes.
+        source: the file.
+        time: when it was written.
+        commit: the one that it names, where that is here; else "".
+        original: the oid of its bytes as a blob.
+    """
+
+    record: Record
+    source: Source
+    time: Time
+    commit: str
+    original: str
+
+
+def place(store: Checkpoints, item: Item, *, dry_run: bool) -> tuple[str, str | None, Worktree | None]:
+    """Returns commit, branch and files of a checkpoint: of the worktree that the file names, if it is one of this repository."""
+    record, repository = item.record, store.repository
+    there = administration.seen_from(repository, record.worktree) if record.worktree is not None else None
+    if there is not None and not dry_run:
+        with store.seen_from(there, "plumbing") as seen:
+            files_ = seen.capture()
+            commit, branch = seen.objects.head()
+        return commit, branch, files_
+    commit = item.commit
+    if not commit and record.branch is not None:
+        found = repository.cat_file.info(f"refs/heads/{record.branch}")
+        commit = found[0] if found is not None and found[1] == "commit" else ""
+    return commit, None, None
+
+
+def pipeline(
+    store: Checkpoints, item: Item, checkpoint_id: str, newest: Checkpoint | None, there: tuple[str, Worktree | None], *, dry_run: bool
+) -> tuple[Pipeline | None, Worktree | None]:
+    """Returns what drives the run of a file, and its files with the inputs that are files.
+
+    Args:
+        store: of the repository.
+        item: the file.
+        checkpoint_id: of its checkpoint.
+        newest: the newest checkpoint of its run; None where it starts one.
+        there: the linked commit, and the files that were captured.
+        dry_run: whether nothing is written.
+    """
+    commit, worktree = there
+    drive = item.record.drive
+    if drive is None:
+        return None, worktree
+    definition = pipelines.preset(drive.pipeline, OPTIONS)
+    project = item.record.state.get("project_path")
+    contents = {
+        name: data
+        for name, path in drive.files.items()
+        if (data := files.inside(path, store.repository.worktree, project if isinstance(project, str) else "")) is not None
+    } | dict(drive.contents)
+    inputs = {**definition.inputs, **{name: detector.masked(value) for name, value in drive.inputs.items()}}
+    inputs |= {name: drive.files[name] for name in contents if name in drive.files}
+    # An input that is a file, and is not here, would be waited for in vain.
+    inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
+    before = dict(newest.pipeline.completed) if newest is not None and newest.pipeline is not None else {}
+    names = [phase.name for phase in definition.phases]
+    done = [name for name in names if name in drive.completed]
+    if drive.pipeline == "plan-to-pr" and item.record.phase != layout.RUN_COMPLETE and worktree is None and not commit:
+        done = done[: names.index("create worktree")]  # neither its worktree nor its branch is here: that work is not
+    said = Pipeline(
+        name=definition.name,
+        phases=tuple(names),
+        completed={name: before.get(name, checkpoint_id) for name in done},
+        autonomy=definition.autonomy,
+        definition=definition.digest(),
+        inputs=inputs,
+        contents={name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+    )
+    if not contents or dry_run:
+        return said, worktree
+    return said, run_files.with_inputs(store.repository, store.objects, worktree or CLEAN, commit, contents)
+
+
+def state(item: Item) -> dict[str, Any]:
+    """Returns the state of a checkpoint; a commit that is not here is kept in it as text."""
+    found = dict(item.record.state)
+    if item.record.commit and not item.commit and KEY in found:
+        found[KEY] = {**found[KEY], "git_commit": item.record.commit}
+    return found
+
+
+def label(said: str) -> str:
+    """Returns a label as a document may have it: what a file says may be of any length, and hold anything."""
+    name, status = split(said)
+    kept = " ".join("".join(character if character.isprintable() else " " for character in name).split())[:_LABEL].rstrip("-")
+    return f"{kept or 'phase'}-{status}"

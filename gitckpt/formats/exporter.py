@@ -1,0 +1,189 @@
+"""Checkpoints and runs as files of other tools: what was imported and has not changed as the same bytes, all else in the tool's style."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from gitckpt.formats.known import trigger
+from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
+from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
+from gitckpt.git.files import atomic, premises, regular
+from gitckpt.git.objects.encoding import object_id
+from gitckpt.model.checkpoint import IMPORT, Checkpoint
+from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.names import shell_word
+from gitckpt.model.phase import NOT_PHASES
+from gitckpt.model.values import dataclass
+from gitckpt.store.records import finder, heads, layout
+from gitckpt.store.store import Store, inside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gitckpt.store.checkpoints import Checkpoints
+    from gitckpt.store.records.entry import Entry
+
+_WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
+    RLM_ACT: rlm_act.write,
+    FORGE: forge.write,
+    QUASAR: quasar.write,
+    SUPERPOWERS: superpowers.write,
+}
+_OLD = {WORKFLOW: RLM_ACT}
+_ENDS = ("complete", "failed", "skipped")
+_NOTES, _LONGEST = "exports", 1024 * 1024
+_LARGEST = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A file of another tool.
+
+    Attributes:
+        checkpoint: the one that it tells of.
+        name: what the tool would call it.
+        data: the bytes.
+        losses: what the format cannot say, a clause each.
+        is_original: whether these are the bytes that were imported.
+    """
+
+    checkpoint: str
+    name: str
+    data: bytes
+    losses: tuple[str, ...]
+    is_original: bool
+
+
+class Exporter:
+    """Writes checkpoints and runs of a repository as files of other tools.
+
+    Args:
+        store: of the repository.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._checkpoints = inside(store)
+
+    def files(self, text: str, format: str, *, every: bool = False) -> list[Exported]:  # noqa: A002 - the word for it
+        """Returns a checkpoint or a run as files of another tool; nothing is written.
+
+        Args:
+            text: what a person calls the checkpoint, or the run: as for `Store.find`.
+            format: of the files: one of `detection.NAMES`.
+            every: whether each checkpoint of a run that ends a phase becomes a file, where the tool has such; else its newest one alone.
+
+        Raises:
+            NotFoundError, AmbiguousError: nothing, or several things, go by the text.
+            UsageError: there is no such format, or it has no place for it.
+            InvalidCheckpoint: it cannot be read.
+        """
+        here, format_ = self._checkpoints, format
+        if format_ not in detection.NAMES:
+            raise UsageError(f"there is no format {format_!r}", hint=f"it is one of {', '.join(detection.NAMES)}")
+        run = finder.named_run(text, here.repository, here.index)
+        if run is None:
+            return [_one(here, here.read(here.find(text)), format_)]
+        entries = list(reversed(heads.written(here.index, here.repository, run)))
+        if format_ == RLM_ACT and every:
+            return [_one(here, here.read(entry.id), format_) for entry in entries if _is_end(entry)]
+        if format_ in (RLM_ACT, WORKFLOW):
+            entries = [entry for entry in entries if _is_end(entry)] or entries
+        return [_one(here, here.read(entries[-1].id), format_)]
+
+    def write(self, path: str, found: Exported, *, force: bool = False) -> None:
+        """Writes a file, whole or not at all.
+
+        Args:
+            path: of the file.
+            found: what it shall hold.
+            force: whether it may take the place of a file that holds neither what was imported nor what was exported there last.
+
+        Raises:
+            UsageError: such a file is there.
+            WorktreeError: it cannot be written.
+        """
+        here, place = self._checkpoints, os.path.abspath(path)
+        if os.path.lexists(place) and not force:
+            _require_ours(here, place, found)
+        try:
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            atomic.write(place, found.data)
+        except OSError as error:
+            raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
+        _note(here, place, found.data)
+
+
+def _is_end(entry: Entry) -> bool:
+    """Tells whether a phase ended with a checkpoint, or it was a file of its own."""
+    name, _, status = entry.phase.rpartition("-")
+    return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
+
+
+def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
+    imported = checkpoint.imported
+    same = (trigger(format_), *([trigger(NEBULA)] if format_ == QUASAR else []))
+    if imported is not None and checkpoint.trigger in same:
+        found = next(store.objects.read([imported.original], None))
+        if found is None or found[0] != "blob":
+            raise CkptError(f"the file that {checkpoint.id} was imported from is missing", hint="look at the store: git ckpt verify")
+        return Exported(checkpoint.id, os.path.basename(imported.path), found[1], (), is_original=True)
+    writer = _WRITERS.get(format_)
+    if writer is None:
+        hint = f"write it as {_OLD[format_]}: --format {_OLD[format_]}" if format_ in _OLD else f"it is one of {', '.join(_WRITERS)}"
+        raise UsageError(f"nothing new is written as {format_}", hint=hint)
+    losses: list[str] = []
+    try:
+        data = writer(checkpoint, losses)
+    except Unreadable as error:
+        hint = f"see what it has: git ckpt show {checkpoint.id[:8]} --state"
+        raise UsageError(f"checkpoint {checkpoint.id[:8]} is nothing for {format_}: {error}", hint=hint) from None
+    return Exported(checkpoint.id, _name(checkpoint, format_), data, tuple(dict.fromkeys(losses)), is_original=False)
+
+
+def _name(checkpoint: Checkpoint, format_: str) -> str:
+    if format_ == FORGE:
+        return f"{checkpoint.run}.yaml"
+    if format_ == QUASAR:
+        return "checkpoint.toml"
+    return "metadata.json" if format_ == SUPERPOWERS else f"{checkpoint.id}.json"
+
+
+def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
+    try:
+        there = regular.content(place, _LARGEST, follow=False)
+    except OSError as error:
+        raise UsageError(f"{place} is in the way: {error.strerror}", hint="move it away, or choose another place: -o PATH") from None
+    oid = object_id("blob", there, store.repository.object_format)
+    originals = store.refs.list(layout.ORIGINALS.rstrip("/"), fields="%(objectname)").decode("ascii").split()
+    if there != found.data and oid not in originals and _noted(store).get(_digest(place)) != oid:
+        raise UsageError(
+            f"{place} is there, and is neither what was imported nor what was exported there last",
+            hint=f"look at it; to replace it: --force; or choose another place: -o {shell_word('OTHER')}",
+        )
+
+
+def _digest(place: str) -> str:
+    return hashlib.sha256(os.fsencode(place)).hexdigest()
+
+
+def _noted(store: Checkpoints) -> dict[str, str]:
+    """Returns which bytes were exported last, by the digest of the path."""
+    try:
+        data = regular.content(os.path.join(store.repository.private_dir, _NOTES), _LONGEST, follow=False)
+    except OSError:
+        return {}  # whoever exports there again is asked for --force
+    return dict(pair for line in data.decode("ascii", "replace").splitlines() if len(pair := line.split(" ")) == 2)
+
+
+def _note(store: Checkpoints, place: str, data: bytes) -> None:
+    """Notes what was exported, outside of what is ever fetched."""
+    known = _noted(store) | {_digest(place): object_id("blob", data, store.repository.object_format)}
+    lines = [f"{where} {oid}\n" for where, oid in known.items()][-5000:]
+    path = os.path.join(store.repository.make_private_dir(), _NOTES)
+    try:
+        with open(path, "w", encoding="ascii", opener=premises.create) as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise WorktreeError(f"{path} cannot be written: {error.strerror}", hint=f"{place} is written all the same") from None

@@ -1,0 +1,136 @@
+"""Finds files of other tools below a directory, and reads them: regular files alone, and none through a link."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from gitckpt.formats.systems import detection
+from gitckpt.formats.systems.content import LARGEST
+from gitckpt.formats.systems.record import Source, Unreadable
+from gitckpt.git.files import regular
+from gitckpt.git.files.premises import PRIVATE
+from gitckpt.model.errors import NotFoundError
+from gitckpt.model.values import dataclass
+
+_BESIDE = 1024 * 1024
+"""In bytes: a larger file beside another one is no plan."""
+
+_LEFT_OUT = (".git", PRIVATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that may be another tool's.
+
+    Attributes:
+        place: absolute path.
+        path: as it is shown: relative to the top of the worktree where it lies in it.
+        is_meant: whether it was named, or lies where one of the tools puts its files; else it is passed over without a word.
+        problem: why it cannot be read; None where it can.
+    """
+
+    place: str
+    path: str
+    is_meant: bool
+    problem: str | None = None
+
+
+def search(paths: list[str], top: str | None) -> Iterator[Found]:
+    """Yields files: those that are named, and below directories those whose names end as theirs do, in order of their names.
+
+    Args:
+        paths: of files and directories, as seen from the current directory.
+        top: of the worktree.
+
+    Raises:
+        NotFoundError: nothing is at one of the paths.
+    """
+    for path in paths:
+        if not os.path.lexists(path):
+            raise NotFoundError(f"there is no {path}", hint="name a file of another tool, or a directory to be searched: git ckpt import .")
+    seen: set[str] = set()
+    places = [_place(path) for path in paths]
+    for place in places:
+        below = _below(place) if os.path.isdir(place) and not os.path.islink(place) else [place]
+        for each in below:
+            if each in seen:
+                continue
+            seen.add(each)
+            shown = _shown(each, top)
+            is_meant = each in places or detection.is_at_home(shown)
+            yield Found(each, shown, is_meant, "it is a link, and links are not followed" if os.path.islink(each) else None)
+
+
+def _place(path: str) -> str:
+    """Returns the absolute path of what may be a link itself; links on the way to it are resolved."""
+    above, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(above), name)
+
+
+def _below(directory: str) -> Iterator[str]:
+    for above, directories, names in os.walk(directory):
+        directories[:] = sorted(name for name in directories if name not in _LEFT_OUT)
+        yield from (os.path.join(above, name) for name in sorted(names) if name.endswith(detection.SUFFIXES))
+
+
+def _shown(place: str, top: str | None) -> str:
+    root = os.path.realpath(top) if top is not None else None
+    inside = root is not None and place.startswith(root + os.sep)
+    return os.path.relpath(place, root) if inside else place
+
+
+def read(found: Found) -> Source:
+    """Returns a file with what lies beside it.
+
+    Raises:
+        Unreadable: it is missing, too large, or no regular file.
+    """
+    if found.problem is not None:
+        raise Unreadable(found.problem)
+    try:
+        data = regular.content(found.place, LARGEST, follow=False)
+    except OSError as error:
+        raise Unreadable(str(error.strerror)) from None
+    return Source(found.path, data)
+
+
+def beside(source: Source, place: str) -> Source:
+    """Returns a file with the plan that lies beside it, where there is one.
+
+    Args:
+        source: the file.
+        place: its absolute path.
+    """
+    stem = os.path.basename(place).rpartition(".")[0]
+    there = {}
+    for name in (f"{stem}-plan.md", "plan.md"):
+        try:
+            there[name] = regular.content(os.path.join(os.path.dirname(place), name), _BESIDE, follow=False)
+        except OSError:
+            continue  # it need not be there
+    return Source(source.path, source.data, there)
+
+
+def inside(path: str, top: str | None, project: str = "") -> bytes | None:
+    """Returns the content of a file that another file names; None where it does not lie in the worktree, or is none.
+
+    Args:
+        path: as the other file has it.
+        top: of the worktree.
+        project: where the project lay when the other file was written: what lay in it is looked for at `top`.
+    """
+    if top is None or not path:
+        return None
+    root = os.path.realpath(top)
+    for above in (project.rstrip("/"), root):
+        if above and path.startswith(f"{above}/"):
+            path = path[len(above) + 1 :]
+            break
+    place = os.path.realpath(os.path.join(root, path))
+    if os.path.isabs(path) or not place.startswith(root + os.sep) or ".git" in os.path.relpath(place, root).split(os.sep):
+        return None
+    try:
+        return regular.content(place, _BESIDE, follow=False)
+    except (OSError, ValueError):
+        return None

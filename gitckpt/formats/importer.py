@@ -1,0 +1,301 @@
+"""Takes files of other tools over: each becomes a checkpoint, those of one piece of work a run, and their bytes are kept beside it.
+
+What is recorded for a file is whole or not there, whoever is killed: the same call completes it. Index, HEAD and files stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gitckpt.durable.steps import graph_file
+from gitckpt.formats import clock, conversion, files, history
+from gitckpt.formats.conversion import Item
+from gitckpt.formats.known import Known, trigger
+from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
+from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
+from gitckpt.git.objects.encoding import object_id
+from gitckpt.model import ids, times
+from gitckpt.model.checkpoint import Checkpoint, Imported
+from gitckpt.model.errors import StateError, UsageError
+from gitckpt.model.names import quoted
+from gitckpt.model.values import dataclass, replace
+from gitckpt.store.records import draft, layout
+from gitckpt.store.records.recorder import Proposal, Recorder
+from gitckpt.store.store import Store, inside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
+
+_LABEL = 200
+_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """What became of a file of another tool.
+
+    Attributes:
+        path: of the file: relative to the top of the worktree where it lies in it.
+        status: "imported"; "known", where its bytes were imported before; "refused", where its run has gone on here since; "failed", where
+            it cannot be read; "skipped", where it is of none of the formats.
+        format: its format; None where that cannot be told.
+        run: the run that it became, or is, part of.
+        checkpoint: its id; None where none was made.
+        label: of the checkpoint.
+        timestamp: of the checkpoint.
+        remarks: what was repaired, or kept and not understood, a clause each.
+        problem: why it was refused or cannot be read.
+    """
+
+    path: str
+    status: str
+    format: str | None = None
+    run: str | None = None
+    checkpoint: str | None = None
+    label: str | None = None
+    timestamp: str | None = None
+    remarks: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+class Importer:
+    """Takes files over into the repository of a store.
+
+    Args:
+        store: of the repository.
+        format: one of `detection.NAMES`, if the files are all of that; by default it is told by their content.
+        phases: "linting" or "filtering": files of quasar's are from before it had that phase; "" for later ones.
+        history: whether every version of a superpowers file that git has is taken over.
+        fork: whether a file whose run has gone on here becomes a second run.
+        dry_run: whether to decide only.
+        progress: is told what is being done, a few words at a time.
+
+    Raises:
+        UsageError: there is no such format or phase.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        format: str | None = None,  # noqa: A002 - the word for it
+        phases: str = "",
+        history: bool = False,
+        fork: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        if format is not None and format not in detection.NAMES:
+            raise UsageError(f"there is no format {format!r}", hint=f"it is one of {', '.join(detection.NAMES)}")
+        if phases not in quasar.TABLES:
+            raise UsageError(f"{phases!r} is no phase that quasar once lacked", hint="it is linting or filtering")
+        self._store = inside(store)
+        self._format = format
+        self._phases = phases
+        self._history = history
+        self._fork = fork
+        self._dry_run = dry_run
+        self._progress = progress
+        self._known = Known(self._store)
+        self._top = self._store.repository.worktree
+        self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
+
+    def take(self, paths: Sequence[str]) -> list[ImportedFile]:
+        """Imports files, and those below directories.
+
+        Args:
+            paths: as seen from the current directory.
+
+        Returns:
+            What became of each file that was named, or is one of theirs, the files of a run in their order.
+
+        Raises:
+            NotFoundError: nothing is at one of the paths; nothing was imported.
+            CkptError: a checkpoint could not be recorded; those before it are there.
+        """
+        outcomes: list[ImportedFile] = []
+        read: list[tuple[Record, Source]] = []
+        for found in files.search(list(paths), self._top):
+            try:
+                source = files.read(found)
+                made = self._read(source, found.place)
+            except Unreadable as error:
+                if found.is_meant:
+                    outcomes.append(ImportedFile(found.path, FAILED, self._format, problem=str(error)))
+                continue
+            if made:
+                read += made
+            elif found.is_meant:
+                outcomes.append(ImportedFile(found.path, SKIPPED, problem="it is of none of the formats"))
+        runs: dict[tuple[str, str], list[Item]] = {}
+        for item in self._items(read):
+            runs.setdefault((item.record.format, item.record.identity), []).append(item)
+        done = 0
+        try:
+            for items in runs.values():
+                self._progress(f"importing {done + len(items)} of {len(read)} files")
+                items.sort(key=lambda item: (item.time.instant, item.record.place, item.source.path))
+                outcomes += self._run(items)
+                done += len(items)
+        finally:
+            if done and not self._dry_run:
+                self._recorder.write_many_links(self._store.clock)
+        return outcomes
+
+    def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
+        """Returns what a file becomes, with its versions where they are wanted; nothing where it is of none of the formats."""
+        format_ = self._format or detection.format_of(source)
+        if format_ is None:
+            return []
+        if format_ in (FORGE, SUPERPOWERS):
+            source = files.beside(source, place)
+        made = [(self._record(format_, source), source)]
+        if self._history and format_ == SUPERPOWERS:
+            versions = []
+            for version in history.versions(self._store.repository, source.path):
+                older = replace(source, data=version.data)
+                try:
+                    record = self._record(format_, older)
+                except Unreadable as error:
+                    self._progress(f"{source.path} of commit {version.commit[:10]}: {error}")
+                    continue
+                versions.append((replace(record, commit=version.commit, time=version.time, is_local=False), older))
+            if versions and versions[-1][1].data == source.data:
+                made = []
+            made = [*versions, *made]
+        return made
+
+    def _record(self, format_: str, source: Source) -> Record:
+        if format_ == QUASAR and self._format == QUASAR and detection.is_state_of_nebula(source):
+            format_ = NEBULA
+        if format_ == QUASAR:
+            return quasar.read(source, self._phases)
+        if format_ == SUPERPOWERS:
+            return superpowers.read(source, graph_file.preset())
+        return _READERS[format_](source)
+
+    def _items(self, read: Iterable[tuple[Record, Source]]) -> list[Item]:
+        known = list(read)
+        there = clock.commits(self._store.repository, {record.commit for record, _ in known if ids.is_oid(record.commit)})
+        now, items = self._store.clock(), []
+        for record, source in known:
+            time = clock.of(record, there.get(record.commit), now)
+            original = object_id("blob", source.data, self._store.repository.object_format)
+            items.append(Item(record, source, time, record.commit if record.commit in there else "", original))
+        return items
+
+    def _run(self, items: list[Item]) -> list[ImportedFile]:
+        """Imports the files of one run, oldest first."""
+        outcomes: list[ImportedFile] = []
+        fresh: list[Item] = []
+        for item in items:
+            before = self._known.of_bytes(item.record, item.source.path, item.original)
+            if before is not None:
+                outcomes.append(_outcome(item, KNOWN, before.run, before))
+            elif any(each.original == item.original for each in fresh):
+                outcomes.append(_outcome(item, KNOWN))  # the same bytes at another path
+            else:
+                fresh.append(item)
+        if not fresh:
+            return outcomes
+        run = self._known.run(fresh[0].record)
+        newest = self._store.heads.catch_up(run) if run is not None else None
+        if newest is not None and newest.trigger != trigger(fresh[0].record.format):
+            if not self._fork:
+                problem = f"run {run} has gone on here since it was imported: --fork makes a second run of the file"
+                return outcomes + [replace(_outcome(item, REFUSED, run), problem=problem) for item in fresh]
+            run = newest = None
+        if not self._dry_run:
+            self._store.objects.write([("blob", item.source.data) for item in fresh])
+        for item in fresh:
+            try:
+                made = self._take(item, newest, is_second=self._fork)
+            except (StateError, UsageError) as error:
+                outcomes.append(replace(_outcome(item, FAILED, run), problem=error.message))
+                continue
+            newest = made
+            outcomes.append(_outcome(item, IMPORTED, made.run, made))
+        return outcomes
+
+    def _take(self, item: Item, newest: Checkpoint | None, *, is_second: bool) -> Checkpoint:
+        """Records the checkpoint of one file, as the first of a run or behind the newest one, and returns it."""
+        record, store = item.record, self._store
+        checkpoint_id = record.id
+        if checkpoint_id is not None and store.refs.read(layout.CHECKPOINTS + checkpoint_id) is not None:
+            checkpoint_id = None  # the file has changed since it was imported
+        elif checkpoint_id is not None and not self._dry_run:
+            self._known.clear(checkpoint_id)
+        checkpoint_id = checkpoint_id or store.new_id()
+        commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
+        pipeline, worktree = conversion.pipeline(store, item, checkpoint_id, newest, (commit, worktree), dry_run=self._dry_run)
+        imported = Imported(
+            quoted(item.source.path.encode("utf-8", "surrogateescape")),
+            item.original,
+            times.to_text(store.clock()),
+            untrusted=True if not item.time.is_trusted else None,
+        )
+        details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors, "pipeline": pipeline}
+        drafted, fields, state = draft.draft(
+            conversion.label(record.phase),
+            conversion.state(item),
+            details,
+            head=(commit, branch),
+            worktree=worktree,
+            checkpoint_id=checkpoint_id,
+            instant=item.time.instant,
+        )
+        drafted = replace(drafted, imported=imported)
+        fields = {**fields, "imported": {"path": imported.path, "original": imported.original, "at": imported.at}}
+        if imported.untrusted:
+            fields["imported"]["untrusted"] = True
+        run = newest.run if newest is not None else None
+        if self._dry_run:
+            return replace(drafted, run=run or self._run_ids(item)[0])
+        if run is not None:
+            fields["run"] = run
+            self._recorder.record(Proposal(fields, state, is_ours=record.drive is None), store.clock())
+        else:
+            self._start(item, fields, state, with_key=not (is_second and self._known.run(record) is not None))
+        self._known.note(item.original, checkpoint_id)
+        return draft.recorded(drafted, fields, state)
+
+    def _start(self, item: Item, fields: dict[str, Any], state: dict[str, Any] | None, *, with_key: bool) -> None:
+        """Records the first checkpoint of a run, under the id that the file has for it where that is free."""
+        claim = self._known.claim(item.record) if with_key else None
+        for run in self._run_ids(item):
+            if self._store.refs.read(layout.RUNS + run) is not None:
+                continue
+            fields["run"] = run
+            proposal = Proposal(fields, state, starts_run=True, claim=claim, is_ours=item.record.drive is None)
+            self._recorder.record(proposal, self._store.clock())
+            return
+
+    def _run_ids(self, item: Item) -> list[str]:
+        """Returns ids that the run may have, the best one first."""
+        wanted, stamp = item.record.run, times.to_stamp(item.time.started)
+        if wanted is None:
+            return [ids.run_id(stamp, item.record.name, attempt) for attempt in range(1, 1000)]
+        return [wanted, *(f"{wanted}-{attempt}" for attempt in range(2, 1000) if ids.is_run_id(f"{wanted}-{attempt}"))]
+
+
+_READERS: dict[str, Callable[[Source], Record]] = {
+    RLM_ACT: rlm_act.read,
+    WORKFLOW: rlm_act.read_workflow,
+    FORGE: forge.read,
+    NEBULA: quasar.read_nebula,
+}
+
+
+def _outcome(item: Item, status: str, run: str | None = None, made: Checkpoint | None = None) -> ImportedFile:
+    said = [*item.record.remarks, *([item.time.remark] if item.time.remark is not None else [])]
+    if item.record.commit and not item.commit:
+        said.append(f"names the commit {item.record.commit[:10]:.60}, which is not here: it is kept as text")
+    if not item.time.is_trusted and item.time.remark is None:
+        said.append("has a time that no commit confirms")
+    remarks = tuple(said) if status == IMPORTED else ()
+    plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
+    return plain if made is None else replace(plain, checkpoint=made.id, label=made.phase, timestamp=made.timestamp)

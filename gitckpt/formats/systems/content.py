@@ -1,0 +1,209 @@
+"""From the bytes of a file to values that a state can hold, within limits; what a state cannot hold is replaced, and told of.
+
+The bytes themselves are kept beside the checkpoint, so nothing is lost by that.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+
+from gitckpt.formats.systems.record import Unreadable
+from gitckpt.model import times, toml
+from gitckpt.model.format import budget
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gitckpt.formats.systems.record import Source
+
+LARGEST = 16 * 1024 * 1024
+"""In bytes. The largest real file has 560 KB; a state holds 28 MiB at most."""
+
+DEEPEST = 190
+"""So many levels of tables and lists are taken over: a state has 200, and puts some around them."""
+
+_DIGITS = 4000
+_NANOSECONDS = re.compile(rb"T\d\d:\d\d:\d\d\.\d{6}0*[1-9]")
+_OFFSET = re.compile(r"(?:[Zz]|[+-]\d\d:\d\d)$")
+
+
+class Remarks:
+    """Collects what a person is to know of a file, each thing once.
+
+    Attributes:
+        said: the clauses, in order.
+    """
+
+    def __init__(self) -> None:
+        self.said: dict[str, None] = {}
+
+    def add(self, clause: str) -> None:
+        """Takes a clause in."""
+        self.said[clause] = None
+
+
+def text_of(source: Source, remarks: Remarks) -> str:
+    """Returns the text of a file.
+
+    Args:
+        source: the file.
+        remarks: is told of what is no UTF-8: the original alone has it.
+
+    Raises:
+        Unreadable: it is too large, or holds NUL characters.
+    """
+    if len(source.data) > LARGEST:
+        raise Unreadable(f"it is larger than {LARGEST // 1024 // 1024} MiB")
+    if b"\0" in source.data:
+        raise Unreadable("it holds NUL characters: it is no text")
+    try:
+        return source.data.decode("utf-8")
+    except UnicodeDecodeError:
+        remarks.add("holds half a character: in its place stands U+FFFD")
+        return source.data.decode("utf-8", "replace")
+
+
+def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
+    """Returns the object that a JSON file holds.
+
+    Args:
+        source: the file.
+        remarks: is told of what a state cannot hold.
+
+    Raises:
+        Unreadable: it is no JSON, no object, or more than is allowed.
+    """
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(found)
+        if len(table) < len(found):
+            remarks.add("has a key twice in one table: the last one counts")
+        return table
+
+    def whole(digits: str) -> int | str:
+        if len(digits) <= _DIGITS:
+            return int(digits)
+        remarks.add(f"has a number of {len(digits)} digits: it stands as text")
+        return digits
+
+    try:
+        found = json.loads(text_of(source, remarks), object_pairs_hook=pairs, parse_int=whole)
+    except RecursionError:
+        raise Unreadable("its values lie too deep within each other") from None
+    except ValueError as error:
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable(f"it is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Unreadable("it holds no JSON object")
+    return table(found, remarks)
+
+
+def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
+    """Returns the table that a TOML file holds. Errors and arguments: as `json_of`."""
+    text = text_of(source, remarks)
+    if _NANOSECONDS.search(source.data):
+        remarks.add("has times to the nanosecond: they are kept to the microsecond")
+    try:
+        return table(toml.loads(text, budget.DOCUMENT), remarks)
+    except budget.Excess as error:
+        raise Unreadable(str(error)) from None
+    except RecursionError:
+        raise Unreadable("its values lie too deep within each other") from None
+    except ValueError as error:
+        raise Unreadable(f"it is no TOML: {error}") from None
+
+
+def table(found: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
+    """Returns a table as a state can hold it.
+
+    Args:
+        found: the table.
+        remarks: is told of what was replaced.
+
+    Raises:
+        Unreadable: it has more values than a state may have.
+    """
+    count = [0]
+    storable: dict[str, Any] = _storable(found, remarks, 0, count)
+    return storable
+
+
+_MOST = 400_000
+"""So many values and keys are taken over: a state has 900,000 values and 150,000 keys at most."""
+
+
+def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
+    count[0] += 1
+    if count[0] > _MOST:
+        raise Unreadable(f"it has more than {_MOST:,} values")
+    if isinstance(value, str):
+        return _text(value, remarks)
+    if isinstance(value, (dict, list)) and depth >= DEEPEST:
+        remarks.add(f"has values more than {DEEPEST} levels deep: the original alone has them")
+        return "…"
+    if isinstance(value, dict):
+        return {_text(key, remarks): _storable(each, remarks, depth + 1, count) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_storable(each, remarks, depth + 1, count) for each in value]
+    return value
+
+
+def _text(text: str, remarks: Remarks) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        remarks.add("holds a lone surrogate: in its place stands U+FFFD")
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return text
+
+
+def string(found: object, default: str = "") -> str:
+    """Returns a value that should be a string; the default where it is none."""
+    return found if isinstance(found, str) else default
+
+
+def strings(found: object) -> list[str]:
+    """Returns the strings of a value that should be a list of them."""
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def mapping(found: object) -> dict[str, Any]:
+    """Returns a value that should be a table; an empty one where it is none."""
+    return found if isinstance(found, dict) else {}
+
+
+def mappings(found: object) -> list[dict[str, Any]]:
+    """Returns the tables of a value that should be a list of them."""
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def number(found: object, default: float = 0) -> float:
+    """Returns a value that should be a finite number; the default where it is none."""
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    return found if is_number and math.isfinite(found) else default  # type: ignore[arg-type, return-value]
+
+
+def instant(found: object) -> int | None:
+    """Returns the instant that a file means, in microseconds since the epoch; None where it names none.
+
+    A date stands for its midnight; what has no offset is taken for UTC.
+    """
+    if isinstance(found, dt.datetime):
+        aware = found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+        return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    if isinstance(found, dt.date):
+        return instant(dt.datetime(found.year, found.month, found.day, tzinfo=dt.UTC))
+    if not isinstance(found, str) or not found:
+        return None
+    text = found.strip().replace(" ", "T", 1)
+    if len(text) == len("2026-01-01"):
+        text += "T00:00:00"
+    try:
+        return times.from_text(text if _OFFSET.search(text) else f"{text}Z")
+    except ValueError:
+        return None

@@ -1,0 +1,67 @@
+"""Which format a file has: told by its content, never by its name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
+from gitckpt.formats.systems.content import Remarks
+from gitckpt.formats.systems.record import FORGE, FORMATS, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Source, Unreadable
+
+SUFFIXES = (".json", ".yaml", ".yml", ".toml")
+"""How the names of files end that are looked into where a directory is searched."""
+
+HOMES = (".rlm-act-checkpoints", ".workflow-checkpoints", ".forge/runs", "conductor/tracks")
+"""Directories that belong to these tools: what lies there and cannot be read is told of."""
+
+NAMES = {name: name for name in FORMATS if name != NEBULA}
+"""What `--format` takes; the state of a nebula is told from a checkpoint of quasar's by its content."""
+
+_JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    RLM_ACT: rlm_act.is_one,
+    WORKFLOW: rlm_act.is_workflow,
+    SUPERPOWERS: superpowers.is_one,
+}
+_TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {NEBULA: quasar.is_nebula, QUASAR: quasar.is_one}
+_BEGINNING = 4096
+_JSON_WORDS = (b'"phase"', b'"loop_state"', b'"track_id"')
+
+
+def format_of(source: Source) -> str | None:
+    """Returns the format of a file, one of `FORMATS`; None where it is none of them.
+
+    Raises:
+        Unreadable: it looks like one, and cannot be read.
+    """
+    start = source.data[:_BEGINNING].lstrip()
+    if start.startswith(b"{"):
+        if not any(word in source.data for word in _JSON_WORDS):  # most files need not be parsed to know that
+            return None
+        found = content.json_of(source, Remarks())
+        return next((name for name, is_one in _JSON.items() if is_one(found)), None)
+    if all(word in source.data for word in (b"nebula_name", b"=")) or all(word in source.data for word in (b"max_cycles", b"=")):
+        table = content.toml_of(source, Remarks())
+        return next((name for name, is_one in _TOML.items() if is_one(table)), None)
+    if source.path.endswith((".yaml", ".yml")) and all(word in source.data for word in (b"steps:", b"id:", b"created_at:")):
+        remarks = Remarks()
+        return FORGE if forge.is_one(yaml_text.read(content.text_of(source, remarks), remarks)) else None
+    return None
+
+
+def is_at_home(path: str) -> bool:
+    """Tells whether a file lies where one of the tools puts its own."""
+    parts = path.split("/")
+    name = parts[-1]
+    where = "/".join(parts[:-1])
+    if any(f"/{home}/" in f"/{where}/" for home in HOMES):
+        return name.endswith(SUFFIXES) and ("conductor/tracks" not in where or name == "metadata.json")
+    return name == "nebula.state.toml" or name.endswith(".nebula.state.toml") or (name.startswith("checkpoint") and name.endswith(".toml"))
+
+
+def is_state_of_nebula(source: Source) -> bool:
+    """Tells whether a file is the state of a nebula: it goes by the name of quasar, too."""
+    try:
+        return quasar.is_nebula(content.toml_of(source, Remarks()))
+    except Unreadable:
+        return False

@@ -1,0 +1,173 @@
+"""forge: `.forge/runs/<id>.yaml`, a file for each run, overwritten at each step. Pure.
+
+Fields, vocabularies and quirks: the tool's source, shahar-caura/forge (MIT), and files that it wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gitckpt.formats.systems import content, yaml_text
+from gitckpt.formats.systems.content import Remarks
+from gitckpt.formats.systems.record import FORGE, KEY, Drive, Record, Source, Unreadable
+from gitckpt.model import ids
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.readers import jsonable
+
+STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
+"""The steps of the preset plan-to-pr, by the names that forge gives them; its later versions have others among them."""
+
+NUMBERS = ("pr_number", "cr_retry_count")
+TIMES = frozenset(("created_at", "updated_at"))
+
+ORDER = (
+    *("id", "plan_path", "mode", "status", "created_at", "updated_at", "branch", "worktree_path", "pr_url", "pr_number"),
+    *("issue_key", "issue_url", "cr_feedback", "plan_title", "cr_fix_summary", "source_issue", "cr_retry_count", "steps"),
+)
+"""The keys in the order of forge's struct; all but id, plan_path, status, the times and steps are left out where they are empty."""
+
+_ALWAYS = frozenset(("id", "plan_path", "status", "created_at", "updated_at", "steps"))
+_STATUSES = ("active", "completed", "failed")
+
+
+def is_one(found: Mapping[str, Any]) -> bool:
+    """Tells whether a YAML table is the state of one of forge's runs."""
+    steps = found.get("steps")
+    named = isinstance(steps, list) and all(isinstance(each, dict) and "name" in each for each in steps)
+    return named and isinstance(found.get("id"), str) and "status" in found and "created_at" in found
+
+
+def read(source: Source) -> Record:
+    """Returns what the state of a run becomes.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    remarks = Remarks()
+    found = content.table(yaml_text.read(content.text_of(source, remarks), remarks), remarks)
+    if not is_one(found):
+        raise Unreadable("it lacks one of id, status, created_at, or steps with names")
+    for key in NUMBERS:
+        text = found.get(key)
+        if isinstance(text, str) and text.isdecimal() and len(text) < 19:
+            found[key] = int(text)
+    for key in found.keys() - set(ORDER):
+        remarks.add(f"has a key {key!r:.60}, which is kept")
+    own, steps = found["id"], content.mappings(found["steps"])
+    names = [content.string(each.get("name")) for each in steps]
+    done = {name for name, each in zip(names, steps, strict=True) if each.get("status") == "completed"}
+    others = [name for name in names if name not in STEPS]
+    if others:
+        remarks.add(f"has the steps {', '.join(others)}, which plan-to-pr does not have: they stay in the state")
+    said = content.string(found.get("updated_at")) or content.string(found["created_at"])
+    for key in TIMES:
+        if len(content.string(found.get(key)).partition(".")[2].rstrip("Zz").partition("+")[0].partition("-")[0]) > 6:
+            remarks.add("has times to the nanosecond: they are kept to the microsecond")
+    plan = content.string(found.get("plan_path"))
+    beside = source.beside.get(f"{os.path.basename(own)}-plan.md")
+    return Record(
+        FORGE,
+        identity=json.dumps([own, content.string(found["created_at"])]),
+        name=own[16:] if ids.is_run_id(own) else own,
+        phase=_label(found, names, steps),
+        state={**found, KEY: {"format": FORGE}},
+        said=said,
+        time=content.instant(said),
+        started=content.instant(found["created_at"]),
+        errors=tuple(content.string(each.get("error")) for each in steps if content.string(each.get("error"))),
+        run=own if ids.is_run_id(own) else None,
+        drive=Drive(
+            "plan-to-pr",
+            tuple(name for name in STEPS if name in done),
+            {"plan": plan} if plan else {},
+            {"plan": plan} if plan else {},
+            {"plan": beside} if beside is not None else {},
+        ),
+        worktree=content.string(found.get("worktree_path")) or None,
+        branch=content.string(found.get("branch")) or None,
+        remarks=tuple(remarks.said),
+    )
+
+
+def _label(found: Mapping[str, Any], names: list[str], steps: list[dict[str, Any]]) -> str:
+    """Returns the label that says how far the run came: as a driver of gitckpt would have left it."""
+    status = found["status"]
+    if status == "completed":
+        return "run-complete"
+    for wanted, how in (("failed", "failed"), ("running", "started")):
+        at = [name for name, each in zip(names, steps, strict=True) if each.get("status") == wanted]
+        if at and (status == "failed" or how == "started"):
+            return f"{at[-1]}-{how}"
+    done = [name for name, each in zip(names, steps, strict=True) if each.get("status") == "completed"]
+    if status == "failed":
+        return f"{done[-1] if done else names[0] if names else 'run'}-failed"
+    return f"{done[-1]}-complete" if done else "run-started"
+
+
+def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
+    """Returns a run as its newest checkpoint tells of it, as forge writes its state.
+
+    Args:
+        checkpoint: the newest one of a run.
+        losses: takes in what the format cannot say, a clause each.
+
+    Raises:
+        Unreadable: the checkpoint is of no run.
+    """
+    if checkpoint.run is None:
+        raise Unreadable("a checkpoint outside of a run is none of forge's: it has no steps")
+    state = jsonable.state(checkpoint)
+    own = content.mapping(state.pop(KEY, None))
+    is_forge = content.string(own.get("format")) == FORGE
+    pipeline = checkpoint.pipeline
+    completed = set(pipeline.completed) if pipeline is not None else set()
+    known = {content.string(each.get("name")): each for each in content.mappings(state.get("steps"))} if is_forge else {}
+    phases = list(known) or list(pipeline.phases if pipeline is not None and pipeline.phases else STEPS)
+    is_over = checkpoint.phase == "run-complete"
+    has_failed = checkpoint.status in ("failed", "blocked")
+    steps = []
+    for name in phases:
+        step: dict[str, Any] = {"name": name, "status": "pending"}
+        if is_over or name in completed or (name not in STEPS and content.mapping(known.get(name)).get("status") == "completed"):
+            step["status"] = "completed"
+        elif name == checkpoint.phase_name:
+            step["status"] = "failed" if has_failed else "running"
+            if has_failed and checkpoint.errors:
+                step["error"] = "\n".join(checkpoint.errors)
+        steps.append(step)
+    inputs = dict(pipeline.inputs) if pipeline is not None else {}
+    created = content.string(state.get("created_at")) if is_forge else ""
+    values: dict[str, Any] = {key: state.get(key) for key in ORDER}
+    values |= {
+        "id": content.string(state.get("id")) if is_forge else checkpoint.run,
+        "plan_path": content.string(state.get("plan_path")) or inputs.get("plan", ""),
+        "status": "completed" if is_over else "failed" if has_failed else "active",
+        "created_at": created or f"{_started(checkpoint.run)}",
+        "updated_at": checkpoint.timestamp,
+        "branch": content.string(state.get("branch")),
+        "steps": steps,
+    }
+    for key in NUMBERS:
+        number = values.get(key)
+        values[key] = int(number) if isinstance(number, str) and number.isdecimal() else number
+    unknown = {key: value for key, value in state.items() if key not in ORDER} if is_forge else {}
+    left = [key for key in state if key not in ORDER and not (is_forge and _is_plain(unknown.get(key)))]
+    losses += [f"the value {key} of the state" for key in left if key != "plan_hash"]
+    if checkpoint.worktree is not None and checkpoint.worktree.dirty:
+        losses.append("the files that were not committed")
+    table = {key: values[key] for key in ORDER if key in _ALWAYS or values.get(key) not in (None, "", 0, [], {})}
+    steps_last = table.pop("steps")
+    extra = {key: value for key, value in unknown.items() if _is_plain(value)}
+    return yaml_text.write({**table, **extra, "steps": steps_last}, TIMES)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, (str, int, bool))
+
+
+def _started(run: str) -> str:
+    """Returns when a run began, which its id says."""
+    return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}Z"

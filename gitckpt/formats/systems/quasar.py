@@ -1,0 +1,220 @@
+"""quasar: `checkpoint.<phase>.toml`, a coder and a reviewer in the middle of their cycles; and `nebula.state.toml`, tasks by name. Pure.
+
+Formats: the tool's source and its plan for checkpoints, papapumpkin/quasar (MIT), and files that its libraries wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from gitckpt.durable.phases.review import quasar_file
+from gitckpt.durable.phases.review import state as cycle
+from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.formats.systems import content
+from gitckpt.formats.systems.content import Remarks
+from gitckpt.formats.systems.record import KEY, NEBULA, QUASAR, Drive, Record, Source, Unreadable
+from gitckpt.model import times
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+
+TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}
+"""The phases by their numbers, as quasar counted them until it got the phase linting (18 February 2026) or filtering (23 February)."""
+
+_SIGNS = ("cycle", "max_cycles", "task_title", "phase")
+_DONE = ("done", "skipped")
+_ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
+
+
+def is_one(found: Mapping[str, Any]) -> bool:
+    """Tells whether a TOML table is a checkpoint of quasar's."""
+    return all(key in found for key in _SIGNS) and "version" in found
+
+
+def is_nebula(found: Mapping[str, Any]) -> bool:
+    """Tells whether a TOML table is the state of a nebula."""
+    return "nebula_name" in found and any(isinstance(found.get(key), dict) for key in ("phases", "tasks")) and "version" in found
+
+
+def read(source: Source, phases: str = "") -> Record:
+    """Returns what a checkpoint of quasar's becomes.
+
+    Args:
+        source: the file.
+        phases: a key of `TABLES`, for files that were written when phases had other numbers.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    remarks = Remarks()
+    found = content.toml_of(source, remarks)
+    if not is_one(found):
+        raise Unreadable(f"it lacks one of version, {', '.join(_SIGNS)}")
+    try:
+        state = quasar_file.from_toml(content.text_of(source, remarks), source.path, numbers=TABLES[phases])
+    except InvalidCheckpoint as error:
+        raise Unreadable(f"{error.field}: {error.problem}" if error.field else error.problem) from None
+    known = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
+    unknown = {key: value for key, value in found.items() if key not in known}
+    for key in unknown:
+        remarks.add(f"has a key {key!r:.60}, which is kept")
+    if cycle.MORE not in found:
+        named = f"before {phases}" if phases else "since filtering"
+        remarks.add(f"has the phase {found['phase']}, which is {state.phase} by the numbers {named}")
+    if state.all_findings and cycle.MORE not in found:
+        remarks.add("does not say what became of its findings: all count as open")
+    is_named = bool(state.phase_id or state.task_bead_id)
+    return Record(
+        QUASAR,
+        identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
+        by_path=not is_named,
+        name=state.phase_id or state.task_bead_id or "review",
+        phase=_label(state),
+        state={cycle.KEY: state.to_state(), KEY: {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}},
+        said=state.created_at,
+        time=content.instant(state.created_at),
+        started=content.instant(state.created_at),
+        commit=state.git_sha,
+        errors=(state.problem,) if state.problem else (),
+        place=state.cycle,
+        drive=Drive(
+            "review",
+            ("review",) if state.phase == cycle.APPROVED else (),
+            {
+                "task": state.task_bead_id,
+                "title": state.task_title,
+                "max_cycles": str(state.max_cycles),
+                "max_budget": f"{state.max_budget_usd:g}",
+            },
+        ),
+        remarks=tuple(remarks.said),
+    )
+
+
+def _label(state: CycleState) -> str:
+    if state.phase == cycle.APPROVED:
+        return "run-complete"
+    return "review-failed" if state.phase == cycle.ERROR else "review-started"
+
+
+def read_nebula(source: Source) -> Record:
+    """Returns what the state of a nebula becomes. Errors: as `read`."""
+    remarks = Remarks()
+    found = content.toml_of(source, remarks)
+    if not is_nebula(found):
+        raise Unreadable("it lacks one of version, nebula_name, or phases")
+    if "tasks" in found:
+        remarks.add("calls its phases tasks, as older versions did")
+    phases = content.mapping(found.get("phases")) | content.mapping(found.get("tasks"))
+    statuses = {name: content.string(content.mapping(each).get("status")) for name, each in phases.items()}
+    seen = [content.instant(content.mapping(each).get(key)) for each in phases.values() for key in ("updated_at", "created_at")]
+    instants = [each for each in seen if each is not None]
+    begun = [at for each in phases.values() if (at := content.instant(content.mapping(each).get("created_at"))) is not None]
+    name = content.string(found["nebula_name"])
+    return Record(
+        NEBULA,
+        identity=name or source.path,
+        by_path=not name,
+        name=name or "nebula",
+        phase=_label_of_nebula(statuses),
+        state={**found, KEY: {"format": NEBULA}},
+        said=times.to_text(max(instants)) if instants else "",
+        time=max(instants, default=None),
+        started=min(begun, default=None),
+        remarks=tuple(remarks.said),
+    )
+
+
+def _label_of_nebula(statuses: Mapping[str, str]) -> str:
+    if statuses and all(status in _DONE for status in statuses.values()):
+        return "run-complete"
+    for wanted in ("failed", "in_progress"):
+        at = [name for name, status in statuses.items() if status == wanted]
+        if at:
+            return f"{at[-1]}-{_ENDED[wanted]}"
+    return "run-started"
+
+
+def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
+    """Returns the state of a review as quasar writes it: 19 keys, then the findings, in the style of go-toml.
+
+    Args:
+        checkpoint: one whose state has a review.
+        losses: takes in what the format cannot say, a clause each.
+
+    Raises:
+        Unreadable: there is no review in its state, or it is none that quasar would read.
+    """
+    table = checkpoint.state.get(cycle.KEY)
+    if not isinstance(table, Mapping):
+        raise Unreadable("its state has no review: nothing in it is quasar's")
+    try:
+        state = CycleState.from_state(dict(table))
+    except (InvalidCheckpoint, NewerCheckpoint) as error:
+        raise Unreadable(error.message) from None
+    if state.phase == cycle.ERROR:
+        losses.append("the phase error, which quasar's reader refuses: the phase in which it came up stands there")
+        state = cycle_in(state, cycle.resumes_in(state))
+    for key, value in state.more().items():
+        if value and key not in ("phase", "findings", "all_findings"):
+            losses.append(f"{key} of the review")
+    statuses = {each.status for each in state.all_findings} - {"found"}
+    if statuses:
+        losses.append(f"that findings are {', '.join(sorted(statuses))}")
+    losses += [f"the value {key} of the state" for key in checkpoint.state if key not in (cycle.KEY, KEY)]
+    head = state.head()
+    head["created_at"] = _Plain(_time(state.created_at))
+    lists = {"findings": state.findings, "all_findings": state.all_findings}
+    lines = [f"{key} = {_value(value)}" for key, value in head.items()]
+    lines += [f"{key} = []" for key, found in lists.items() if not found]
+    for key, found in lists.items():
+        for each in found:
+            said = (("severity", each.severity), ("description", each.description), ("cycle", each.cycle))
+            lines += ["", f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in said)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def cycle_in(state: CycleState, phase: str) -> CycleState:
+    """Returns a review as it would be in another phase."""
+    from gitckpt.model.values import replace
+
+    return replace(state, phase=phase, failed_in="", problem="")
+
+
+def _time(text: str) -> str:
+    """Returns a timestamp as Go writes it: no zeros at the end of a fraction. Its zero time stands for none."""
+    return f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z" if "." in text else text or "0001-01-01T00:00:00Z"
+
+
+class _Plain(str):
+    """A value that stands without quotes."""
+
+    __slots__ = ()
+
+
+def _value(value: object) -> str:
+    """Returns a value as go-toml v2 writes it: literal strings where that is possible, never on several lines."""
+    if isinstance(value, _Plain):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        text = format(Decimal(repr(value)), "f")  # it never writes an exponent
+        return text if "." in text else f"{text}.0"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(_value(each) for each in value)}]"
+    text = str(value)
+    if "'" not in text and all(character >= " " and character != "\x7f" for character in text):
+        return f"'{text}'"
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def _escaped(character: str) -> str:
+    return _SHORT.get(character) or (f"\\u{ord(character):04X}" if character < " " or character == "\x7f" else character)

@@ -1,0 +1,251 @@
+"""rlm-act: `.rlm-act-checkpoints/<uuid>.json`, a file for each phase of a pipeline, with all results until then. Pure.
+
+And its older format, `.workflow-checkpoints/<uuid>.json`, a file for each failure. Fields and quirks: the tool's source,
+tha-hammer/silmari-Context-Engine (MIT), and 44 files that it wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gitckpt.formats.systems import content
+from gitckpt.formats.systems.content import Remarks
+from gitckpt.formats.systems.record import KEY, RLM_ACT, WORKFLOW, Drive, Record, Source, Unreadable
+from gitckpt.model import ids, times
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.readers import jsonable
+
+PHASES = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
+
+ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc", "beads_integration": "beads_sync"}
+"""The names that its requirements give to phases which its code calls otherwise."""
+
+_STATUSES = ("complete", "failed", "skipped")
+_MARKDOWN = "markdown-plan-skip"
+"""What is written where a plan in Markdown was given: the first four phases count as complete."""
+
+_DONE = ("complete", "skipped")
+_KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
+
+
+def is_one(found: Mapping[str, Any]) -> bool:
+    """Tells whether a JSON object is one of rlm-act's checkpoints."""
+    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state"), dict)
+
+
+def is_workflow(found: Mapping[str, Any]) -> bool:
+    """Tells whether a JSON object is of the older format."""
+    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state_snapshot"), dict)
+
+
+def read(source: Source) -> Record:
+    """Returns what a checkpoint of rlm-act becomes.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    remarks = Remarks()
+    found = content.json_of(source, remarks)
+    if not is_one(found):
+        raise Unreadable(f"it lacks one of {', '.join(_KEYS[:4])}")
+    state = content.mapping(found["state"])
+    results = {_phase(name): content.mapping(each) for name, each in content.mapping(state.get("phase_results")).items()}
+    own, label = content.string(found["id"]), content.string(found["phase"])
+    said = content.string(found["timestamp"])
+    started = content.string(state.get("started_at"))
+    for name in found.keys() - set(_KEYS):
+        remarks.add(f"has a key {name!r:.60}, which is kept")
+    beside = {name: found[name] for name in found if name not in ("state", "errors")}
+    return Record(
+        RLM_ACT,
+        identity=json.dumps([content.string(state.get("project_path")), started] if started else [own, source.path]),
+        name="rlm-act",
+        phase=_label(label, remarks),
+        state={**state, KEY: {"format": RLM_ACT, **beside}},
+        said=said,
+        time=content.instant(said),
+        started=content.instant(started),
+        is_local=True,
+        commit=content.string(found.get("git_commit")),
+        errors=tuple(content.strings(found.get("errors"))),
+        id=own if ids.is_id(own) else None,
+        place=len(results),
+        drive=_drive(state, results),
+        remarks=tuple(remarks.said),
+    )
+
+
+def read_workflow(source: Source) -> Record:
+    """Returns what a checkpoint of the older format becomes. Errors: as `read`."""
+    remarks = Remarks()
+    found = content.json_of(source, remarks)
+    if not is_workflow(found):
+        raise Unreadable("it lacks one of id, phase, timestamp, state_snapshot")
+    state = content.mapping(found["state_snapshot"])
+    own, said = content.string(found["id"]), content.string(found["timestamp"])
+    beside = {name: found[name] for name in found if name != "state_snapshot"}
+    phase = _phase(content.string(state.get("phase")).strip().lower())
+    documents = content.strings(state.get("artifacts"))
+    is_planning = phase == "tdd_planning" and bool(documents)
+    return Record(
+        WORKFLOW,
+        identity=own or source.path,
+        name="rlm-act",
+        phase=_label(content.string(found["phase"]), remarks),
+        state={**state, KEY: {"format": WORKFLOW, **beside}},
+        said=said,
+        time=content.instant(said),
+        is_local=True,
+        commit=content.string(found.get("git_commit")),
+        errors=tuple(each for each in content.strings(state.get("errors")) if each),
+        id=own if ids.is_id(own) else None,
+        # The research that its planning began with is there; nothing else is known to be complete.
+        drive=Drive("rlm-act", ("research",) if is_planning else (), {}, {"research_path": documents[0]} if is_planning else {}),
+        remarks=tuple(remarks.said),
+    )
+
+
+def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> Drive:
+    """Returns what drives the run: the preset of that name, with what the file has for its inputs."""
+    done = [name for name in PHASES if content.string(results.get(name, {}).get("status")) in _DONE]
+
+    def said(phase: str, key: str) -> Any:
+        return content.mapping(results.get(phase, {}).get("metadata")).get(key)
+
+    researched = content.strings(results.get("research", {}).get("artifacts"))
+    places = (
+        ("research_path", "research", researched[0] if researched else ""),
+        ("hierarchy_path", "decomposition", content.string(said("decomposition", "hierarchy_path"))),
+        ("plan_path", "tdd_planning", content.string(said("tdd_planning", "plan_path"))),
+    )
+    files = {name: path for name, phase, path in places if phase in done and path}
+    named = content.mapping(state.get("metadata"))
+    inputs = {
+        "issues": " ".join(content.strings(said("beads_sync", "phase_issue_ids"))),
+        "epic": content.string(said("beads_sync", "epic_id")) or content.string(state.get("beads_epic_id")),
+        "question": content.string(named.get("research_question")) or content.string(state.get("research_question")),
+        "plan_name": content.string(named.get("plan_name")) or content.string(state.get("plan_name")),
+    }
+    return Drive("rlm-act", tuple(done), {name: value for name, value in inputs.items() if value}, files)
+
+
+def _phase(name: str) -> str:
+    return ALSO.get(name, name)
+
+
+def _label(said: str, remarks: Remarks) -> str:
+    """Returns the label of the checkpoint: the phase in the words of the preset, and the status behind its last hyphen."""
+    if said == _MARKDOWN:
+        return "multi_doc-skipped"
+    name, hyphen, status = said.rpartition("-")
+    if not hyphen or status not in _STATUSES:
+        remarks.add(f"has the phase {said!r:.60}, which says no status")
+        return f"{_phase(said) or 'unknown'}-partial"
+    if _phase(name) not in PHASES:
+        remarks.add(f"has the phase {name!r:.60}, which the tool does not know")
+    return f"{_phase(name)}-{status}"
+
+
+def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
+    """Returns a checkpoint as a file of rlm-act: all keys in its order, indented by 2, in ASCII, without a line break at the end.
+
+    Args:
+        checkpoint: any checkpoint.
+        losses: takes in what the format cannot say, a clause each.
+
+    Raises:
+        Unreadable: the checkpoint is nothing that rlm-act's reader would take.
+    """
+    state = jsonable.state(checkpoint)
+    own = content.mapping(state.pop(KEY, None))
+    known = content.string(own.get("format")) == RLM_ACT
+    is_untouched = known and checkpoint.imported is not None
+    if not is_untouched:
+        state = _pipeline_state(checkpoint, state if known else {}, state, losses)
+    if checkpoint.worktree is not None and checkpoint.worktree.dirty:
+        losses.append("the files that were not committed")
+    said = (("message", checkpoint.message), ("agent", checkpoint.agent), ("branch", checkpoint.branch))
+    losses += [f"{name} = {value}" for name, value in said if value is not None]
+    document = {
+        "id": checkpoint.id,
+        "phase": content.string(own.get("phase")) if is_untouched else _strict(checkpoint, losses),
+        "timestamp": checkpoint.timestamp,
+        "state": state,
+        "errors": list(checkpoint.errors),
+        "git_commit": checkpoint.git_sha or content.string(own.get("git_commit")),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
+
+
+def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
+    """Returns a label that rlm-act has: its phases end complete or failed."""
+    name, status = checkpoint.phase_name, checkpoint.status
+    if name not in PHASES:
+        losses.append(f"the phase {name}, which rlm-act does not have")
+    if status not in ("complete", "failed", "skipped"):
+        losses.append(f"the status {status or 'none'}: it stands there as failed")
+        return f"{name}-failed"
+    return checkpoint.phase
+
+
+def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]) -> dict[str, Any]:
+    """Returns a `PipelineState`, every key of it: its loader wants a project and an autonomy.
+
+    Args:
+        checkpoint: what it tells of.
+        before: the state that was imported, or what has become of it since; empty for a run that was not rlm-act's.
+        state: of the checkpoint.
+        losses: takes in what has no place.
+    """
+    pipeline = checkpoint.pipeline
+    done = dict(pipeline.completed) if pipeline is not None else {}
+    name, status = checkpoint.phase_name, checkpoint.status
+    at = times.to_text(checkpoint.time).removesuffix("Z")
+    results: dict[str, Any] = {phase: dict(content.mapping(each)) for phase, each in content.mapping(before.get("phase_results")).items()}
+
+    def note(phase: str, how: str) -> None:
+        fresh: dict[str, Any] = {
+            "phase_type": phase,
+            "status": how,
+            "artifacts": [],
+            "errors": [],
+            "started_at": None,
+            "completed_at": None,
+        }
+        known = results.get(phase, {**fresh, "duration_seconds": None, "metadata": {}})
+        is_here = phase == name
+        ended = at if is_here and how != "in_progress" else known.get("completed_at")
+        results[phase] = {**known, "status": how, "errors": list(checkpoint.errors) if is_here else [], "completed_at": ended}
+
+    for phase in PHASES:
+        if phase in done and content.string(content.mapping(results.get(phase)).get("status")) != "complete":
+            note(phase, "complete")
+    if name in PHASES and name not in done:
+        note(name, {"complete": "complete", "skipped": "complete", "failed": "failed"}.get(status, "in_progress"))
+    losses += [f"the phase {phase}, which rlm-act does not have" for phase in done if phase not in PHASES]
+    known = dict(before)
+    rest = {key: value for key, value in state.items() if key not in before and key not in STATE}
+    modes = ("checkpoint", "batch", "fully_autonomous")
+    told = content.string(known.get("autonomy_mode"))
+    mode = told or (pipeline.autonomy if pipeline is not None and pipeline.autonomy in modes else "checkpoint")
+    return {
+        **known,
+        "project_path": content.string(known.get("project_path")) or ".",
+        "autonomy_mode": mode,
+        "current_phase": name if name in PHASES else None,
+        "phase_results": {phase: results[phase] for phase in (*PHASES, *results) if phase in results},
+        "context_entry_ids": content.mapping(known.get("context_entry_ids")),
+        "started_at": content.string(known.get("started_at")) or None,
+        "checkpoint_id": known.get("checkpoint_id"),
+        "beads_epic_id": content.string(known.get("beads_epic_id")) or content.string(state.get("epic")) or None,
+        "metadata": {**content.mapping(known.get("metadata")), **rest},
+    }
+
+
+STATE = (
+    *("project_path", "autonomy_mode", "current_phase", "phase_results", "context_entry_ids"),
+    *("started_at", "checkpoint_id", "beads_epic_id", "metadata"),
+)
+"""The keys of a `PipelineState`, in its order."""

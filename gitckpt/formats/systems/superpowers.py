@@ -1,0 +1,140 @@
+"""superpowers: `conductor/tracks/<track>/metadata.json`, how far agents are with the steps of a track. Pure.
+
+Agents edit these files by hand, and deviate from what their prompts describe; so nothing is refused that is a JSON object of such a track.
+The state is the file: words are understood where they are read (`durable.steps`), never changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gitckpt.durable.steps import machine, statuses
+from gitckpt.durable.steps.graph import COMPLETE, Graph
+from gitckpt.formats.systems import content
+from gitckpt.formats.systems.content import Remarks
+from gitckpt.formats.systems.record import SUPERPOWERS, Record, Source, Unreadable
+from gitckpt.model import times
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import UsageError
+from gitckpt.model.readers import jsonable
+
+_LABELS = {
+    statuses.NOT_STARTED: "progress",
+    statuses.IN_PROGRESS: "progress",
+    statuses.PASSED: "complete",
+    statuses.FAILED: "failed",
+    statuses.BLOCKED: "blocked",
+    statuses.SKIPPED: "skipped",
+}
+_REQUIRED = ("status", "started_at", "agent", "last_updated")
+_OPEN = ("- [ ]", "* [ ]")
+_TICKED = ("- [x]", "* [x]", "- [X]", "* [X]")
+
+
+def is_one(found: Mapping[str, Any]) -> bool:
+    """Tells whether a JSON object is the metadata of a track."""
+    return isinstance(found.get("loop_state"), dict) or ("track_id" in found and ("status" in found or "type" in found))
+
+
+def read(source: Source, graph: Graph) -> Record:
+    """Returns what the metadata of a track becomes.
+
+    Args:
+        source: the file; beside it its `plan.md`, where that is there.
+        graph: the steps of superpowers.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    remarks = Remarks()
+    found = content.json_of(source, remarks)
+    if not is_one(found):
+        raise Unreadable("it lacks loop_state or track_id")
+    parts = source.path.replace("\\", "/").split("/")
+    track = content.string(found.get("track_id")) or (parts[-2] if len(parts) > 1 else "track")
+    state = dict(found) if found.get("track_id") else {**found, "track_id": track}
+    if not isinstance(found.get("loop_state"), dict):
+        state["loop_state"] = {"current_step": _inferred(source)}
+        remarks.add(f"is of version 1, without loop_state: by its plan it is at {state['loop_state']['current_step']}")
+    try:
+        here = machine.position(graph, state)
+    except UsageError as error:
+        raise Unreadable(error.message) from None
+    _lint(graph, state, remarks)
+    checkpoints = content.mapping(content.mapping(state["loop_state"]).get("checkpoints"))
+    told = [content.mapping(each).get("last_updated") for each in checkpoints.values()]
+    instants = [at for each in (*told, found.get("updated_at"), found.get("completed_at")) if (at := content.instant(each)) is not None]
+    created = content.instant(found.get("created_at", found.get("created")))
+    newest = max(instants, default=created)
+    notes = content.string(content.mapping(checkpoints.get(here.step)).get("notes"))
+    has_failed = here.status in (statuses.FAILED, statuses.BLOCKED)
+    return Record(
+        SUPERPOWERS,
+        identity=json.dumps([track, source.path]),
+        by_path=True,
+        name=track,
+        phase="run-complete" if here.step == COMPLETE else f"{here.step}-{_LABELS[here.status]}",
+        state=state,
+        said=times.to_text(newest) if newest is not None else "",
+        time=newest,
+        started=created if created is not None else newest,
+        errors=tuple(each for each in (*here.reasons, notes) if each) if has_failed else (),
+        remarks=tuple(remarks.said),
+    )
+
+
+def _inferred(source: Source) -> str:
+    """Returns the step that a track of version 1 is at, by its plan."""
+    plan = source.beside.get("plan.md", b"").decode("utf-8", "replace")
+    lines = [line.strip() for line in plan.splitlines()]
+    if any(line.startswith(_OPEN) for line in lines):
+        return "EXECUTE"
+    return "EVALUATE_EXECUTION" if any(line.startswith(_TICKED) for line in lines) else "PLAN"
+
+
+def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
+    """Tells of what deviates from the protocol, and is kept as it is."""
+    loop = content.mapping(state["loop_state"])
+    said = loop.get("current_step")
+    if graph.find(said) is None and not (said is None or statuses.status(said) is not None):
+        remarks.add(f"is at the step {str(said)!r:.60}, which is none of the protocol's")
+    elif isinstance(said, str) and (found := graph.find(said)) is not None and found.name != said:
+        remarks.add(f"calls the step {found.name} {said!r:.60}")
+    for name, record in content.mapping(loop.get("checkpoints")).items():
+        if graph.find(name) is None:
+            remarks.add(f"has a record of the step {name!r:.60}, which is none of the protocol's")
+        if not isinstance(record, dict):
+            remarks.add(f"has a record of {name!r:.60} that is no object")
+            continue
+        lacking = [key for key in _REQUIRED if not record.get(key)]
+        if lacking and statuses.status(record.get("status")) != statuses.NOT_STARTED:
+            remarks.add(f"has a record of {name!r:.60} without {', '.join(lacking)}")
+        word = record.get("status")
+        if word is not None and statuses.status(word) is None:
+            remarks.add(f"has the status {str(word)!r:.60}, which is none of the protocol's")
+
+
+def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
+    """Returns the metadata of a track, as agents write it: JSON, indented by 2, with its own keys in their order.
+
+    Args:
+        checkpoint: the newest one of a run with steps.
+        losses: takes in what the format cannot say, a clause each.
+
+    Raises:
+        Unreadable: there are no steps in its state.
+    """
+    state = jsonable.state(checkpoint)
+    if not isinstance(state.get(machine.LOOP), dict):
+        raise Unreadable("its state has no steps: nothing in it is superpowers'")
+    if "track_id" not in state:
+        state = {"track_id": checkpoint.run or checkpoint.id, **state}
+    if "version" not in state:
+        state = {"version": 3, **state}
+    loop = state[machine.LOOP]
+    losses += [f"loop_state.{key}: superpowers keeps it, and does not know it" for key in ("graph", "iterations") if key in loop]
+    if checkpoint.worktree is not None and checkpoint.worktree.dirty:
+        losses.append("the files that were not committed")
+    return (json.dumps(state, indent=2, ensure_ascii=False) + "\n").encode()

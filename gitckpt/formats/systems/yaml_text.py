@@ -1,0 +1,190 @@
+"""YAML as forge's library reads and writes it, as far as forge's files go: tables of strings, numbers and lists of such tables. Pure.
+
+Every value is read as the text that stands there: what `on`, `1_000` or a date mean is for whoever knows the key. Aliases, anchors and tags
+are refused: forge writes none, and a few lines of them make billions of values.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+
+import yaml
+
+from gitckpt.formats.systems.record import Unreadable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from gitckpt.formats.systems.content import Remarks
+
+LARGEST = 1024 * 1024
+"""In bytes. A parser without libyaml takes a second for 100 KB: there, a tenth of it is read."""
+
+_DEEPEST = 50
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+_WORDS = frozenset(["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "<<", ".inf", ".nan", "+.inf", "-.inf"])
+"""Plain, these are no strings for YAML 1.1 or 1.2, in whatever case."""
+
+_NUMBER = re.compile(r"[-+]?(\.[0-9]|[0-9])[0-9_.:xXoOabcdefABCDEF]*([eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
+
+
+def read(text: str, remarks: Remarks) -> dict[str, Any]:
+    """Returns the table that a document holds: its keys and values are strings, lists or tables.
+
+    Args:
+        text: the document.
+        remarks: is told of a key that stands in one table twice.
+
+    Raises:
+        Unreadable: it is no YAML, no table, has aliases or tags, or is more than is allowed.
+    """
+    largest = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
+    if len(text) > largest:
+        raise Unreadable(f"it is larger than {largest // 1024} KiB")
+    try:
+        events = _events(text)
+        found = _value(next(events), events, remarks, 0)
+        next(events, None)  # a second document, if there is one
+    except (yaml.YAMLError, RecursionError, StopIteration) as error:
+        problem = getattr(error, "problem", None) or "its values lie too deep within each other"
+        raise Unreadable(f"it is no YAML: {problem}") from None
+    if not isinstance(found, dict):
+        raise Unreadable("it holds no YAML table")
+    return found
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """Yields what a document consists of; anything that stands for something else is refused."""
+    documents = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1:
+            raise Unreadable("it holds several YAML documents")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise Unreadable("it has anchors or aliases, which forge never writes")
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise Unreadable("it has tags, which forge never writes")
+        if not isinstance(event, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)):
+            yield event
+
+
+def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise Unreadable("its values lie too deep within each other")
+    if isinstance(event, yaml.ScalarEvent):
+        return event.value
+    if isinstance(event, yaml.SequenceStartEvent):
+        found = []
+        while not isinstance(each := next(events), yaml.SequenceEndEvent):
+            found.append(_value(each, events, remarks, depth + 1))
+        return found
+    table: dict[str, Any] = {}
+    while not isinstance(each := next(events), yaml.MappingEndEvent):
+        if not isinstance(each, yaml.ScalarEvent):
+            raise Unreadable("it has a key that is no string")
+        if each.value in table:
+            remarks.add("has a key twice in one table: the last one counts")
+        table[each.value] = _value(next(events), events, remarks, depth + 1)
+    return table
+
+
+def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
+    """Returns a table as Go's yaml.v3 writes it, indented by 4: the source of its rules is `encode.go` and `emitterc.go` of that library.
+
+    Args:
+        table: strings, whole numbers, booleans, and lists of such tables.
+        plain: keys whose strings are no strings for forge, such as times: they are not quoted.
+    """
+    return "".join(_lines(table, plain, "", "")).encode()
+
+
+def _lines(table: Mapping[str, Any], plain: frozenset[str], first: str, indent: str) -> Iterator[str]:
+    lead = first
+    for key, value in table.items():
+        if isinstance(value, list):
+            yield f"{lead}{_key(key)}:{'' if value else ' []'}\n"
+            for each in value:
+                inner = f"{indent}    "
+                if isinstance(each, dict):
+                    yield from _lines(each, plain, f"{inner}- ", f"{inner}  ")
+                else:
+                    yield f"{inner}- {_scalar(each, inner)}\n"
+        elif isinstance(value, dict):
+            yield f"{lead}{_key(key)}:{'' if value else ' {}'}\n"
+            yield from _lines(value, plain, f"{indent}    ", f"{indent}    ")
+        else:
+            yield f"{lead}{_key(key)}: {value if key in plain else _scalar(value, indent)}\n"
+        lead = indent
+
+
+def _deeper(indent: str) -> str:
+    """Returns the indent of a block within lines of another one: the next multiple of 4."""
+    return " " * (4 * ((len(indent) + 4) // 4))
+
+
+def _scalar(value: object, indent: str) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _text(value, indent) if isinstance(value, str) else str(value)
+
+
+def _key(key: str) -> str:
+    """Returns a key, which stands in one line."""
+    return _quoted(key) if "\n" in key else _text(key, "")
+
+
+def _text(text: str, indent: str) -> str:
+    """Returns a string in the style that the library takes for it; `indent` is that of the table around it."""
+    # A tab is no reason for it to quote a block, and in one line it is looked at below.
+    may = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True).analyze_scalar(text.replace("\t", "x"))
+    if "\n" in text:
+        return _literal(text, indent) if may.allow_block and _is_printable(text) else _quoted(text)
+    if text.lower() in _WORDS or not text or _NUMBER.fullmatch(text) or _DATE.fullmatch(text):
+        return _quoted(text)
+    if not _is_printable(text) or "\t" in text:
+        return _quoted(text)
+    if may.allow_block_plain:
+        return text
+    return "'" + text.replace("'", "''") + "'" if may.allow_single_quoted else _quoted(text)
+
+
+def _literal(text: str, indent: str) -> str:
+    """Returns a text of several lines as a block."""
+    body = text.rstrip("\n")
+    breaks = len(text) - len(body)
+    chomp = "-" if not breaks else "" if breaks == 1 and body else "+"
+    deeper = _deeper(indent)
+    # The library writes 4 always, which is wrong within a list: it cannot read that itself.
+    hint = str(len(deeper) - len(indent)) if text[0] in " \n" else ""
+    lines = (text if chomp == "+" else body).split("\n")
+    if chomp == "+":
+        lines.pop()  # the last break ends the line by itself
+    return f"|{hint}{chomp}\n" + "\n".join(f"{deeper}{line}" if line else "" for line in lines)
+
+
+def _is_printable(text: str) -> bool:
+    return all(character in "\n\t" or character.isprintable() for character in text)
+
+
+_SHORT = {"\0": "\\0", "\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r", "\x1b": "\\e"}
+_SHORT |= {'"': '\\"', "\\": "\\\\", "\x85": "\\N", "\xa0": "\\_", "\u2028": "\\L", "\u2029": "\\P"}
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    if character.isprintable() and character != "\ufeff":
+        return character
+    code = ord(character)
+    return f"\\x{code:02X}" if code <= 0xFF else f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"

@@ -1,0 +1,97 @@
+"""Checkpoints written as files of other tools: where they may be written, and what the formats cannot say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from gitckpt.formats.systems.rlm_act import STATE
+from gitckpt.store.store import Store
+from tests.formats.conftest import Imports
+
+
+class TestWhere:
+    def test_a_file_of_somebody_elses_needs_force(self, imports: Imports) -> None:
+        imports.bring("workflow-checkpoints")
+        made, other = imports()
+        path = imports.checkout.write("out.json", "mine\n")
+        call = ("export", made.checkpoint, "--format", "workflow", "-o", "out.json")
+        refused = imports.ckpt(*call, at=imports.checkout)
+        assert (refused.code, refused.out, path.read_text()) == (2, "", "mine\n")
+        assert f"{path} is there, and is neither what was imported nor what was exported there last" in refused.err
+        assert imports.ok(*call, "--force") == "out.json\n"
+        imports.ok("export", other.checkpoint, "--format", "workflow", "-o", "out.json")  # what was exported there last
+        path.write_text(path.read_text() + "\n")
+        assert imports.ckpt(*call, at=imports.checkout).code == 2
+        imports.ok("export", other.checkpoint, "--format", "workflow", "-o", made.path)  # what was imported
+        imports.ok("export", made.checkpoint, "--format", "workflow", "-o", made.path)
+
+    def test_a_directory_that_is_in_the_way_or_cannot_be_made(self, imports: Imports) -> None:
+        imports.bring("forge")
+        made = imports()[0]
+        imports.checkout.write("file", "x")
+        done = imports.ckpt("export", made.run, "--format", "forge", "-o", "file/under", at=imports.checkout)
+        assert (done.code, done.out) == (14, "")
+        assert not list(imports.checkout.path.glob(".*.new"))
+        assert imports.ok("export", made.run, "--format", "forge", "-o", "new/") == f"new/{made.path.rpartition('/')[2]}\n"
+
+    def test_an_id_or_a_format_that_there_is_not(self, imports: Imports) -> None:
+        assert imports.ckpt("export", "gone", "--format", "forge", at=imports.checkout).code == 12
+        assert imports.ckpt("export", "latest", "--format", "yaml", at=imports.checkout).code == 2
+        assert imports.ckpt("export", "latest", at=imports.checkout).code == 2
+
+    def test_bytes_that_are_gone(self, imports: Imports) -> None:
+        imports.bring("workflow-checkpoints")
+        made = imports()[0]
+        oid = imports.checkout.refs(f"refs/ckpt/originals/{made.checkpoint}").popitem()[1]
+        imports.checkout.git("update-ref", "-d", f"refs/ckpt/originals/{made.checkpoint}")
+        told = imports.ckpt("verify", at=imports.checkout)
+        assert f"nothing keeps {oid}, the file it was imported from of its checkpoint" in told.out
+        assert imports.ckpt("verify", "--repair", at=imports.checkout).code == 0
+        assert imports.ok("export", made.checkpoint, "--format", "workflow") != ""
+
+
+class TestWhatWasBornHere:
+    def test_a_failed_phase_as_rlm_act(self, imports: Imports) -> None:
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            run = str(store.record("research-complete", {"notes": 1}, start="x").run)
+            store.record("decomposition-failed", {"notes": 2}, run=run, errors=["no", "really"], agent="claude")
+        done = imports.ckpt("export", run, "--format", "rlm-act", at=imports.checkout)
+        document = json.loads(done.out)
+        assert (document["phase"], document["errors"], document["git_commit"]) == (
+            "decomposition-failed",
+            ["no", "really"],
+            imports.checkout.head(),
+        )
+        assert tuple(document["state"]) == STATE
+        assert document["state"]["metadata"] == {"notes": 2}
+        assert document["state"]["phase_results"]["decomposition"]["errors"] == ["no", "really"]
+        branch = imports.checkout.git("branch", "--show-current")
+        assert done.err.splitlines() == [f"warning: not in the file: {each}" for each in ("agent = claude", f"branch = {branch}")]
+        assert not done.out.endswith("\n")
+        assert '\n  "id"' in done.out
+
+    def test_it_comes_back_by_an_import(self, imports: Imports) -> None:
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            run = str(store.record("research-complete", {"text": "ünïcode\n"}, start="x").run)
+        imports.ok("export", run, "--format", "rlm-act", "-o", ".rlm-act-checkpoints/one.json")
+        (made,) = imports()
+        assert made.label == "research-complete"
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            assert store.read(made.checkpoint).state["metadata"] == {"text": "ünïcode\n"}
+
+    @pytest.mark.parametrize(("label", "status", "step"), [("build-failed", "failed", "failed"), ("build-started", "active", "running")])
+    def test_a_run_as_forge(self, imports: Imports, label: str, status: str, step: str) -> None:
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            run = str(store.record(label, {"pr_number": "7", "own": [1]}, start="x", errors=["a: b"] if step == "failed" else []).run)
+        done = imports.ckpt("export", run, "--format", "forge", at=imports.checkout)
+        document = yaml.safe_load(done.out)
+        assert (document["id"], document["status"], document["pr_number"]) == (run, status, 7)
+        assert "warning: not in the file: the value own of the state" in done.err
+
+    def test_a_checkpoint_outside_of_a_run_is_none_of_forges(self, imports: Imports) -> None:
+        imports.ok("save", "-m", "x")
+        done = imports.ckpt("export", "latest", "--format", "forge", at=imports.checkout)
+        assert (done.code, done.out) == (2, "")

@@ -1,0 +1,321 @@
+"""Files of the four systems taken over: each once, as runs with the right order, time and status, and given back byte for byte."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model import policy
+from gitckpt.store.retention import expiry
+from gitckpt.store.store import Store, inside
+from tests.conftest import Clock
+from tests.formats.conftest import PLACES, SAMPLES, Imports, Line
+
+FILES = sum(1 for path in SAMPLES.rglob("*") if path.suffix in (".json", ".yaml", ".toml"))
+
+
+def test_every_sample_once_and_back_byte_for_byte(imports: Imports) -> None:
+    imports.bring()
+    before = imports.checkout.fingerprint()
+    made = imports()
+    assert len(made) == FILES
+    assert {line.status for line in made} == {"imported"}
+    assert [line.status for line in imports()] == ["known"] * FILES
+    assert imports.ok("verify") == ""
+    for line in made:
+        name = "quasar" if line.format == "nebula" else line.format
+        exported = subprocess.run(
+            ["git", "cat-file", "blob", f"refs/ckpt/originals/{line.checkpoint}"],
+            cwd=imports.checkout.path,
+            capture_output=True,
+            check=True,
+        )
+        assert exported.stdout == (imports.checkout.path / line.path).read_bytes()
+        imports.ok("export", line.checkpoint, "--format", name, "-o", "../out")
+        assert (imports.checkout.path.parent / "out").read_bytes() == exported.stdout
+        (imports.checkout.path.parent / "out").unlink()
+    after = imports.checkout.fingerprint()
+    assert {key: after[key] for key in after if key != "refs"} == {key: before[key] for key in before if key != "refs"}
+
+
+def test_runs_with_order_time_and_status(imports: Imports) -> None:
+    imports.bring()
+    imports()
+    assert imports.statuses() == {
+        "20260301-080000-done-20260301": "complete",
+        "20260301-041602-finding-lifecycle": "crashed",
+        "20260301-012515-reviewer-memory": "complete",
+        "20260301-000000-review": "crashed",
+        "20260219-120000-push-test": "complete",
+        "20260224-200859-cleanup-deprecated": "crashed",
+        "20260217-120000-test": "complete",
+        "20260217-140000-deploy": "failed",
+        "20260217-120000-auth": "failed",
+        "20260217-130000-yes": "open",
+        "20260215-162119-ci-cd-pipeline": "failed",
+        "20260210-000000-login-20260210": "open",
+        "20260105-191845-rlm-act": "paused",
+        "20260105-190221-rlm-act": "failed",
+        "20260105-165339-rlm-act": "failed",
+        "20260105-152325-rlm-act": "failed",
+        "20260104-154539-rlm-act": "failed",
+        "20260104-154045-rlm-act": "failed",
+        "20250101-000000-old-20250101": "open",
+    }
+    with Store.open(imports.checkout.path, adapter="plumbing") as store:
+        history = store.history("20260105-190221-rlm-act")
+        assert [(each.phase, each.status) for each in history.events] == [
+            ("research", "complete"),
+            ("decomposition", "complete"),
+            ("tdd_planning", "complete"),
+            ("multi_doc", "complete"),
+            ("beads_sync", "failed"),
+            ("implementation", "pending"),
+        ]
+        assert len(history.events[4].errors) == 1
+        auth = store.history("20260217-120000-auth")
+    assert [(each.phase, each.status) for each in auth.events][2:5] == [
+        ("create worktree", "pending"),  # neither its worktree nor its branch is here
+        ("run agent", "failed"),
+        ("commit and push", "pending"),
+    ]
+    assert auth.events[3].errors == ('step 4: agent exited 1\nstderr: "boom": it\'s bad\n  indented\ttab',)
+    listed = [line.split("\t") for line in imports.ok("list", "--run", "20260105-190221-rlm-act").splitlines()]
+    assert [cells[3] for cells in listed] == ["beads_sync-failed", "multi_doc-complete", "tdd_planning-complete", "decomposition-complete"]
+    assert [cells[1] for cells in listed] == sorted((cells[1] for cells in listed), reverse=True)
+
+
+def test_what_was_imported_does_not_expire_by_its_old_date(imports: Imports, clock: Clock) -> None:
+    imports.bring()
+    made = imports()
+    with Store.open(imports.checkout.path, adapter="plumbing") as store:
+        here = inside(store)
+        here.clock = lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 2 * policy.DAY
+        found = expiry.expire(here, policy.Policy())
+        assert list(found.checkpoints) == []
+        assert "it was imported: only expire --all lets it go" in {fate.reason for fate in found.runs}
+        everything = policy.Policy(everything=True, keep_last=0, older_than=3 * policy.DAY, runs_older_than=3 * policy.DAY)
+        assert list(expiry.expire(here, everything, dry_run=True).checkpoints) == []
+        here.clock = lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 4 * policy.DAY
+        gone = expiry.expire(here, everything)
+        assert {entry.id for entry, _ in gone.checkpoints} == {line.checkpoint for line in made}
+    assert imports.checkout.refs("refs/ckpt/originals", "refs/ckpt/keys", "refs/checkpoints") == {}
+    assert imports.ok("verify") == ""
+
+
+def lines(made: list[Line]) -> dict[str, Line]:
+    return {Path(line.path).name: line for line in made}
+
+
+class TestAgain:
+    NAME = "conductor/tracks/login_20260210/metadata.json"
+
+    def change(self, imports: Imports, old: str, new: str) -> None:
+        path = imports.checkout.path / self.NAME
+        path.write_text(path.read_text().replace(old, new))
+
+    def test_a_file_that_has_changed_extends_its_run(self, imports: Imports) -> None:
+        imports.bring("superpowers")
+        first = lines(imports(self.NAME))["metadata.json"]
+        self.change(imports, "Task 1.2", "Task 1.3")
+        (second,) = imports(self.NAME)
+        assert (second.status, second.run) == ("imported", first.run)
+        assert second.checkpoint != first.checkpoint
+        assert [line.split("\t")[0] for line in imports.ok("list", "--run", first.run).splitlines()] == [
+            second.checkpoint,
+            first.checkpoint,
+        ]
+
+    def test_a_run_that_has_gone_on_here_refuses_it_by_name(self, imports: Imports) -> None:
+        imports.bring("superpowers")
+        (first,) = imports(self.NAME)
+        imports.ok("step", "progress", "EXECUTE", "--run", first.run, "--task", "1.3", "--task-status", "PASSED")
+        assert [line.status for line in imports(self.NAME)] == ["known"]
+        self.change(imports, "Task 1.2", "Task 1.3")
+        done = imports.ckpt("import", self.NAME, at=imports.checkout)
+        assert (done.code, done.out) == (1, "")
+        assert f"{self.NAME}: refused: run {first.run} has gone on here since it was imported: --fork makes a second run" in done.err
+        (forked,) = imports("--fork", self.NAME)
+        assert (forked.status, forked.run) == ("imported", f"{first.run}-2")
+        assert [line.status for line in imports("--fork", self.NAME)] == ["known"]
+        assert imports.ok("verify") == ""
+
+    def test_the_same_forge_id_with_another_beginning_is_another_run(self, imports: Imports) -> None:
+        imports.bring("forge")
+        name = ".forge/runs/20260217-130000-yes.new-pending.6steps.yaml"
+        imports(name)
+        path = imports.checkout.path / name
+        path.write_text(path.read_text().replace("T10:00:00.253479Z", "T11:00:00.253479Z"))
+        (made,) = imports(name)
+        assert made.run == "20260217-130000-yes-2"
+
+    def test_a_dry_run_records_nothing_and_says_the_same(self, imports: Imports) -> None:
+        imports.bring()
+        would = imports("--dry-run", ".")
+        assert imports.checkout.refs("refs/ckpt", "refs/checkpoints", "refs/keep") == {}
+        made = imports(".")
+        assert [(line.path, line.status, line.run, line.label, line.remarks) for line in would] == [
+            (line.path, line.status, line.run, line.label, line.remarks) for line in made
+        ]
+
+    def test_json(self, imports: Imports) -> None:
+        imports.bring("workflow-checkpoints")
+        (made, _) = imports()
+        told = json.loads(imports.ok("import", "--json", "."))
+        assert told["dry_run"] is False
+        assert told["files"][0] == {
+            "path": made.path,
+            "status": "known",
+            "format": "workflow",
+            "run": made.run,
+            "checkpoint": made.checkpoint,
+            "label": "tdd_planning-failed",
+            "timestamp": made.timestamp,
+            "remarks": [],
+            "problem": None,
+        }
+
+
+class TestRlmAct:
+    def bring(self, imports: Imports, commit: str, timestamp: str, label: str = "research-complete", **state: object) -> Line:
+        document = {
+            "id": "6f9619ff-8b86-4d11-b42d-00c04fc964ff",
+            "phase": label,
+            "timestamp": timestamp,
+            "state": {"project_path": "/home/ada/p", "autonomy_mode": "checkpoint", "started_at": "2026-01-05T10:00:00.5", **state},
+            "errors": [],
+            "git_commit": commit,
+        }
+        imports.checkout.write(".rlm-act-checkpoints/one.json", json.dumps(document))
+        (made,) = imports()
+        return made
+
+    def test_a_local_time_that_was_called_utc(self, imports: Imports) -> None:
+        """B1: before its own commit, it was local: the zone of the committer is the one that it was written in."""
+        env = {"GIT_COMMITTER_DATE": "2026-01-05T10:00:00-0500", "GIT_AUTHOR_DATE": "2026-01-05T10:00:00-0500"}
+        imports.checkout.git("commit", "--quiet", "--allow-empty", "-m", "local", env=env)
+        made = self.bring(imports, imports.checkout.head(), "2026-01-05T10:00:03.250000Z")
+        assert (made.timestamp, made.run) == ("2026-01-05T15:00:03.250000Z", "20260105-150000-rlm-act")
+        assert "repaired" in made.remarks
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            kept = store.read(made.checkpoint)
+        assert (kept.git_sha, kept.state["import"]["timestamp"]) == (imports.checkout.head(), "2026-01-05T10:00:03.250000Z")
+        assert kept.imported is not None
+        assert kept.imported.untrusted is None
+
+    def test_a_commit_that_is_not_here_is_kept_as_text(self, imports: Imports) -> None:
+        made = self.bring(imports, "9" * 40, "2026-01-05T10:00:03.250000Z")
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            kept = store.read(made.checkpoint)
+        assert (kept.git_sha, kept.state["import"]["git_commit"], made.timestamp) == ("", "9" * 40, "2026-01-05T10:00:03.250000Z")
+        assert kept.imported is not None
+        assert kept.imported.untrusted is True
+        assert imports.ok("verify") == ""
+
+    @pytest.mark.parametrize(
+        ("said", "label"),
+        [
+            ("planning-complete", "tdd_planning-complete"),
+            ("phase_decomposition-failed", "multi_doc-failed"),
+            ("beads_integration-complete", "beads_sync-complete"),
+            ("decomposition-skipped", "decomposition-skipped"),
+            ("markdown-plan-skip", "multi_doc-skipped"),
+            ("research-pending", "research-pending-partial"),
+        ],
+    )
+    def test_every_label_that_was_ever_written(self, imports: Imports, said: str, label: str) -> None:
+        assert self.bring(imports, "", "2026-01-05T10:00:03Z", said).label == label
+
+    def test_what_a_file_has_becomes_the_inputs(self, imports: Imports) -> None:
+        imports.checkout.write("plans/plan.md", "the plan\n")
+        results = {
+            "research": {"status": "complete", "artifacts": ["/etc/passwd"]},
+            "tdd_planning": {"status": "complete", "metadata": {"plan_path": "/home/ada/p/plans/plan.md"}},
+            "beads_sync": {"status": "complete", "metadata": {"phase_issue_ids": ["bd-1", "bd-2"], "epic_id": "bd-9"}},
+        }
+        made = self.bring(imports, "", "2026-01-05T10:00:03Z", phase_results=results, metadata={"research_question": "why?"})
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            drives = store.read(made.checkpoint).pipeline
+        assert drives is not None
+        inputs = dict(drives.inputs)
+        assert (inputs["issues"], inputs["epic"], inputs["question"]) == ("bd-1 bd-2", "bd-9", "why?")
+        assert inputs["research_path"] == ""  # it lies outside of the repository, and is not read
+        assert list(drives.contents) == ["plan_path"]
+        assert list(drives.completed) == ["research", "tdd_planning", "beads_sync"]
+
+
+def test_a_history_in_git_becomes_one_run(imports: Imports) -> None:
+    imports.bring("superpowers")
+    imports.checkout.git("add", "--all")
+    imports.checkout.commit("one")
+    first = imports.checkout.head()
+    path = imports.checkout.path / "conductor/tracks/login_20260210/metadata.json"
+    path.write_text(path.read_text().replace("Task 1.2", "Task 1.3"))
+    imports.checkout.git("add", "--all")
+    imports.checkout.commit("two")
+    path.write_text(path.read_text().replace("Task 1.3", "Task 1.4"))
+    made = [line for line in imports("--history", ".") if "login" in line.path]
+    assert [line.status for line in made] == ["imported"] * 3
+    assert len({line.run for line in made}) == 1
+    with Store.open(imports.checkout.path, adapter="plumbing") as store:
+        found = [store.read(line.checkpoint) for line in made]
+    by_sequence = sorted(found, key=lambda each: each.sequence or 0)
+    assert {each.git_sha for each in found} == {first, imports.checkout.head(), ""}
+    said = [each.state["loop_state"]["checkpoints"]["PARALLEL_EXECUTE"]["last_task"] for each in by_sequence]
+    assert sorted(said) == ["Task 1.2", "Task 1.3", "Task 1.4"]
+    assert [line.status for line in imports("--history", ".") if "login" in line.path] == ["known"] * 3
+
+
+def test_a_linked_commit_of_a_forge_branch(imports: Imports) -> None:
+    imports.bring("forge")
+    imports.checkout.git("branch", "forge/auth")
+    made = lines(imports())["20260217-120000-auth.failed-at-agent.6steps.yaml"]
+    with Store.open(imports.checkout.path, adapter="plumbing") as store:
+        kept = store.read(made.checkpoint)
+    assert kept.git_sha == imports.checkout.head()
+    assert kept.pipeline is not None
+    assert list(kept.pipeline.completed) == ["read plan", "generate branch", "create worktree"]
+
+
+@pytest.mark.parametrize(
+    ("phases", "name"), [((), "reviewing"), (("--phases", "filtering"), "review_complete"), (("--phases", "linting"), "resolving_issues")]
+)
+def test_the_numbers_of_quasars_phases_moved(imports: Imports, phases: tuple[str, ...], name: str) -> None:
+    text = (SAMPLES / "quasar/quasar-5r9x.cycle1.toml").read_text()
+    imports.checkout.write("checkpoint.toml", re.sub(r"^phase = .*$", "phase = 6", text, flags=re.MULTILINE))
+    (made,) = imports(*phases, "checkpoint.toml")
+    with Store.open(imports.checkout.path, adapter="plumbing") as store:
+        assert store.read(made.checkpoint).state["review"]["more"]["phase"] == name
+
+
+def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
+    imports.checkout.write(".rlm-act-checkpoints/torn.json", '{"id": "x", "phase": ')
+    imports.checkout.write(".rlm-act-checkpoints/other.json", '{"a": 1}')
+    imports.checkout.write("package.json", '{"name": "x"}')
+    imports.bring("workflow-checkpoints")
+    done = imports.ckpt("import", ".", "package.json", at=imports.checkout)
+    assert done.code == 1
+    assert len(done.out.splitlines()) == 2
+    told = sorted(line for line in done.err.splitlines() if line.startswith("warning: "))
+    assert told == [
+        "warning: .rlm-act-checkpoints/other.json: skipped: it is of none of the formats",
+        "warning: .rlm-act-checkpoints/torn.json: failed: it is no JSON: Expecting value: line 1 column 22 (char 21)",
+        "warning: package.json: skipped: it is of none of the formats",
+    ]
+    assert imports.ckpt("import", "gone", at=imports.checkout).code == 12
+    assert imports.ckpt("import", "--format", "what", ".", at=imports.checkout).code == 2
+
+
+def test_nothing_to_import(imports: Imports) -> None:
+    done = imports.ckpt("import", ".", at=imports.checkout)
+    assert (done.code, done.out) == (0, "")
+    assert "there is nothing to import" in done.err
+
+
+def test_the_places_are_those_of_the_samples() -> None:
+    assert set(PLACES) == {path.name for path in SAMPLES.iterdir() if path.is_dir()}

@@ -1,0 +1,159 @@
+"""Files that were made to hurt: each is a clear error, soon and with little memory, and the others are imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.formats.systems import yaml_text
+from tests.cli.conftest import Spawn
+from tests.formats.conftest import Imports
+
+RLM, FORGE = ".rlm-act-checkpoints", ".forge/runs"
+HEAD = "id: x\nstatus: a\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n  - name: x\n"
+
+
+def rlm(**values: Any) -> str:
+    usual = {"id": "x", "phase": "research-complete", "timestamp": "2026-01-05T10:00:00Z", "state": {}, "errors": [], "git_commit": ""}
+    return json.dumps(usual | values)
+
+
+LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"k{i}: &k{i} [{','.join([f'*k{i - 1}' if i else '*a'] * 9)}]\n" for i in range(1000))
+
+BAD = {
+    f"{RLM}/large.json": '{"id":"x","phase":"a","timestamp":"t","state":{"x":"' + "a" * 100_000_000 + '"}}',
+    f"{RLM}/deep.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":' + '{"a":' * 10000 + "1" + "}" * 10000 + "}",
+    f"{RLM}/lists.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":{"a":' + "[" * 100_000 + "]" * 100_000 + "}}",
+    f"{RLM}/nul.json": '{"phase": "a\0"}',
+    f"{RLM}/keys.json": rlm(state={str(number): number for number in range(300_000)}),
+    f"{FORGE}/laughs.yaml": LAUGHS + HEAD,
+    f"{FORGE}/deep.yaml": HEAD + "z: " + "[" * 10000 + "]" * 10000 + "\n",
+    f"{FORGE}/tags.yaml": HEAD.replace("id: x", 'id: !!python/object/apply:os.system ["touch owned"]'),
+    f"{FORGE}/large.yaml": HEAD + "z: " + "a" * 2_000_000 + "\n",
+    f"{FORGE}/twice.yaml": HEAD + "---\n" + HEAD,
+    "checkpoint.deep.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = " + "[" * 10000 + "]" * 10000 + "\n",
+    "checkpoint.dots.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n" + ".".join("a" * 20000) + " = 1\n",
+}
+
+SECONDS, BYTES = 30, 500_000_000
+"""Of the processor, on a machine that does much else at the same time; the whole takes less than two on a quiet one."""
+
+
+def limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES * 2, BYTES * 2))  # of addresses, of which threads and libraries take many
+
+
+def test_each_is_an_error_and_the_others_are_imported(imports: Imports, spawn: Spawn) -> None:
+    imports.bring("workflow-checkpoints")
+    for name, text in BAD.items():
+        imports.checkout.write(name, text)
+    done = spawn("import", ".", at=imports.checkout, preexec=limit)
+    assert done.code == 1, done.err
+    assert len(done.out.splitlines()) == 2
+    told = dict(line.removeprefix("warning: ").split(": failed: ") for line in done.err.splitlines() if ": failed: " in line)
+    assert set(told) == set(BAD)
+    assert told[f"{FORGE}/laughs.yaml"] == "it has anchors or aliases, which forge never writes"
+    assert told[f"{FORGE}/tags.yaml"] == "it has tags, which forge never writes"
+    assert told[f"{RLM}/nul.json"] == "it holds NUL characters: it is no text"
+    assert not (imports.checkout.path / "owned").exists()
+    assert imports.ok("verify") == ""
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    assert peak < BYTES
+
+
+def test_without_libyaml_a_tenth_is_read(monkeypatch: pytest.MonkeyPatch, imports: Imports) -> None:
+    import yaml
+
+    monkeypatch.setattr(yaml_text, "_LOADER", yaml.BaseLoader)
+    imports.checkout.write(f"{FORGE}/a.yaml", HEAD + "z: " + "a" * 200_000 + "\n")
+    imports.checkout.write(f"{FORGE}/b.yaml", HEAD + "z: " + "a" * 50_000 + "\n")
+    (made,) = imports(code=1)
+    assert made.path == f"{FORGE}/b.yaml"
+
+
+def test_links_are_not_followed_and_pipes_not_waited_for(imports: Imports, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text(rlm())
+    where = imports.checkout.path / RLM
+    where.mkdir()
+    (where / "link.json").symlink_to(secret)
+    (where / "zero.json").symlink_to("/dev/zero")
+    (where / "loop").symlink_to(".")
+    os.mkfifo(where / "pipe.json")
+    assert imports(code=1) == []
+    assert imports.checkout.refs("refs/checkpoints") == {}
+
+
+def test_names_that_leave_the_place(imports: Imports) -> None:
+    text = (
+        "id: ../../../etc/passwd\nplan_path: ../../../etc/passwd\nstatus: failed\ncreated_at: 2026-02-17T12:00:00Z\nworktree_path: /etc\n"
+    )
+    imports.checkout.write(f"{FORGE}/dots.yaml", f"{text}branch: --upload-pack=x\nsteps:\n  - name: run agent\n    status: failed\n")
+    imports.checkout.write(f"{RLM}/dots.json", rlm(id="../../x", phase="\x1b[31m\n../x-complete"))
+    (one, two) = sorted(imports())
+    assert (one.run, one.label) == ("20260217-120000-etc-passwd", "run agent-failed")
+    assert two.label.endswith("[31m ../x-complete")
+    assert "\x1b" not in imports.ok("list")
+    assert imports.ok("verify") == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "clause"),
+    [
+        ({"state": {"a": "\ud800"}}, "holds a lone surrogate: in its place stands U+FFFD"),
+        ({"timestamp": "9999-99-99"}, "tells no time: that of the import stands for it"),
+        ({"timestamp": 5}, "tells no time: that of the import stands for it"),
+        ({"own": 1}, "has a key 'own', which is kept"),
+        ({"phase": "dance-complete"}, "has the phase 'dance', which the tool does not know"),
+    ],
+)
+def test_what_is_odd_is_told_of_and_the_bytes_are_kept(imports: Imports, values: dict[str, Any], clause: str) -> None:
+    path = imports.checkout.write(f"{RLM}/odd.json", rlm(**values))
+    (made,) = imports()
+    assert clause in made.remarks
+    imports.ok("export", made.checkpoint, "--format", "rlm-act", "-o", "../out.json")
+    assert (imports.checkout.path.parent / "out.json").read_bytes() == path.read_bytes()
+
+
+def test_odd_json(imports: Imports) -> None:
+    deep = '{"a":' * 250 + "1" + "}" * 250
+    text = rlm().replace('"state": {}', f'"state": {{"a": 1, "a": 2, "big": {"9" * 5000}, "deep": {deep}, "huge": 1e999, "no": NaN}}')
+    imports.checkout.write(f"{RLM}/odd.json", text)
+    (made,) = imports()
+    for clause in ("has a key twice", "has a number of 5000 digits", "has values more than 190 levels deep"):
+        assert clause in made.remarks
+    assert imports.ok("verify") == ""
+
+
+@pytest.mark.parametrize("wrong", [5, [], {}, "x", None, 1e300, True])
+@pytest.mark.parametrize(
+    "key", ["id", "phase", "timestamp", "errors", "git_commit", "started_at", "phase_results", "project_path", "metadata"]
+)
+def test_values_of_wrong_types(imports: Imports, key: str, wrong: object) -> None:
+    values = {key: wrong} if key in ("id", "phase", "timestamp", "errors", "git_commit") else {"state": {key: wrong}}
+    imports.checkout.write(f"{RLM}/wrong.json", rlm(**values))
+    imports.checkout.write(
+        "conductor/tracks/t/metadata.json",
+        json.dumps(
+            {
+                "track_id": wrong,
+                "status": wrong,
+                "blockers": wrong,
+                "loop_state": {
+                    "current_step": wrong,
+                    "step_status": wrong,
+                    "checkpoints": {"PLAN": wrong, "X": {"status": wrong, "last_updated": wrong}},
+                },
+            }
+        ),
+    )
+    done = imports.ckpt("import", ".", at=imports.checkout)
+    assert done.code in (0, 1)
+    assert "bug in gitckpt" not in done.err
+    assert imports.ok("verify") == ""
