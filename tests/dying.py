@@ -24,7 +24,8 @@ while not said.endswith(b"\\0commit\\0"):
         said = said.removesuffix(b"prepare\\0")
         os.write(1, b"start: ok\\nprepare: ok\\n")
 with open({order!r}) as file:
-    count = int(file.read())
+    count, _, last_words = file.read().partition(" ")
+    count = int(count)
 words, parts = said.removesuffix(b"commit\\0").split(b"\\0")[:-1], []
 while words:
     size = {{b"start": 1, b"update": 3}}.get(words[0].split(b" ")[0], 2)
@@ -34,6 +35,8 @@ if count:
     data = b"".join(parts[: count + 1]) + b"commit\\0"
     subprocess.run([whole, *sys.argv[1:]], input=data, stdout=subprocess.DEVNULL, check=True)
 os.unlink({order!r})
+if last_words:
+    sys.exit(last_words)
 os.kill(os.getpid(), 9)
 """
 
@@ -55,9 +58,9 @@ class DyingGit:
         script.chmod(0o755)
         monkeypatch.setenv("GITCKPT_GIT", str(script))
 
-    def die_after(self, updates: int) -> None:
-        """Lets the next ref transaction die when so many of its updates are done."""
-        self._order.write_text(str(updates))
+    def die_after(self, updates: int, last_words: str = "") -> None:
+        """Lets the next ref transaction die when so many of its updates are done; where there are last words, with those as its error."""
+        self._order.write_text(f"{updates} {last_words}")
 
     @property
     def has_died(self) -> bool:

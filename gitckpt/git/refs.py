@@ -106,9 +106,9 @@ class Refs:
     def update(self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None) -> None:
         """Applies all updates in one transaction, in this order; when this returns, they are on the disk.
 
-        On the files backend a kill or a power cut in between leaves the first ones done: the order is the safety. Where git alone is
-        killed, or its answer is lost, what it has left undone is done by another one. What a ref points to has to be on the disk before
-        the first one is done.
+        On the files backend a kill, a power cut or a full disk in between leaves the first ones done: the order is the safety. Where git
+        alone is killed, its answer is lost, or the disk is full for a moment, what it has left undone is done by another one. What a
+        ref points to has to be on the disk before the first one is done.
 
         Args:
             updates: what is to change.
@@ -119,13 +119,14 @@ class Refs:
             CkptError: the disk reports an error; they were applied, and may be gone after a power cut.
             RefMoved: a ref did not have its expected value; none was changed.
             LockHeld: a lock file stayed in the way; none was changed.
-            GitError: git refused for another reason; none was changed.
+            GitError: git refused for another reason: none was changed; or it could not go on, twice, and the first ones are done.
         """
         meant = list(updates)
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
-            if error.code > 0 and "write failure" not in error.stderr:  # what git says at its end, where its answers were lost
+            # What git says at its end where its answers were lost; and where a ref could not get its name, when others had theirs.
+            if error.code > 0 and not any(words in error.stderr for words in ("write failure", "commit: ")):
                 raise
             left = self._left_undone(meant)
             if left == meant and error.code > 0:

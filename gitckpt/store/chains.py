@@ -104,6 +104,24 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
     return False
 
 
+def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
+    """Returns the lines that were noted lately after a document, newest first: what was about to follow it, and may have no refs.
+
+    Args:
+        repository: where.
+        run: its id.
+        oid: of the document.
+    """
+    try:
+        with open(_path(repository, run), "rb", buffering=0) as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+            lines = file.read().split()
+    except OSError:
+        return []
+    line = oid.encode("ascii", "replace")
+    return lines[: lines.index(line) : -1] if line in lines else []
+
+
 def known(repository: Repository, run: str) -> frozenset[str]:
     """Returns the oids of all documents of a run that were written or adopted here."""
     if not ids.is_run_id(run):

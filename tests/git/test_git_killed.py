@@ -61,6 +61,22 @@ def test_what_dies_each_time_is_an_error(main_checkout: Checkout, tmp_path: Path
     refs.close()
 
 
+def test_what_a_full_disk_has_left_undone_is_done(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+    git = DyingGit(tmp_path / "dying", monkeypatch)
+    refs = Refs(discover(str(main_checkout.path)))
+    git.die_after(1, "fatal: commit: couldn't set 'refs/checkpoints/b'")
+    refs.update([Update(A, one, ""), Update(B, one, "")])
+    assert git.has_died
+    assert main_checkout.refs("refs/checkpoints") == {A: one, B: one}
+    refs.close()
+    git.die_after(0, "fatal: commit: couldn't set 'refs/checkpoints/c'")
+    with pytest.raises(GitError, match="couldn't set"):
+        refs.update([Update(C, one, "")])
+    assert main_checkout.refs("refs/checkpoints") == {A: one, B: one}
+    refs.close()
+
+
 DEAF = """\
 #!/bin/sh
 case " $* " in

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gitckpt.git.refs import RefMoved
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.readers import codec
+from gitckpt.store import chains
 from gitckpt.store.records import heads as module
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
@@ -100,6 +103,46 @@ class TestMovedUp:
             heads.catch_up(RUN)
         assert (caught.value.message, caught.value.hint) == (f"no run {RUN}", "see which there are: git ckpt list")
         assert main_checkout.refs("refs/ckpt") == {}
+
+
+class TestBehind:
+    """A writer was killed, or the disk was full, between a checkpoint and the head of its run: whoever records next goes on from it.
+
+    A driver that is alive wrote the one before, and has no reason to look at more than the head.
+    """
+
+    @pytest.fixture
+    def driver(self, plain: Store) -> Store:
+        """A store that has recorded in the run, and looks for what lags no more."""
+        for label in ("a-started", "a-progress"):
+            plain.record(label, {}, **({"run": RUN} if plain.list() else {"start": "Add login!"}))  # type: ignore[arg-type]
+        return plain
+
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_a_driver_that_is_alive_goes_on_from_what_others_have_recorded(
+        self, driver: Store, make_store: MakeStore, main_checkout: Checkout, count: int
+    ) -> None:
+        head = main_checkout.refs(HEAD)[HEAD]
+        others = [make_store(main_checkout).record(f"b{number}-complete", {"b": number}, run=RUN) for number in range(count)]
+        set_head(main_checkout, head)
+        made = driver.record("a-complete", {}, run=RUN)
+        assert (made.sequence, made.parent) == (3 + count, others[-1].id)
+        assert main_checkout.refs(HEAD) == {HEAD: driver.list()[0].oid}
+        assert driver.verify().findings == []
+
+    def test_what_was_noted_and_never_recorded_is_passed_over(self, driver: Store, main_checkout: Checkout) -> None:
+        text = main_checkout.git("cat-file", "blob", HEAD).replace("sequence = 2", "sequence = 3")
+        written = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n")
+        tree = main_checkout.git("rev-parse", "main^{tree}")
+        chains.note(inside(driver).repository, RUN, ["1" * 40, written, tree])
+        assert driver.record("a-complete", {}, run=RUN).sequence == 3
+
+    def test_nor_is_gone_on_from_what_was_not_written_here(self, driver: Store, make_store: MakeStore, main_checkout: Checkout) -> None:
+        head = main_checkout.refs(HEAD)[HEAD]
+        make_store(main_checkout).record("b-complete", {}, run=RUN)
+        set_head(main_checkout, head)
+        Path(inside(driver).repository.private_dir, chains.DIRECTORY, RUN).write_text(f"{head}\n")
+        assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
 
 class TestInvalid:

@@ -17,6 +17,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError
 from gitckpt.model.format import document, note
+from gitckpt.model.ids import is_oid
 from gitckpt.store import links
 from gitckpt.store.links import Links
 from gitckpt.store.records import keep, layout
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item, Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
-    from gitckpt.model.checkpoint import Progress
+    from gitckpt.model.checkpoint import Checkpoint, Progress
     from gitckpt.store.records.keys import Claim
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
@@ -268,12 +269,31 @@ class Recorder:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
-        if written != found or proposal.state is None:
+        newest = self._overtaking(run, found)
+        if newest is not None or written != found or proposal.state is None:
             from gitckpt.model.readers.codec import fields as fields_of
 
-            newest = layout.run_head(next(self._objects.read([found])), ref)
+            newest = newest or layout.run_head(next(self._objects.read([found])), ref)
             before, state = fields_of(newest), dict(newest.state)
         return found, before, state
+
+    def _overtaking(self, run: str, head: str) -> Checkpoint | None:
+        """Returns the checkpoint written here behind which the head of a run lags; None where it does not.
+
+        A hook in the run's worktree that is killed, or has no room left, between both refs leaves it so, while a driver goes on: two
+        checkpoints would have one number.
+        """
+        from gitckpt.store import chains  # what commits outside of runs never need
+
+        for line in chains.noted_after(self._repository, run, head):
+            oid = line.decode("ascii", "replace")
+            found = next(self._objects.read([oid])) if is_oid(oid) else None
+            if found is None or found[0] != "blob":
+                continue  # noted, and never written
+            newest = layout.run_head(found, layout.RUNS + run)
+            if newest.run == run and self._refs.read(layout.CHECKPOINTS + newest.id) == oid:
+                return newest
+        return None
 
     def _write(
         self,
