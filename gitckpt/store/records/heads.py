@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
@@ -60,6 +60,31 @@ def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> di
         found.setdefault(str(entry.run), []).append(entry)
     known = {run: chains.known(repository, run) for run in found}
     return {run: next((entry for entry in entries if entry.oid in known[run]), entries[0]) for run, entries in found.items()}
+
+
+def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
+    """Returns the first of some documents that has become a checkpoint of a run; None where none has.
+
+    A hook in the run's worktree that is killed, or has no room left, between its checkpoint and the head of the run leaves the head
+    behind, while a driver goes on: there would be two checkpoints of one number.
+
+    Args:
+        noted: oids, as `chains.noted_after` has them; a line may be none, and a document may never have been written.
+        run: its id.
+        objects: of the repository.
+        refs: of the repository.
+
+    Raises:
+        InvalidCheckpoint: one of them is no document of a run.
+    """
+    for line in noted:
+        oid = line.decode("ascii", "replace")
+        found = next(objects.read([oid])) if ids.is_oid(oid) else None
+        if found is not None and found[0] == "blob":
+            newest = layout.run_head(found, layout.RUNS + run)
+            if newest.run == run and refs.read(layout.CHECKPOINTS + newest.id) == oid:
+                return newest
+    return None
 
 
 class Heads:

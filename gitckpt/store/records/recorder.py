@@ -17,7 +17,6 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError
 from gitckpt.model.format import document, note
-from gitckpt.model.ids import is_oid
 from gitckpt.store import links
 from gitckpt.store.links import Links
 from gitckpt.store.records import keep, layout
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item, Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
-    from gitckpt.model.checkpoint import Checkpoint, Progress
+    from gitckpt.model.checkpoint import Progress
     from gitckpt.store.records.keys import Claim
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
@@ -56,7 +55,6 @@ _STEP = "step"
 _LOCK_PATIENCE = 10.0
 _LINK_TRIES = 20
 _NOTHING: tuple[Sequence[str], Sequence[str]] = ((), ())
-
 _WORTH_IT = 3
 """For so many links that a store has left waiting it writes notes when it is closed, however soon: for fewer it would cost too much."""
 
@@ -267,33 +265,21 @@ class Recorder:
         found = self._refs.read(ref)
         if found is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
+        from gitckpt.store import chains
+
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
-        newest = self._overtaking(run, found)
+        newest = None
+        if noted := chains.noted_after(self._repository, run, found):  # others may have been stopped before they could move the head, while this process knows it
+            from gitckpt.store.records import heads
+
+            newest = heads.recorded_among(noted, run, self._objects, self._refs)
         if newest is not None or written != found or proposal.state is None:
             from gitckpt.model.readers.codec import fields as fields_of
 
             newest = newest or layout.run_head(next(self._objects.read([found])), ref)
             before, state = fields_of(newest), dict(newest.state)
         return found, before, state
-
-    def _overtaking(self, run: str, head: str) -> Checkpoint | None:
-        """Returns the checkpoint written here behind which the head of a run lags; None where it does not.
-
-        A hook in the run's worktree that is killed, or has no room left, between both refs leaves it so, while a driver goes on: two
-        checkpoints would have one number.
-        """
-        from gitckpt.store import chains  # what commits outside of runs never need
-
-        for line in chains.noted_after(self._repository, run, head):
-            oid = line.decode("ascii", "replace")
-            found = next(self._objects.read([oid])) if is_oid(oid) else None
-            if found is None or found[0] != "blob":
-                continue  # noted, and never written
-            newest = layout.run_head(found, layout.RUNS + run)
-            if newest.run == run and self._refs.read(layout.CHECKPOINTS + newest.id) == oid:
-                return newest
-        return None
 
     def _write(
         self,
@@ -342,7 +328,8 @@ class Recorder:
             gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
             if not gone:
                 raise
-            self._require_tree(fields, gone)
+            if (fields.get("worktree") or {}).get("tree") in gone:
+                raise FilesPruned from None
             self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
             self._refs.update(updates)
         if commit:
@@ -383,11 +370,6 @@ class Recorder:
                 f"the id {checkpoint_id} is taken: {refs[0]} is there, though no checkpoint is",
                 hint="leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair",
             ) from None
-
-    @staticmethod
-    def _require_tree(fields: dict[str, Any], gone: list[str]) -> None:
-        if (fields.get("worktree") or {}).get("tree") in gone:
-            raise FilesPruned from None
 
 
 def _roots(fields: dict[str, Any]) -> list[str]:
