@@ -53,6 +53,7 @@ def tried(examples: Path, name: str, directory: Path) -> str:
     return text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_prints_what_it_should(examples: Path, tmp_path: Path, name: str) -> None:
     before = {path: path.read_bytes() for path in examples.rglob("*") if path.is_file()}

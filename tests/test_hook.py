@@ -150,6 +150,7 @@ def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, 
     assert _ids_in_note(hooked, "HEAD~1") == [entries[0].id]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_rebase_carries_over_what_waits_and_what_is_written(checkout: Checkout, backend: str, waits: bool) -> None:
@@ -300,6 +301,7 @@ def test_notes_that_git_has_copied_are_flushed(hooked: Checkout, flushed: list[s
     assert flushed.index(str(common / "objects" / notes[:2] / notes[2:])) < flushed.index(str(common / "refs/notes/checkpoints"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["with space", 'it\'s "quoted"', "new\nline", "trailing\n", "ünïcödé", "$HOME `id`", b"not-utf-8-\xff"])
 def test_any_path_will_do(tmp_path: Path, name: str | bytes) -> None:
     path = tmp_path / os.fsdecode(name)

@@ -80,6 +80,7 @@ def alike(names: list[str]) -> set[str]:
     return {name for name in names if not name.startswith(("test_place", "test_turns", "test_grid"))}
 
 
+@pytest.mark.long
 def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None:
     assert alike(collected(project)) == SHORT
     assert alike(collected(project, "test_it.py")) == SHORT | LONG

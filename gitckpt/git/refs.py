@@ -126,7 +126,7 @@ class Refs:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
             # What git says at its end where its answers were lost; and where a ref could not get its name, when others had theirs.
-            if error.code > 0 and not any(words in error.stderr for words in ("write failure", "commit: ")):
+            if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
                 raise
             left = self._left_undone(meant)
             if left == meant and error.code > 0:

@@ -91,6 +91,7 @@ def test_to_forget_shows_nothing(main_checkout: Checkout, ckpt: Ckpt, other: str
     assert done == Outcome(2, "", "error: --forget shows nothing\nhint: leave out the other option\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -176,6 +177,7 @@ QUESTION = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("typed", "applies"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
 def test_at_a_terminal_one_is_asked_once(loose: Checkout, typed: str, applies: bool) -> None:
     for again in (False, True):

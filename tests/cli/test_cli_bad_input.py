@@ -73,6 +73,7 @@ def test_a_git_that_is_not_there_is_1(ckpt: Ckpt, main_checkout: Checkout, monke
     assert ckpt("list", at=main_checkout) == Outcome(1, "", expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [["show"], ["diff"], ["resume"], ["remove"]])
 @pytest.mark.parametrize(
     ("text", "code", "error", "hint"),

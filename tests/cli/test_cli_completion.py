@@ -49,6 +49,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -78,6 +79,7 @@ def test_words_are_completed_inside_and_outside_a_repository(
     assert done == Outcome(0, "".join(f"{each}\n" for each in offered), "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["show", "diff", "resume", "restore", "remove"])
 def test_ids_and_runs_are_completed(ckpt: Ckpt, checkout: Checkout, command: str) -> None:
     with Store.open(checkout.path) as store:
@@ -102,6 +104,7 @@ def test_a_script_is_printed_and_its_shell_can_read_it(ckpt: Ckpt, shell: str, t
     assert subprocess.run([shell, "-n", str(script)], capture_output=True, check=False).stderr == b""
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def changed(here: Checkout) -> None:
     here.write("people", "for people\n\0\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{}, SETTINGS])
 def test_there_and_back(ckpt: Ckpt, save: Save, checkout: Checkout, tmp_path: Path, settings: dict[str, str]) -> None:
     for name in ("gone.bin", "changed.bin"):

@@ -226,6 +226,7 @@ PARTS = 3
 each_part = pytest.mark.parametrize("part", range(PARTS))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.turns("part")
 @each_part
 @pytest.mark.parametrize("name", FREQUENT)
@@ -260,6 +261,7 @@ def test_what_the_quick_door_understands_before_a_command_typer_understands_the_
 # What comes of it
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "line",
     [

@@ -61,6 +61,7 @@ def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
     assert not lock.exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "what"),
     [
@@ -130,7 +131,7 @@ def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureReques
         path.chmod(mode)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("read_only", [False, True], indirect=True)
 @pytest.mark.parametrize("args", [["save"], ["save", "--no-worktree"], ["remove", "latest"], ["init"], ["resume"]])
 def test_a_repository_that_cannot_be_written_to(spawn: Spawn, read_only: Checkout, args: list[str]) -> None:
@@ -152,6 +153,7 @@ def _without_own_directory(fingerprint: dict[str, object]) -> dict[str, object]:
     return fingerprint | {"files": {name: each for name, each in files.items() if not name.startswith(".ckpt/")}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("read_only", [False, True], indirect=True)
 def test_reading_needs_no_right_to_write(spawn: Spawn, read_only: Checkout) -> None:
     for args in (["list"], ["show"], ["list", "--json"], ["show", "--raw"]):

@@ -93,6 +93,7 @@ def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: 
     assert set(stage.runs()) == {other, new, newest}  # of this pipeline alone
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("lines", "state"),
     [
@@ -110,6 +111,7 @@ def test_what_a_command_can_put_into_the_state(stage: Stage, lines: str, state: 
     assert stage.newest(run).state == state
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line", ["a", "=b", "a:=[", "a<gone", "a<.", "<file"])
 def test_what_a_command_cannot_put_into_the_state(stage: Stage, line: str, tmp_path: Path) -> None:
     stage.pipeline(f"one: echo '{line}' > \"$CKPT_SET\"")

@@ -40,7 +40,7 @@ def commands_among(found: set[str]) -> set[str]:
     return {name.split(".")[4] for name in found if name.startswith("gitckpt.cli.commands.") and name.count(".") > 3} & ALL
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("args", "module"),
     [
@@ -66,6 +66,7 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
     assert commands_among(found) == ({module} if module else set())
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "modules"),

@@ -113,6 +113,7 @@ def test_a_column_without_anything_is_left_out(main_checkout: Checkout) -> None:
     assert said.splitlines()[0].split() == ["ID", "AGE", "PHASE", "COMMIT", "BRANCH"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("args", [["list"], ["show"], ["doctor"], ["diff", "HEAD"], ["nonsense"], ["show", "nothing"]])
 def test_colour_only_on_a_terminal_that_wants_it(busy: Checkout, args: list[str]) -> None:
     code, coloured = on_terminal(*args, at=busy)

@@ -50,6 +50,7 @@ ACCOUNT = [
 """What decides whether to trust it."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [["resume"], ["resume", "--from", "one"], ["resume", "--input", "name=y"], ["resume", "--rewind"]])
 def test_what_decides_is_shown_and_nothing_is_done(stage: Stage, elsewhere: Checkout, words: list[str]) -> None:
     run = stage.run()
@@ -74,6 +75,7 @@ def test_a_fork_of_it_is_refused_as_well(stage: Stage, elsewhere: Checkout) -> N
     assert stage.ckpt("resume", run, at=elsewhere.path).code == 2  # the old one is what it was
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [["resume"], ["resume", "latest"], ["status"], ["show"]])
 def test_it_is_never_chosen(stage: Stage, elsewhere: Checkout, words: list[str]) -> None:
     done = stage.ckpt(*words, at=elsewhere.path)

@@ -77,6 +77,7 @@ def hostile(tmp_path: Path, sealed: Path) -> Path:
     return config
 
 
+@pytest.mark.long
 def test_demo_kills_destroys_and_resumes_whatever_the_users_configuration(tmp_path: Path, hostile: Path) -> None:
     scratch = tmp_path / "a demo's place"
     before = hostile.read_text()

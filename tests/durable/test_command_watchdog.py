@@ -105,6 +105,7 @@ def test_nothing_outlives_a_driver_killed_at_any_moment(kind: str, tmp_path: Pat
         assert comes(lambda mark=mark: marked(mark) == []), marked(mark)  # type: ignore[misc]
 
 
+@pytest.mark.sampled(2)
 @is_linux
 @pytest.mark.parametrize("kind", GETAWAYS)
 def test_nobody_gets_away_from_a_driver_that_is_killed(kind: str, tmp_path: Path) -> None:
@@ -164,6 +165,7 @@ def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_drive
 # The driver ends a command
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "system"), WAYS)
 def test_nobody_gets_away_from_a_time_limit(kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, system)
@@ -172,6 +174,7 @@ def test_nobody_gets_away_from_a_time_limit(kind: str, system: str, run: Runner,
     assert not runs(run.pid("pid"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "system"), WAYS)
 def test_nobody_gets_away_when_the_shell_ends(kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, system)

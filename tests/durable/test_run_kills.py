@@ -193,7 +193,7 @@ def test_commands_that_are_killed_are_tried_again(nest: Nest, nursery: Nursery, 
         left -= max(disturbed.kills, 1)
 
 
-@pytest.mark.long(but=["reset"])
+@pytest.mark.long
 @pytest.mark.parametrize("nest", ["reset", "keep"], indirect=True)
 def test_a_run_whose_command_is_killed_has_failed_and_can_be_resumed(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
     chance = random.Random(request.node.name)

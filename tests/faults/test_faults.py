@@ -32,7 +32,7 @@ def trial(make_directory: MakeDirectory) -> Trial:
     return Trial(place / "tries", Bench(place, git), place / "kept")
 
 
-@pytest.mark.long(but=["kills"])
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAULTS)
 def test_nothing_is_wrong_after_a_fault(trial: Trial, name: str) -> None:
     fault = FAULTS[name]
@@ -45,6 +45,7 @@ def test_nothing_is_wrong_after_a_fault(trial: Trial, name: str) -> None:
     assert [verdict for verdict in found if verdict.wrong] == []
 
 
+@pytest.mark.long
 @pytest.mark.skipif(processes.can_trace() is not None, reason="needs strace, and the right to use it")
 def test_a_kill_hits_where_it_is_meant_to(trial: Trial) -> None:
     """Before the call that is named, and in that process alone."""
@@ -130,7 +131,7 @@ LATER = ("a hook", "litter", "settings that cannot be read")
 """What only a try finds that goes on to the end."""
 
 
-@pytest.mark.long(but=["the newest is gone", "an object is gone", "a file of the user's", "litter"])
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PLANTED, *(f"{name}, briefly" for name in PLANTED if name not in LATER)])
 def test_what_is_planted_is_found(trial: Trial, name: str) -> None:
     name, _, is_brief = name.partition(", ")
@@ -149,6 +150,7 @@ def test_what_is_planted_is_found(trial: Trial, name: str) -> None:
         assert verdict.lost
 
 
+@pytest.mark.long
 def test_whoever_fails_says_so(trial: Trial) -> None:
     judge = Judge(SAVE, trial.known(SAVE))
     for ended, expected in (
@@ -174,6 +176,7 @@ def test_a_save_that_names_nothing_and_a_phase_done_twice_are_wrong(trial: Trial
     assert OPERATIONS["run"].promised(place, Ended(0, "", ""), known.before, known.after).wrong
 
 
+@pytest.mark.long
 def test_what_was_removed_is_not_to_come_back(trial: Trial) -> None:
     remove = OPERATIONS["remove"]
     place = trial.make(remove)

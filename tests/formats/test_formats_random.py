@@ -85,6 +85,7 @@ PLAIN = TEXTS.filter(lambda text: text != "=")  # for YAML 1.1, and nobody else,
 KEYS = PLAIN.filter(lambda key: key != "<<")
 
 
+@pytest.mark.long
 @given(
     st.dictionaries(KEYS, PLAIN | st.integers() | st.booleans(), max_size=5),
     st.lists(st.dictionaries(KEYS, PLAIN, min_size=1, max_size=3), max_size=3),

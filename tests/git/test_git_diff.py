@@ -61,6 +61,7 @@ def by_us(repository: Repository, old: str, new: str, *, with_trees: bool) -> li
 CONTENTS = st.dictionaries(st.sampled_from(PATHS), st.sampled_from(ENTRIES))
 
 
+@pytest.mark.long
 @settings(deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=CONTENTS, after=CONTENTS)
 def test_the_same_as_git_says(

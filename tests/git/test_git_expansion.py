@@ -23,6 +23,7 @@ def tree(here: Checkout, chance: random.Random) -> str:
     return here.git("write-tree")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_as_many_as_git_lists(main_checkout: Checkout, seed: int) -> None:
     chance = random.Random(seed)

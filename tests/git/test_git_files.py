@@ -92,6 +92,7 @@ def test_each_object_is_the_same(full: Checkout) -> None:
     check_same(full, found)
 
 
+@pytest.mark.long
 def test_no_object_is_asked_for(full: Checkout, asked: Asked) -> None:
     found = objects(full)
     kinds = {name: next(opened(full)[1].contents([name])) for name in found}
@@ -102,6 +103,7 @@ def test_no_object_is_asked_for(full: Checkout, asked: Asked) -> None:
     assert asked.count == tags  # a tag in a pack is not plain
 
 
+@pytest.mark.long
 def test_each_ref_is_the_same(full: Checkout, asked: Asked) -> None:
     refs = full.git("for-each-ref", "--format=%(refname)").splitlines()
     assert len(refs) > 80
@@ -206,6 +208,7 @@ def test_a_damaged_object_is_what_git_says(main_checkout: Checkout, damage: str)
     assert list(ours.contents([oid, oid])) == list(theirs.contents([oid, oid]))
 
 
+@pytest.mark.long
 def test_a_damaged_pack_gives_nothing_that_was_not_asked_for(full: Checkout) -> None:
     data = max((full.path / ".git/objects/pack").glob("*.pack"), key=lambda path: path.stat().st_size)
     names = objects(full)

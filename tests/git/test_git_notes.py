@@ -312,6 +312,7 @@ texts = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", 
 steps = st.lists(st.dictionaries(names, texts, max_size=12), min_size=1, max_size=4)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=st.sampled_from([0, 3, 250, 256, 300]), steps=steps)
 def test_notes_are_a_map_from_commits_to_lines(shared_book: Book, start: int, steps: list[dict[str, list[str]]]) -> None:
@@ -363,6 +364,7 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
 class TestInPlace:
     """One note that changes is spliced into the trees above it; they come out as if they had been taken apart."""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 300, 4000])
     def test_as_if_the_trees_were_taken_apart(self, book: Book, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
         wanted = many(count)

@@ -111,6 +111,7 @@ class TestRead:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=content)
         assert list(objects.read([oid, oid])) == [("blob", content)] * 2
 
+    @pytest.mark.long
     def test_of_thirty_megabytes(self, main_checkout: Checkout, objects: Objects) -> None:
         content = os.urandom(1 << 20) * 30
         oid = main_checkout.git("-c", "core.compression=0", "hash-object", "-w", "--stdin", data=content)
@@ -215,6 +216,7 @@ class TestWrite:
         objects.write([("blob", b"one")])
         assert object_file(main_checkout, oid).stat().st_mtime > 0  # or the next gc would prune it
 
+    @pytest.mark.sampled(2)
     @pytest.mark.turns("adapter")
     @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 262_143, 262_144, 30 << 20])
     def test_of_any_size(self, main_checkout: Checkout, objects: Objects, size: int) -> None:

@@ -79,6 +79,7 @@ class TestTransaction:
         world.apply([])
         assert world.checkout.refs() == before
 
+    @pytest.mark.long
     def test_of_thousands(self, world: World) -> None:
         names = [f"refs/checkpoints/{number:05}" for number in range(3000)]
         world.apply([Update(name, world.one, "") for name in names])

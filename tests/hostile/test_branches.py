@@ -132,6 +132,7 @@ def test_the_runs_that_a_pipeline_would_forget(main_checkout: Checkout, ckpt: Ck
     assert ckpt("runs").out == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [["run", "plan.md"], ["run", "plan-to-pr"], ["run", "rlm-act"], ["loop", "plan.md"], ["review", "x"]])
 def test_a_preset_that_is_another_one_is_announced_each_time(checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]) -> None:
     branches.redefining(checkout, tmp_path / "marker")
@@ -152,6 +153,7 @@ def test_presets_as_they_are_are_not_announced(main_checkout: Checkout, ckpt: Ck
         assert "redefines" not in ckpt("run", name, "--dry-run", *(["-i", "title=x"] if name == "review" else []), at=main_checkout).err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "git"])
 def test_an_agent_that_is_another_one_is_announced_each_time(checkout: Checkout, ckpt: Ckpt, tmp_path: Path, agent: str) -> None:
     marker = tmp_path / "marker"
@@ -265,6 +267,7 @@ def test_no_command_executes_anything_that_it_does_not_name(lived_in: Checkout, 
     assert "was started with something else" in refused["resume",]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [["run", "ci"], ["run", "plan.md"], ["loop", "plan.md"], ["review", "x"]])
 def test_who_names_it_has_it_executed(main_checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]) -> None:
     """The marker of the test above is one that can be touched."""

@@ -139,7 +139,7 @@ def test_every_text_of_a_document_is_full_of_escapes(main_checkout: Checkout) ->
     assert {"worktree.operation", "worktree.degraded", "attempt.output", "pipeline.autonomy", "progress.current_task", "branch"} <= fields
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_escape_reaches_anybody(hostile: Checkout, command: str) -> None:
     for words in CALLS[command]:
@@ -170,6 +170,7 @@ def test_what_git_stands_for_is_escaped(main_checkout: Checkout) -> None:
     assert set(escapes.strange(ESCAPES)) == set("\x1b\x07\u202e\u2066\u200f\x9b\x9d\x9c\x7f\r\x08\x0b\x00\u2028\ufeff")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("phase", ["it's", "a b", "'; touch owned; '", "$(touch owned)`touch owned`", 'say "x" \\ !'])
 def test_a_command_that_is_advised_can_be_pasted(main_checkout: Checkout, phase: str) -> None:
     """What follows `next` and `to go on` is run by a shell in which `git` only says how it was called."""

@@ -156,13 +156,14 @@ def test_each_attack_on_each_command(victim: Victim, name: str, spawn: Spawn, tm
         tried(command, victim, spawn, tmp_path)
 
 
+@pytest.mark.long
 def test_of_names_without_end_the_beginning_is_told(victim: Victim, spawn: Spawn) -> None:
     ATTACKS["document_long_texts"](victim)
     for call in ("restore --dry-run {bad}", "restore {bad}", "undo", "resume {bad}", "save -m x"):
         require_sound(call, spawn(*words(call, victim), at=victim.at, preexec=limited))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name.startswith(("document_", "checkpoint_", "large_tree"))])
 def test_a_checkpoint_that_is_none_is_a_problem_and_can_be_removed(victim: Victim, name: str, spawn: Spawn) -> None:
     ATTACKS[name](victim)
@@ -176,6 +177,7 @@ def test_a_checkpoint_that_is_none_is_a_problem_and_can_be_removed(victim: Victi
     assert {victim.checkpoint, victim.of_run} <= {ref.rpartition("/")[2] for ref in victim.at.refs("refs/checkpoints")}
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", bombs.SNAPSHOTS)
 def test_a_snapshot_without_end_is_refused_and_keeps_nobody_from_the_others(victim: Victim, name: str, spawn: Spawn) -> None:

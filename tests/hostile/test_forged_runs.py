@@ -333,6 +333,7 @@ def claims(victim: Stage, run: str, label: str) -> None:
     here.git("update-ref", f"refs/checkpoints/{LATER}", here.git("hash-object", "-w", "--stdin", data=codec.encode(forged)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("label", ["run-complete", "review-complete", "build-complete", "build-started"])
 def test_what_claims_to_be_of_a_run_of_ours_decides_nothing(victim: Stage, label: str) -> None:
     assert victim.ckpt("run", "ci").code == 20

@@ -210,6 +210,7 @@ def public() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+@pytest.mark.long
 @as_root
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv to become somebody else with")
 def test_a_shared_repository_is_shared_with_its_group(public: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tests.hostile.attacks import BAD, Victim
 from tests.hostile.bombs import REF, bad, notes_of_256_to_the_19
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("adapter", ["libgit2", "plumbing"])
 @pytest.mark.parametrize("count", [1, 600])
 def test_an_object_larger_than_is_wanted_is_not_read(main_checkout: Checkout, adapter: str, count: int) -> None:

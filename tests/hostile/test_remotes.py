@@ -38,6 +38,7 @@ def codes(checkout: Checkout) -> list[tuple[str, str]]:
         return [(finding.code, finding.object) for finding in remotes.inspect(inside(store).repository)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [["--all"], ["--tags"], ["origin", "main"], ["--follow-tags"], ["-u", "origin", "HEAD"]])
 @pytest.mark.parametrize("default", ["simple", "matching", "current", "upstream"])
 def test_no_plain_push_sends_a_checkpoint(main_checkout: Checkout, bare: Path, how: list[str], default: str) -> None:

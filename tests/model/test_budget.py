@@ -266,6 +266,7 @@ def test_a_document_larger_than_is_allowed_is_refused_before_it_is_looked_at() -
             read(data, REF)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("state", "problem"),
     [

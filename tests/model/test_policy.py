@@ -381,6 +381,7 @@ def test_what_thinning_says() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_heavy_year_ends_below_twenty_thousand() -> None:
     """Five agents save 300 times a day each, with a commit at every tenth turn, and somebody saves twice a day by hand."""
     found: list[Candidate] = []

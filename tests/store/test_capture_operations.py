@@ -110,6 +110,7 @@ def forget(here: Checkout, refs: dict[str, str]) -> None:
     here.git("gc", "--quiet", "--prune=now")
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
     kind.start(checkout)
@@ -132,6 +133,7 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     there.git("fsck", "--connectivity-only", "--no-dangling")
 
 
+@pytest.mark.sampled(2)
 @each_kind
 @pytest.mark.parametrize("trace", ["reset", "stash", "written"])
 def test_what_moved_head_since_leaves_no_difference(checkout: Checkout, make_store: MakeStore, kind: Kind, trace: str) -> None:
@@ -178,6 +180,7 @@ REBASES = {
 MOVES = "the rebase in progress moves no branch; to put what comes of it on topic: git branch --force topic HEAD"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_over", [True, False], ids=["over at home", "open at home"])
 @pytest.mark.parametrize("how", ["--abort", "--continue"])
 @pytest.mark.parametrize("kind", REBASES)
@@ -203,6 +206,7 @@ def test_a_rebase_in_another_worktree_moves_no_branch(
     assert inside(store).repository.operation() == (None if is_over else "rebase")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", REBASES)
 def test_a_rebase_brought_back_in_place(checkout: Checkout, make_store: MakeStore, kind: str) -> None:
     """As it was while its branch is where it was, and detached once that has moved."""
@@ -279,6 +283,7 @@ REWINDING = [kind for kind in KINDS if kind.name != "merge"]
 class TestNoBranchIsMoved:
     """What comes back in place, at the same commit, on a branch that it was not begun on."""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
     def test_by_an_operation_of_another_branch(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         kind.start(checkout)
@@ -321,6 +326,7 @@ class TestNoBranchIsMoved:
         store.undo()
         assert head_name.read_text() == "refs/heads/topic\n"
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
     def test_by_an_operation_captured_elsewhere(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         """Whoever made it says which branch that was, and where it goes back to."""
@@ -389,6 +395,7 @@ def test_what_a_merge_has_stashed_comes_with_it(checkout: Checkout, make_store: 
 class TestCapturedElsewhere:
     """What somebody else captured may have been made to harm: the private directory does not know it."""
 
+    @pytest.mark.sampled(2)
     @each_kind
     def test_git_goes_on_with_what_git_wrote(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         kind.start(checkout)

@@ -327,6 +327,7 @@ class TestNames:
         Path(discover(str(checkout.path)).make_private_dir(), "maintained").touch()
         return checkout
 
+    @pytest.mark.long
     def test_of_a_history_with_everything(self, hooked: Checkout, tmp_path: Path) -> None:
         branch = hooked.git("symbolic-ref", "--short", "HEAD")
         for n in range(6):

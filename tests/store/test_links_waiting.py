@@ -77,6 +77,7 @@ class TestWhatIsWritten:
         assert 60 + 3 * 3 <= loose(main_checkout) - before <= 60 + 3 * 10
         require_clean(main_checkout)
 
+    @pytest.mark.long
     def test_a_thousand_checkpoints_on_one_commit(self, main_checkout: Checkout, plain: Store, head: str) -> None:
         for _ in range(1000):
             plain.record("a-complete", {})

@@ -163,6 +163,7 @@ TEXTS = ["a\n", "b\n", "*\n", "!*\n", None]
 
 
 class TestWhatHasChanged:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("change", CHANGES)
     def test_is_found_as_by_a_process_that_remembers_nothing(self, make_store: MakeStore, checkout: Checkout, change: str) -> None:
         store = make_store(checkout)
@@ -186,6 +187,7 @@ class TestWhatHasChanged:
         assert remembers(store)
         assert store.capture() == CLEAN
 
+    @pytest.mark.long
     @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(steps=st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(TEXTS), st.booleans()), min_size=3, max_size=8))
     def test_is_found_at_once_however_it_comes(
@@ -212,6 +214,7 @@ def locks(checkout: Checkout) -> list[Path]:
 class TestASave:
     """It expects to find nothing, and looks while the disk is waited for."""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("change", CHANGES)
     def test_holds_what_has_changed(self, make_store: MakeStore, checkout: Checkout, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
         store = make_store(checkout)

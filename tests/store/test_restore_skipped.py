@@ -41,6 +41,7 @@ def make(here: Checkout, there: str, flagged: str = "skipped") -> None:
         here.git("update-index", "--assume-unchanged", *NAMES)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(THERE, THERE)])
 def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -> None:
     make(checkout, then)
@@ -60,6 +61,7 @@ def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -
     assert view(there.path) == wanted
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(FLAGGED, FLAGGED)])
 @pytest.mark.parametrize("there", ["not there", "tweaked"])
 def test_flags_that_differ(store: Store, checkout: Checkout, then: str, now: str, there: str) -> None:
@@ -232,6 +234,7 @@ def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_t
     assert view(checkout.path) == after
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", ["d/b", "d/b/deeper/still"])
 @pytest.mark.parametrize("paths", [[], [b"d"]])
 def test_an_empty_directory_where_a_sparse_checkout_has_no_file(store: Store, checkout: Checkout, names: str, paths: list[bytes]) -> None:

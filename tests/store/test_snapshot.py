@@ -138,6 +138,7 @@ STATES: list[Prepare] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("prepare", STATES)
 def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> None:
     prepare(checkout)

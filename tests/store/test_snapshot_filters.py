@@ -142,7 +142,7 @@ def test_what_has_not_the_encoding_that_it_should_is_left_out(
     ]
 
 
-@pytest.mark.long(but=["main-plumbing-process", "linked-libgit2-commands"])
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["commands", "process"])
 def test_filters_of_ones_own(store: Store, checkout: Checkout, tmp_path: Path, way: str) -> None:
     if way == "process":

@@ -239,6 +239,7 @@ class TestVerify:
         sentence = f"of the submodule lib: within it, no repository of it has the checkpoint {nested}"
         assert told(look(main_checkout)) == [("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)]
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("path", ["../outside", "/etc", ".git/x", "lib/../../x", ""])
     def test_a_path_out_of_a_document_leads_nowhere(self, plain: Store, main_checkout: Checkout, lib: Checkout, path: str) -> None:
         made = plain.save("a-complete", {})

@@ -271,6 +271,7 @@ def test_files_that_cannot_be_read_are_nowhere_else(plain: Store, main_checkout:
     assert reasons(plain) == {}
 
 
+@pytest.mark.long
 def test_what_is_gone_is_forgotten(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
     agent_saves(plain, main_checkout, clock, *(NOON + number for number in range(200)))
     clock.instant = NOON + 2 * DAY
@@ -335,6 +336,7 @@ def test_the_doctor_says_what_many_cost(plain: Store, monkeypatch: pytest.Monkey
     assert many() == [(sentence, cure)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_thinned_is_in_a_later_one_whatever_was_done(plain: Store, main_checkout: Checkout, clock: Clock, seed: int) -> None:
     """Agents, hooks and people at work at random; then time passes, and each file of what goes is looked for in what stays."""

@@ -211,6 +211,7 @@ def lots(names: Sequence[str], size: int) -> list[Sequence[str]]:
     return [names[at : at + size] for at in range(0, len(names), size)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("setting", ["submodule.recurse=true", "core.ignoreStat=true"])
 def test_a_setting(setting: str, tmp_path: Path, make_store: MakeStore) -> None:
     here, submodules = build(tmp_path, has_submodules=True, place="main")

@@ -119,6 +119,7 @@ def test_what_was_committed_is_in_another_worktree(saved: Checkout, tmp_path: Pa
     require_whole(saved)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["a remote", "a bare remote", "a store that is borrowed from"])
 def test_it_is_in_another_store(saved: Checkout, tmp_path: Path, kind: str) -> None:
     other = Checkout(tmp_path / "other")
@@ -206,6 +207,7 @@ def test_a_pack_that_is_cut_off(saved: Checkout) -> None:
     assert {"pack-damaged", "checkpoint-unreadable"} <= codes
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "ref", ["refs/checkpoints", "refs/ckpt/trees", "refs/ckpt/runs", "refs/ckpt/keys", "refs/notes", "refs/keep/ckpt", ""]

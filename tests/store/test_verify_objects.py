@@ -43,7 +43,7 @@ def filled(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) 
     return main_checkout
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("rev", "whose"),
     [

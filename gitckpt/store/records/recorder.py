@@ -270,7 +270,7 @@ class Recorder:
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := chains.noted_after(self._repository, run, found):  # others may have been stopped before they could move the head, while this process knows it
+        if noted := chains.noted_after(self._repository, run, found):  # by one who was stopped before the head moved, perhaps
             from gitckpt.store.records import heads
 
             newest = heads.recorded_among(noted, run, self._objects, self._refs)

@@ -150,6 +150,7 @@ def test_directory_that_is_gone(desk: Desk) -> None:
         desk.ask(shell("true"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", clients.FORMATS)
 def test_success_in_each_format(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"write": {"a/b.txt": "{call}: {prompt}"}, "run": ["true"], "say": "It is done.", "cost": 0.25})
@@ -169,6 +170,7 @@ def test_success_in_each_format(desk: Desk, name: str) -> None:
     assert desk.shown.decode() == shown[name] + "It is done.\n" == answer.tail
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", clients.FORMATS)
 @pytest.mark.parametrize(
     ("entry", "problems"),
@@ -244,6 +246,7 @@ def test_going_on_with_a_conversation(desk: Desk, name: str) -> None:
     assert answer.report.session == (None if name == "text" else "abc-1")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", clients.FORMATS)
 def test_conversation_that_is_not_known_any_more(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"unknown": True}, {"say": "in {session}"})

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import git_ckpt
 
 __all__ = ["git_ckpt"]
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 SECONDS = re.compile(r"after (\d+\.\d+s|(\d+m)?\d+s)")
 
 
+@pytest.mark.long
 def test_the_example_prints_what_the_page_says(git_ckpt: Path, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "loop.md").read_text()
     expected = page.partition("```text\n")[2].partition("```")[0]

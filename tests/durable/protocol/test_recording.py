@@ -70,6 +70,7 @@ class TestMany:
         require_all(plain, run, [line for lines in said for line in lines])
         assert len(plain.list(Query(run=run))) == 801
 
+    @pytest.mark.long
     def test_some_are_killed_in_between(self, main_checkout: Checkout, plain: Store, run: str) -> None:
         workers = [reporter(main_checkout, run, number, 1000 if number % 2 else 12) for number in range(6)]
         said: list[list[str]] = []
@@ -83,6 +84,7 @@ class TestMany:
         assert [len(lines) for lines in said[3:]] == [12] * 3
         require_all(plain, run, [line for lines in said for line in lines])
 
+    @pytest.mark.long
     def test_two_that_begin_a_track_at_once_report_to_one_run(self, main_checkout: Checkout, plain: Store) -> None:
         script = (
             "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import StepReport;"
