@@ -24,7 +24,7 @@ LAYERS = tuple(
     model
     model.readers
     git
-    store.log store.provenance
+    store.log store.roster
     store.chains store.links store.remotes
     store.records store.secrets
     store.snapshot store.leases store.hooks

@@ -151,10 +151,10 @@ class Links:
         place = self._repository.make_private_dir()
         try:
             if self._taken:
-                from gitckpt.store import provenance
+                from gitckpt.store import roster
 
                 taken = _parsed(_content(self._repository)[: self._taken])
-                provenance.note(self._repository, sorted({link_id(line) for lines in taken.values() for line in lines}))
+                roster.note(self._repository, sorted({link_id(line) for lines in taken.values() for line in lines}))
                 _drop(os.path.join(place, WAITING), self._taken)
             _stamp(os.path.join(place, WRITTEN), instant)
         except OSError:
@@ -194,6 +194,13 @@ def missing(repository: Repository, objects: Objects, links: Lines) -> Lines:
     known = {link_id(line) for found in (there, noted) for lines in found.values() for line in lines}
     left = {commit: [line for line in lines if link_id(line) not in known] for commit, lines in links.items()}
     return {commit: lines for commit, lines in left.items() if lines and not is_crowded(noted.get(commit, ()))}
+
+
+def written_here(repository: Repository) -> set[str]:
+    """Returns the ids of checkpoints outside of runs that were written here, and of others that are gone, or belong to runs."""
+    from gitckpt.store import roster
+
+    return roster.known(repository).union(link_id(line) for lines in waiting(repository).values() for line in lines)
 
 
 def is_any_waiting(repository: Repository) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,11 +115,43 @@ class TestIds:
         assert "for-each-ref" not in trace.read_text("utf-8")
 
 
+def fetch(named: Named, of: str, other: str) -> None:
+    """Puts a checkpoint there that was written elsewhere, dated years ahead."""
+    said = named.store.raw(of).decode()
+    stamp = said.partition('timestamp = "')[2].partition('"')[0]
+    oid = named.checkout.git("hash-object", "-w", "--stdin", data=said.replace(of, other).replace(stamp, "2099-01-01T00:00:00Z"))
+    named.checkout.git("update-ref", f"refs/checkpoints/{other}", oid)
+
+
 class TestLatest:
     def test_the_newest(self, named: Named) -> None:
         for id_ in (C, A):
             named.make(id_)
         assert named.store.find("latest") == A
+
+    def test_what_was_fetched_is_not_it_whatever_its_date(self, named: Named) -> None:
+        named.make(A)
+        fetch(named, A, C)
+        assert [named.store.find(text) for text in ("latest", "HEAD", C)] == [A, A, C]
+        assert named.store.list()[0].id == C
+
+    def test_nor_where_its_own_has_no_commit(self, make_store: MakeStore, make_checkout: Callable[..., Checkout]) -> None:
+        checkout = make_checkout()
+        named = Named(make_store(checkout), checkout)
+        named.make(A)
+        fetch(named, A, C)
+        assert named.store.find("latest") == A
+        named.store.remove([A])
+        wrong = "every checkpoint was written elsewhere, and fetched, or made before files were replaced"
+        assert named.refused("latest") == (wrong, LIST)
+
+    def test_where_nobody_can_tell_the_newest(self, named: Named) -> None:
+        named.make(A)
+        fetch(named, A, C)
+        shutil.rmtree(named.checkout.main / ".git/ckpt")
+        assert named.store.find("latest") == C
+        named.make(B)
+        assert named.store.find("latest") == B
 
     def test_none_yet(self, simple: Named) -> None:
         assert simple.refused("latest") == ("there are no checkpoints yet", "make one: git ckpt save")

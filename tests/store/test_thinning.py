@@ -12,7 +12,7 @@ from gitckpt.model import policy, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, SAFETY
 from gitckpt.model.policy import DAY, HOUR, Candidate, Policy
 from gitckpt.model.values import replace
-from gitckpt.store import provenance
+from gitckpt.store import roster
 from gitckpt.store.audit import doctor
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
@@ -242,7 +242,7 @@ def test_what_was_fetched_stands_for_nothing_of_ours(plain: Store, main_checkout
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
-    provenance.note(inside(plain).repository, [nth(99)])
+    roster.note(inside(plain).repository, [nth(99)])
     assert sorted(reasons(plain)) == [1]
 
 
@@ -257,7 +257,7 @@ def test_a_fetched_one_of_a_hook_stands_for_nothing_of_ours(plain: Store, main_c
 def test_what_is_not_known_to_be_ours_stays(plain: Store, main_checkout: Checkout, clock: Clock, make_store: MakeStore) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1)
     plain.write_notes()
-    os.unlink(main_checkout.path / ".git/ckpt" / provenance.FILE)
+    os.unlink(main_checkout.path / ".git/ckpt" / roster.FILE)
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
 
@@ -276,18 +276,18 @@ def test_what_is_gone_is_forgotten(plain: Store, main_checkout: Checkout, clock:
     agent_saves(plain, main_checkout, clock, *(NOON + number for number in range(200)))
     clock.instant = NOON + 2 * DAY
     assert len(reasons(plain)) == 199
-    assert provenance.known(inside(plain).repository) == {nth(200)}
-    assert (main_checkout.path / ".git/ckpt" / provenance.FILE).stat().st_mode & 0o777 == 0o600
+    assert roster.known(inside(plain).repository) == {nth(200)}
+    assert (main_checkout.path / ".git/ckpt" / roster.FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
-    path = main_checkout.path / ".git/ckpt" / provenance.FILE
+    path = main_checkout.path / ".git/ckpt" / roster.FILE
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     agent_saves(plain, main_checkout, clock, NOON + DAY)
     plain.write_notes()
-    assert (provenance.known(inside(plain).repository), (main_checkout.path / ".git/ckpt/links").read_text()) == (set(), "")
+    assert (roster.known(inside(plain).repository), (main_checkout.path / ".git/ckpt/links").read_text()) == (set(), "")
 
 
 def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(plain: Store, main_checkout: Checkout, clock: Clock) -> None:

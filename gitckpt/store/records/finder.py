@@ -12,7 +12,7 @@ from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
 from gitckpt.model.names import closest
 from gitckpt.model.readers.fence import fenced
-from gitckpt.store import chains
+from gitckpt.store import chains, links
 from gitckpt.store.records import heads, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
@@ -22,26 +22,49 @@ _FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
 
-def find(text: str, repository: Repository, index: Index, links: Callable[[str], Sequence[Entry]]) -> str:
+def find(text: str, repository: Repository, index: Index, linked: Callable[[str], Sequence[Entry]]) -> str:
     """Returns the id of the checkpoint that `text` means; see `Checkpoints.find`."""
     require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
     if text == LATEST:
         return _latest(repository, index)
-    return _by_name(text, repository, index) or _by_rev(text, repository, links) or _nothing(text, index)
+    return _by_name(text, repository, index) or _by_rev(text, repository, linked) or _nothing(text, index)
 
 
 def _latest(repository: Repository, index: Index) -> str:
-    """Returns the newest checkpoint; of runs only where it was written here, and none that was made before files were replaced."""
+    """Returns the newest checkpoint that was written here, and not before files were replaced: what was fetched may have any date."""
     for limit in (_FIRST, None):
-        for entry in index.select(Query(limit=limit)):
-            if entry.trigger != SAFETY and (entry.run is None or chains.knows(repository, entry.run, entry.oid)):
-                return entry.id
+        meant = written_here(index.select(Query(limit=limit)), repository)
+        if meant is not None:
+            return meant.id
+    outside = index.select(Query(in_run=False))
+    if outside and not links.written_here(repository):  # a fresh clone, or the private directory is gone: nobody can tell
+        meant = next((entry for entry in outside if entry.trigger != SAFETY), None)
+        if meant is not None:
+            return meant.id
     if index.select(Query(limit=1)):
-        what = "of a run that was not written in this repository, or was made before files were replaced"
-        raise NotFoundError(f"every checkpoint is {what}", hint=_LIST)
+        what = "was written elsewhere, and fetched, or made before files were replaced"
+        raise NotFoundError(f"every checkpoint {what}", hint=_LIST)
     raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
+
+
+def written_here(entries: Sequence[Entry], repository: Repository) -> Entry | None:
+    """Returns the first checkpoint that was written here, and not before files were replaced; None where none was.
+
+    Args:
+        entries: the checkpoints.
+        repository: where.
+    """
+    ours: set[str] | None = None
+    for entry in entries:
+        if entry.trigger == SAFETY:
+            continue
+        if entry.run is None and ours is None:
+            ours = links.written_here(repository)
+        if chains.knows(repository, entry.run, entry.oid) if entry.run is not None else entry.id in (ours or ()):
+            return entry
+    return None
 
 
 def named_run(text: str, repository: Repository, index: Index) -> str | None:
@@ -108,15 +131,15 @@ def _newest_of(run: str, repository: Repository, index: Index) -> str | None:
     return newest.id if newest is not None else None
 
 
-def _by_rev(text: str, repository: Repository, links: Callable[[str], Sequence[Entry]]) -> str | None:
+def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[Entry]]) -> str | None:
     try:
         commit = repository.commit(text)
     except NotFoundError:
         return None
-    linked = links(commit)
-    if not linked:
+    there = linked(commit)
+    if not there:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    meant = next((entry for entry in linked if entry.trigger != SAFETY), None)
+    meant = written_here(there, repository) or next((entry for entry in there if entry.trigger != SAFETY), None)
     if meant is None:  # or a restore of it, given twice, would take itself back
         only = "only what was there before files were replaced is linked to"
         raise NotFoundError(f"{only} commit {commit[:10]} ({text})", hint=f"to take that back: git ckpt undo; or {_LIST}")

@@ -303,7 +303,7 @@ class Recorder:
             waits = self._links.wait(lines)  # before the refs: a kill leaves a line too many
             with_links = with_links or not (waits or again)
             derived = self._links.edit(lines, instant, updates) if with_links else []
-        roots, written = _roots(fields), self._objects.write([*needed, *derived], flushed=False)
+        roots, written = layout.roots(fields), self._objects.write([*needed, *derived], flushed=False)
 
         guard, noted = made[0][0].guard, _NOTHING
         if fields.get("run") and made[0][0].is_ours:
@@ -334,6 +334,10 @@ class Recorder:
             self._refs.update(updates)
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
+        elif not fields.get("run"):
+            from gitckpt.store import roster
+
+            roster.note(self._repository, [new["id"] for new, _ in documents])
         if line is not None:
             line.follow_up(self._objects, self._refs.update)
             self._line = line.recorded()
@@ -370,12 +374,6 @@ class Recorder:
                 f"the id {checkpoint_id} is taken: {refs[0]} is there, though no checkpoint is",
                 hint="leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair",
             ) from None
-
-
-def _roots(fields: dict[str, Any]) -> list[str]:
-    """Returns what a checkpoint leans on: the linked commit first."""
-    files = fields.get("worktree") or {}
-    return [oid for oid in (fields["git_sha"], files.get("tree"), files.get("operation_commit")) if oid]
 
 
 def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:

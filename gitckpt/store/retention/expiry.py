@@ -13,7 +13,7 @@ from gitckpt.model.errors import BusyError
 from gitckpt.model.format import note
 from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store import chains, links, provenance
+from gitckpt.store import chains, links, roster
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.retention import runs as run_expiry
@@ -79,7 +79,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
         chains.forget_others(store.repository, store.index.runs)
-        provenance.forget_others(store.repository, lambda some: {entry.id for entry in store.list(Query(ids=list(some), in_run=False))})
+        roster.forget_others(store.repository, lambda some: {entry.id for entry in store.list(Query(ids=list(some), in_run=False))})
         with contextlib.suppress(BusyError):  # the next one does it
             store.settle()
         keeper.sweep(store)
@@ -167,7 +167,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         oldest = _oldest(others, rules.keep_last)
         return entries, Newest(oldest, oldest, _oldest(safeties, rules.safeties))
     hooks, agents, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[MANUAL], by_agent=True), Query(triggers=[SAFETY])
-    ours = Query(ids=sorted(thinning.ours(store)))  # of the others none is thinned, however many there are
+    ours = Query(ids=sorted(links.written_here(store.repository)))  # of the others none is thinned, however many there are
     found: dict[str, Entry] = {}
     for query, age in (
         (hooks, min(rules.older_than, rules.rewritten_older_than)),

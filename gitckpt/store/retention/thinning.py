@@ -14,8 +14,8 @@ from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
 from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
-from gitckpt.model.format import budget, note
-from gitckpt.store import links, provenance
+from gitckpt.model.format import budget
+from gitckpt.store import links
 from gitckpt.store.retention import runs
 from gitckpt.store.worktrees import ownership
 
@@ -43,7 +43,7 @@ def decide(
         newest: which stay as they are among the newest.
     """
     now = store.clock()
-    mine = ours(store)
+    mine = links.written_here(store.repository)
     spans = policy.spans([each for each in staying if each.id in mine], rules, newest, now=now)
     if not spans:
         return {}
@@ -59,12 +59,6 @@ def decide(
             else:
                 nearest = entry
     return found
-
-
-def ours(store: Checkpoints) -> set[str]:
-    """Returns the ids of checkpoints outside of runs that were written here, and of others that are gone, or belong to runs."""
-    waiting = links.waiting(store.repository)
-    return provenance.known(store.repository).union(note.link_id(line) for lines in waiting.values() for line in lines)
 
 
 def heads(store: Checkpoints) -> set[str]:

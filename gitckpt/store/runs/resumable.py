@@ -8,7 +8,7 @@ from gitckpt.model import runstate
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, RESCUE, SAFETY, STEP
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, split
-from gitckpt.store import chains
+from gitckpt.store import chains, links
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import summary
@@ -31,7 +31,8 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
     that was recorded outside of runs, as a script does with `git ckpt save --phase research-failed`: its `run` is None, and there is its
     state to go on with. A script says with `--phase run-complete` that there is nothing left to do.
 
-    Within a run the sequence decides, otherwise the time. What cannot be read is passed over, and so is what others wrote into runs.
+    Within a run the sequence decides, otherwise the time. What cannot be read is passed over, and so is what others wrote, and was
+    fetched.
     The `errors` of the checkpoint say why it stopped.
 
     Args:
@@ -55,7 +56,10 @@ def _of_runs(store: Checkpoints) -> Checkpoint | None:
 def _outside(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
-        told = [entry for entry in entries if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)]
+        ours = links.written_here(store.repository)
+        told = [
+            entry for entry in entries if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP) and (entry.id in ours or not ours)
+        ]
         done = next((at for at, entry in enumerate(told) if entry.phase == layout.RUN_COMPLETE), None)
         phases = [entry for entry in told[:done] if split(entry.phase)[0] not in NOT_PHASES]
         found = _first_whole(store, phases)

@@ -1,7 +1,8 @@
 """Which checkpoints outside of runs were written here. Refs can be fetched, with whatever dates and names; the private directory cannot.
 
-What stands for another checkpoint when that one is thinned away must be ours, and so must be what goes. Lines come from those of links that
-waited, a minute's worth at once, so a record pays nothing for them. Where one is lost, its checkpoint is thinned no more, and stays.
+What stands for another checkpoint when that one is thinned away must be ours, and so must be what goes, and what "latest" or a commit
+means. Lines come from those of links that waited, a minute's worth at once, so a record pays nothing for them; one without a commit has no
+link, and is noted at once. Where a line is lost, its checkpoint is thinned no more, and has to be named.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LINE = len("0f8fad5b-d9cb-469f-a165-70867728950e\n")
 
 
 def note(repository: Repository, written: Iterable[str]) -> None:
-    """Notes ids of checkpoints, where that can be done; one that is not noted is thinned no more."""
+    """Notes ids of checkpoints, where that can be done; one that is not noted is thinned no more, and has to be named."""
     text = "".join(f"{name}\n" for name in written)
     try:
         with open(_path(repository), "ab", buffering=0, opener=_open) as file:
