@@ -203,6 +203,13 @@ def written_here(repository: Repository) -> set[str]:
     return roster.known(repository).union(link_id(line) for lines in waiting(repository).values() for line in lines)
 
 
+def is_of_late(repository: Repository, name: str) -> bool:
+    """Tells whether a checkpoint outside of runs was written here lately; of an older one `written_here` knows, and reads a line for each."""
+    from gitckpt.store import roster
+
+    return f" {name} ".encode("ascii", "replace") in _content(repository) or roster.has_lately(repository, name)
+
+
 def is_any_waiting(repository: Repository) -> bool:
     """Tells whether links wait."""
     return _size(repository) > 0

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FILE = "written"
 """In the private directory: the ids of checkpoints that were written here, one a line."""
 
+_TAIL = 65_536
+"""In bytes: what is asked for is nearly always among the newest, and there may be a million."""
+
 _LINE = len("0f8fad5b-d9cb-469f-a165-70867728950e\n")
 
 
@@ -41,6 +44,16 @@ def known(repository: Repository) -> set[str]:
             return {line for line in file.read().split("\n") if ids.is_id(line)}
     except OSError:
         return set()
+
+
+def has_lately(repository: Repository, name: str) -> bool:
+    """Tells whether an id is among the newest that were noted."""
+    try:
+        with open(_path(repository), "rb", buffering=0, opener=_open) as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+            return b"\n%s\n" % name.encode("ascii", "replace") in file.read()
+    except OSError:
+        return False
 
 
 def forget_others(repository: Repository, there: Callable[[Collection[str]], Collection[str]]) -> None:

@@ -60,9 +60,14 @@ def written_here(entries: Sequence[Entry], repository: Repository) -> Entry | No
     for entry in entries:
         if entry.trigger == SAFETY:
             continue
-        if entry.run is None and ours is None:
-            ours = links.written_here(repository)
-        if chains.knows(repository, entry.run, entry.oid) if entry.run is not None else entry.id in (ours or ()):
+        if entry.run is not None:
+            if chains.knows(repository, entry.run, entry.oid):
+                return entry
+            continue
+        if ours is None and links.is_of_late(repository, entry.id):
+            return entry
+        ours = links.written_here(repository) if ours is None else ours
+        if entry.id in ours:
             return entry
     return None
 
