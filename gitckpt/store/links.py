@@ -204,7 +204,7 @@ def written_here(repository: Repository) -> set[str]:
 
 
 def is_of_late(repository: Repository, name: str) -> bool:
-    """Tells whether a checkpoint outside of runs was written here lately; of an older one `written_here` knows, and reads a line for each."""
+    """Tells whether a checkpoint outside of runs was written here lately; `written_here` knows of older ones, and reads a line for each."""
     from gitckpt.store import roster
 
     return f" {name} ".encode("ascii", "replace") in _content(repository) or roster.has_lately(repository, name)
