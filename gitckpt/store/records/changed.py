@@ -35,14 +35,15 @@ def _count_pairs(repository: Repository, pairs: Sequence[tuple[str, str]]) -> di
     if not pairs:
         return {}
     empty = empty_tree(repository.object_format)
-    lines = "".join(f"{base or empty} {files}\n" for base, files in pairs)
+    compared = {pair: (pair[0] or empty, pair[1]) for pair in pairs}  # a commit may have no files, either
+    counts = dict.fromkeys(compared.values(), 0)
+    lines = "".join(f"{base} {files}\n" for base, files in counts)
     out = repository.git.run("diff-tree", "--stdin", "-r", "--raw", "--no-renames", "--no-abbrev", data=lines.encode()).out
-    counts = dict.fromkeys(pairs, 0)
-    current = pairs[0]
+    current = ("", "")
     for line in out.decode("utf-8", "replace").splitlines():
         if line.startswith(":"):
             counts[current] += 1
         elif line:
             base, _, files = line.partition(" ")
-            current = ("" if base == empty and (base, files) not in counts else base, files)
-    return counts
+            current = (base, files)
+    return {pair: counts[trees] for pair, trees in compared.items()}
