@@ -10,7 +10,7 @@ from gitckpt.git.refs import Update
 from gitckpt.model.errors import NotFoundError
 from gitckpt.store import chains
 from gitckpt.store.records import heads as module
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore, nth
@@ -87,11 +87,17 @@ class TestNewest:
     ) -> None:
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(0xF03)}")
         store = inside(plain)
-        index, asked = store.index, []
+        index = store.index
+        asked: list[Query] = []
         select = index.select
-        monkeypatch.setattr(index, "select", lambda query: asked.append((query.run, query.limit)) or select(query))
+
+        def noted(query: Query) -> list[Entry]:
+            asked.append(query)
+            return select(query)
+
+        monkeypatch.setattr(index, "select", noted)
         found = module.newest(index, store.repository, RUN)
-        assert (found and found.oid, asked) == (runs.ours[1], [(RUN, 1)])
+        assert (found and found.oid, asked) == (runs.ours[1], [Query(run=RUN, limit=1)])
 
     def test_of_several_in_one_go(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
