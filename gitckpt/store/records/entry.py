@@ -157,7 +157,7 @@ OF_TRACKS = f"{IMPORT}superpowers"
 
 _NO_NEWS = tuple(word for word in NOT_PHASES if word != "run")
 
-_DRIVEN = f"(trigger = '{PHASE}' OR (trigger LIKE '{IMPORT}%' AND trigger <> '{OF_TRACKS}'))"
+_DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
 
 RUNS = f"""{_EACH_RUN}
