@@ -128,6 +128,12 @@ class TestRead:
         main_checkout.git("update-ref", HEAD, runs.fetched)
         assert [*found, heads.is_ours(RUN)] == [True, False, False, False, False]
 
+    def test_what_is_no_run_id_is_not_asked_of_git(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+        """A line break would make two questions of it, and the second answer that of the next question."""
+        main_checkout.git("pack-refs", "--all")
+        heads = inside(make_store(main_checkout)).heads
+        assert [heads.is_ours(run) for run in ("x\ninfo HEAD", RUN)] == [False, True]
+
 
 class TestMovedUp:
     """A head that was written here goes to no document of others; one that is somebody else's, or is gone, may."""
