@@ -1,0 +1,360 @@
+"""How a record makes its way against others: what its transaction begins with, how often it is tried, and what it gives up meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.git.lock import Lock
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.readers import codec
+from gitckpt.store import links
+from gitckpt.store.records import draft, keys, layout, recorder
+from gitckpt.store.records.recorder import Differs, FilesPruned, Proposal, Recorder
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout
+from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, nth, require_runs, require_whole, written_notes
+
+HEAD = f"refs/ckpt/runs/{RUN}"
+FENCE = "refs/ckpt/leases/x"
+
+
+class Fence:
+    """What a transaction depends on: a ref that must not be there.
+
+    Attributes:
+        checked: how often it was asked whether there is any hope left.
+    """
+
+    drives = False
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.checked = 0
+        self._error = error
+
+    def update(self) -> Update:
+        return Update(FENCE, "", "")
+
+    def check(self) -> None:
+        self.checked += 1
+        if self._error is not None:
+            raise self._error
+
+
+Attempt = Callable[[list[Update]], None]
+
+
+@pytest.fixture
+def tries(plain: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], list[list[str]]]:
+    """Lets something happen before each transaction: `tries(function)`; returns the list that gets the refs of each, in order."""
+
+    def prepare(interfere: Attempt) -> list[list[str]]:
+        refs = inside(plain).refs
+        update = refs.update
+        seen: list[list[str]] = []
+
+        def tried(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+            seen.append([each.ref for each in updates])
+            interfere(updates)
+            update(updates, meanwhile)
+
+        monkeypatch.setattr(refs, "update", tried)
+        return seen
+
+    return prepare
+
+
+def outrun(times: int, error: Exception | None = None) -> Attempt:
+    """Fails the first so many transactions."""
+    left = [error or RefMoved("somebody was faster")] * times
+
+    def interfere(updates: list[Update]) -> None:
+        if left:
+            raise left.pop()
+
+    return interfere
+
+
+class TestWhatItBeginsWith:
+    """The fence, then the key, and then what the checkpoint needs."""
+
+    def test_in_order(self, plain: Store, main_checkout: Checkout) -> None:
+        store = inside(plain)
+        claim = keys.Claim("nightly", store.refs, store.objects, "sha1", lambda run: False)
+        fields = {"run": RUN, "pipeline": None, "attempt": None}
+        fences = Proposal(fields, {}, guard=Fence(), claim=claim).fences()
+        assert [(each.ref, each.old) for each in fences] == [(FENCE, ""), (keys.ref_of("nightly"), "")]
+        assert main_checkout.blobs(fences[1].new) == [keys.render("nightly", RUN)]
+        assert [each.ref for each in Proposal(fields, {}, guard=Fence()).fences()] == [FENCE]
+        assert [each.ref for each in Proposal(fields, {}, claim=claim).fences()] == [keys.ref_of("nightly")]
+        assert Proposal(fields, {}).fences() == []
+
+    def test_in_one_transaction_with_the_checkpoint(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        seen = tries(outrun(0))
+        inside(plain).record("run-started", {}, start="Add login!", key="nightly", guard=Fence())
+        kept = f"refs/keep/ckpt/{main_checkout.head()}"
+        expected = [FENCE, keys.ref_of("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD, layout.NOTES]
+        assert seen[0] == expected
+
+    def test_where_the_fence_is_down_nothing_is_recorded(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.git("update-ref", FENCE, "HEAD")
+        before = main_checkout.refs()
+        fence = Fence(UsageError("somebody else drives it"))
+        with pytest.raises(UsageError, match=r"^somebody else drives it$"):
+            inside(plain).record("a-complete", {}, guard=fence)
+        assert (fence.checked, main_checkout.refs()) == (1, before)
+
+
+class TestTries:
+    """Whoever was outrun tries again, until its patience is at its end."""
+
+    def test_as_often_as_it_takes(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        seen = tries(outrun(3))
+        fence = Fence()
+        inside(plain).record("a-complete", {"n": 1}, guard=fence)
+        assert (fence.checked, [f"refs/checkpoints/{ONE}" in each for each in seen[:4]]) == (3, [True] * 4)
+        assert {name: made.state for name, made in require_whole(main_checkout).items()} == {ONE: {"n": 1}}
+
+    def test_until_its_patience_ends(self, plain: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recorder, "PATIENCE", 0.0)
+        before = main_checkout.refs()
+        seen = tries(outrun(9))
+        with pytest.raises(RefMoved, match=r"^somebody was faster$"):
+            plain.record("a-complete", {})
+        assert (len(seen), main_checkout.refs()) == (1, before)
+
+    def test_notes_are_given_up_after_some(self, plain: Store, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recorder, "_LINK_TRIES", 2)
+        seen = tries(outrun(3))
+        plain.record("a-complete", {})
+        assert [layout.NOTES in each for each in seen[:4]] == [True, True, False, False]
+
+    def test_notes_are_given_up_at_once_where_somebody_holds_their_lock(
+        self, plain: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = tries(outrun(1, LockHeld(f"/somewhere/{layout.NOTES}.lock")))
+        plain.record("a-complete", {})
+        inside(plain).clock = lambda: 1_900_000_000_000_000  # notes have been due for long
+        plain.record("b-complete", {})
+        made = [each for each in seen if any(ref.startswith("refs/checkpoints/") for ref in each)]
+        assert [layout.NOTES in each for each in made] == [True, False, False]
+        assert links.is_any_waiting(inside(plain).repository)
+
+    def test_another_lock_is_said(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        before = main_checkout.refs()
+        seen = tries(outrun(1, LockHeld("/somewhere/packed-refs.lock")))
+        with pytest.raises(LockHeld) as caught:
+            plain.record("a-complete", {})
+        assert (caught.value.path, len(seen), main_checkout.refs()) == ("/somewhere/packed-refs.lock", 1, before)
+
+    def test_where_git_refuses_it_says_so_at_once(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        before = main_checkout.refs()
+        seen = tries(outrun(1, GitError(["update-ref"], 128, "fatal: no")))
+        with pytest.raises(GitError) as caught:
+            plain.record("a-complete", {})
+        assert (caught.value.stderr, len(seen), main_checkout.refs()) == ("fatal: no", 1, before)
+
+    def test_each_begins_with_what_is_there_by_then(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, tries: Any) -> None:
+        run = str(plain.record("a-started", {"n": 1}, start="Add login!").run)
+        other = make_store(main_checkout)
+
+        def overtake(updates: list[Update]) -> None:
+            if len(seen) == 1:
+                other.record("b-complete", {"n": 5}, run=run)
+
+        seen: list[list[str]] = tries(overtake)
+        made = inside(plain).record("c-complete", run=run, change=lambda state: {"n": state["n"] + 1})
+        assert (made.sequence, made.parent, made.state) == (3, nth(3), {"n": 6})
+        assert require_runs(main_checkout, require_whole(main_checkout)) == {run: [ONE, nth(3), TWO]}
+
+    def test_a_run_that_exists_by_then_gets_another_name(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        def overtake(updates: list[Update]) -> None:
+            if len(seen) == 1:
+                main_checkout.git("update-ref", HEAD, "HEAD")
+
+        seen: list[list[str]] = tries(overtake)
+        assert plain.record("run-started", {}, start="Add login!").run == f"{RUN}-2"
+
+    def test_an_id_that_is_taken_by_then_is_said(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        def overtake(updates: list[Update]) -> None:
+            if len(seen) == 2:
+                main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
+            if len(seen) == 1:
+                raise RefMoved("somebody was faster")
+
+        seen: list[list[str]] = tries(overtake)
+        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+            plain.record("a-complete", {})
+        assert len(seen) == 2
+
+
+class TestTwoInARow:
+    """Both are there, or none; the second goes on from the first, with the same commit and a state of its own."""
+
+    def second(self, **details: Any) -> draft.Successor:
+        given: Any = {"id": nth(9), "run": RUN} | details
+        return draft.Successor("b-started", {"n": 2}, given)
+
+    def test_in_one_transaction(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        first = plain.record("a-started", {"n": 0}, start="Add login!")
+        seen = tries(outrun(1))
+        then = self.second()
+        made = inside(plain).record("a-complete", {"n": 1}, run=RUN, then=then)
+        assert [made.id, made.sequence, made.parent, made.state] == [TWO, 2, ONE, {"n": 1}]
+        assert then.made is not None
+        assert [then.made.id, then.made.sequence, then.made.parent, then.made.state] == [nth(9), 3, TWO, {"n": 2}]
+        found = require_whole(main_checkout)
+        assert require_runs(main_checkout, found) == {RUN: [ONE, TWO, nth(9)]}
+        assert {found[name].git_sha for name in found} == {first.git_sha}
+        expected = [f"refs/keep/ckpt/{first.git_sha}", f"refs/checkpoints/{TWO}", f"refs/checkpoints/{nth(9)}", HEAD]
+        assert [[ref for ref in each if ref != layout.NOTES] for each in seen[:2]] == [expected] * 2
+        inside(plain).write_links()
+        assert sorted(written_notes(main_checkout)[first.git_sha]) == [ONE, TWO, nth(9)]
+        assert plain.record("c-complete", {}, run=RUN).sequence == 4
+
+    def test_none_where_the_id_of_the_second_is_taken(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-started", {"n": 0}, start="Add login!")
+        before = main_checkout.refs()
+        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+            inside(plain).record("a-complete", {"n": 1}, run=RUN, then=self.second(id=ONE))
+        assert main_checkout.refs() == before
+
+
+class TestWhatItRemembers:
+    """Of the newest document of a run: its place, and its state where that is wanted; not where somebody has come between."""
+
+    def head(self, checkout: Checkout) -> str:
+        return checkout.refs(HEAD)[HEAD]
+
+    def state(self, checkout: Checkout, name: str) -> dict[str, Any]:
+        """Returns the state of the newest checkpoint, which has this id."""
+        return dict(codec.decode(checkout.blobs(self.head(checkout))[0], f"refs/checkpoints/{name}").state)
+
+    def test_where_nobody_came_between(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-started", {"n": 1}, start="Add login!")
+        found = [plain.record("a-complete", {}, run=RUN) for _ in range(2)]
+        assert [(made.sequence, made.parent) for made in found] == [(2, ONE), (3, TWO)]
+        assert self.state(main_checkout, THREE) == {}
+
+    def test_where_the_state_is_carried_on(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-started", {"n": 1}, start="Add login!")
+        for name in (TWO, THREE):
+            plain.record("a-complete", run=RUN)
+            assert self.state(main_checkout, name) == {"n": 1}
+
+    def test_keys_that_others_write_too_are_ones_own_where_nobody_came_between(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-started", {"n": 1}, start="Add login!")
+        for name, count in ((TWO, 2), (THREE, 3)):
+            inside(plain).record("a-complete", {"n": count}, run=RUN, keeps=("n",))
+            assert self.state(main_checkout, name) == {"n": count}
+
+    def test_where_somebody_came_between(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+        plain.record("a-started", {"n": 1, "theirs": 1}, start="Add login!")
+        make_store(main_checkout).record("b-complete", {"n": 2, "theirs": 2}, run=RUN)
+        made = inside(plain).record("c-complete", {"n": 3, "theirs": 3}, run=RUN, keeps=("theirs",))
+        assert (made.sequence, made.parent, self.state(main_checkout, THREE)) == (3, TWO, {"n": 3, "theirs": 2})
+
+    def test_a_run_that_is_not_there_is_none(self, plain: Store, main_checkout: Checkout) -> None:
+        store = inside(plain)
+        fields: dict[str, Any] = {"id": ONE, "run": RUN, "git_sha": ""}
+        with pytest.raises(NotFoundError) as caught:
+            store._recorder.record(Proposal(fields, {}), 1_800_000_000_000_000)
+        assert (caught.value.message, caught.value.hint) == (f"no run {RUN}", "see which runs there are: git ckpt runs")
+
+
+class TestWhatMustHold:
+    def test_where_it_does_not_nothing_is_recorded(self, plain: Store, main_checkout: Checkout) -> None:
+        before = main_checkout.refs()
+        with pytest.raises(Differs):
+            inside(plain).record("a-complete", {}, holds=lambda: False)
+        assert main_checkout.refs() == before
+        inside(plain).record("a-complete", {}, holds=lambda: True)
+        assert list(require_whole(main_checkout)) == [TWO]
+
+    def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
+        store = inside(plain)
+        fields = codec.fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
+        store._recorder.record(Proposal(dict(fields), {}, starts_run=True, is_ours=False), 1_800_000_000_000_000)
+        assert not store.heads.is_ours(RUN)
+        store._recorder.record(Proposal(fields | {"id": THREE, "run": f"{RUN}-2"}, {}, starts_run=True), 1_800_000_000_000_000)
+        assert store.heads.is_ours(f"{RUN}-2")
+
+    def test_files_that_vanished_are_said(self) -> None:
+        error = FilesPruned()
+        message = "the captured files vanished before they could be recorded: somebody ran git gc --prune=now"
+        assert (error.message, error.hint) == (message, "wait for it to end, then run the command again")
+
+
+class TestLinks:
+    """Written with a record where that is due; by themselves where some wait, or are handed in."""
+
+    @pytest.fixture
+    def waiting(self, plain: Store) -> Store:
+        """A store of which the notes were written just now, and a link waits."""
+        for label in ("a-complete", "b-complete"):
+            plain.record(label, {})
+        return plain
+
+    def recorder(self, store: Store) -> Recorder:
+        return inside(store)._recorder
+
+    def notes(self, checkout: Checkout) -> list[str]:
+        return sorted(written_notes(checkout).get(checkout.head(), ()))
+
+    def test_what_waits(self, waiting: Store, main_checkout: Checkout) -> None:
+        assert self.notes(main_checkout) == [ONE]
+        assert self.recorder(waiting).write_links(1_800_000_000_000_000)
+        assert self.notes(main_checkout) == [ONE, TWO]
+        assert not self.recorder(waiting).write_links(1_800_000_000_000_000)
+
+    def test_what_is_handed_in(self, plain: Store, main_checkout: Checkout) -> None:
+        made = plain.record("a-complete", {})
+        main_checkout.git("update-ref", "-d", layout.NOTES)
+        line = f"{made.id} {made.phase} {made.timestamp}"
+        assert self.recorder(plain).write_links(1_800_000_000_000_000, {made.git_sha: [line]})
+        assert main_checkout.git("notes", "--ref=checkpoints", "show", made.git_sha) == line
+        assert not self.recorder(plain).write_links(1_800_000_000_000_000, {made.git_sha: [line]})
+
+    def test_again_where_somebody_was_faster(self, waiting: Store, main_checkout: Checkout, tries: Any) -> None:
+        seen = tries(outrun(2))
+        assert self.recorder(waiting).write_links(1_800_000_000_000_000)
+        assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]] * 3, [ONE, TWO])
+
+    def test_until_its_patience_ends(self, waiting: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recorder, "PATIENCE", 0.0)
+        seen = tries(outrun(2))
+        with pytest.raises(RefMoved):
+            self.recorder(waiting).write_links(1_800_000_000_000_000)
+        assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]], [ONE])
+        assert links.is_any_waiting(inside(waiting).repository)
+
+    @pytest.mark.parametrize(("count", "expected"), [(1, []), (2, []), (3, [ONE, TWO, THREE, nth(4)])])
+    def test_of_many_when_a_store_is_closed(self, plain: Store, main_checkout: Checkout, count: int, expected: list[str]) -> None:
+        for _ in range(count + 1):
+            plain.record("a-complete", {})
+        self.recorder(plain).write_many_links(inside(plain).clock)
+        assert self.notes(main_checkout) == (expected or [ONE])
+
+    def test_of_one_when_a_store_is_closed_and_some_time_has_passed(self, waiting: Store, main_checkout: Checkout) -> None:
+        self.recorder(waiting).write_many_links(lambda: 1_800_000_000_000_000 + 600_000_000)
+        assert self.notes(main_checkout) == [ONE, TWO]
+
+    def test_of_none_nobody_looks_at_the_clock(self, plain: Store) -> None:
+        plain.record("a-complete", {})
+        self.recorder(plain).write_many_links(lambda: pytest.fail("somebody looked at it"))
+
+
+def test_who_records_waits_for_whoever_does(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for long: what protects the data is the expected value in each update, and a lock may be of somebody who hangs."""
+    monkeypatch.setattr(recorder, "_LOCK_PATIENCE", 0.05)
+    path = os.path.join(inside(plain).repository.make_private_dir(), recorder.LOCK_FILE)
+    assert path == os.fspath(Path(main_checkout.path, ".git/ckpt/write.lock"))
+    with Lock(path, 0) as is_held:
+        plain.record("a-complete", {})
+    assert (is_held, list(require_whole(main_checkout))) == (True, [ONE])
