@@ -27,7 +27,12 @@ TESTS = {
     "gitckpt/store/records/finder.py": ("tests/store/test_find.py", "tests/store/test_finder.py"),
     "gitckpt/store/records/heads.py": ("tests/store/test_chains.py", "tests/store/test_heads_of_ours.py", "tests/store/test_run_heads.py"),
     "gitckpt/store/records/index.py": ("tests/store/test_index.py", "tests/store/test_index_validity.py", "tests/store/test_listing.py"),
-    "gitckpt/store/records/keep.py": ("tests/store/test_keep.py", "tests/store/test_keep_barred.py", "tests/store/test_keep_hostile.py"),
+    "gitckpt/store/records/keep.py": (
+        "tests/store/test_keep.py",
+        "tests/store/test_keep_barred.py",
+        "tests/store/test_keep_hostile.py",
+        "tests/store/test_keep_lines.py",
+    ),
     "gitckpt/store/records/keys.py": ("tests/store/test_keys.py", "tests/store/test_records_keys.py"),
     "gitckpt/store/records/layout.py": (
         "tests/store/test_record_document.py",
