@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 from gitckpt.durable.driver.registry import OPTIONS
@@ -20,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gitckpt.durable.pipeline.definition import PipelineDefinition
     from gitckpt.formats.clock import Time
     from gitckpt.store.checkpoints import Checkpoints
 
@@ -78,7 +80,7 @@ def pipeline(
     drive = item.record.drive
     if drive is None:
         return None, worktree
-    definition = pipelines.preset(drive.pipeline, OPTIONS)
+    definition = _preset(drive.pipeline)
     project = item.record.state.get("project_path")
     contents = {
         name: data
@@ -108,6 +110,12 @@ def pipeline(
     return said, run_files.with_inputs(store.repository, store.objects, worktree or CLEAN, commit, contents)
 
 
+@functools.cache
+def _preset(name: str) -> PipelineDefinition:
+    """Returns what a preset says; each of a thousand files asks for the same one."""
+    return pipelines.preset(name, OPTIONS)
+
+
 def state(item: Item) -> dict[str, Any]:
     """Returns the state of a checkpoint; a commit that is not here is kept in it as text."""
     found = dict(item.record.state)
@@ -119,5 +127,6 @@ def state(item: Item) -> dict[str, Any]:
 def label(said: str) -> str:
     """Returns a label as a document may have it: what a file says may be of any length, and hold anything."""
     name, status = split(said)
+    name = name[: 10 * _LABEL]  # what lies behind it is never shown
     kept = " ".join("".join(character if character.isprintable() else " " for character in name).split())[:_LABEL].rstrip("-")
     return f"{kept or 'phase'}-{status}"

@@ -14,7 +14,7 @@ from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.names import shell_word
 from gitckpt.model.phase import NOT_PHASES
-from gitckpt.model.values import dataclass
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import finder, heads, layout
 from gitckpt.store.store import Store, inside
 
@@ -87,7 +87,7 @@ class Exporter:
             return [_one(here, here.read(here.find(text)), format_)]
         entries = list(reversed(heads.written(here.index, here.repository, run)))
         if format_ == RLM_ACT and every:
-            return [_one(here, here.read(entry.id), format_) for entry in entries if _is_end(entry)]
+            return _apart([_one(here, here.read(entry.id), format_) for entry in entries if _is_end(entry)])
         if format_ in (RLM_ACT, WORKFLOW):
             entries = [entry for entry in entries if _is_end(entry)] or entries
         return [_one(here, here.read(entries[-1].id), format_)]
@@ -128,7 +128,7 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
         found = next(store.objects.read([imported.original], None))
         if found is None or found[0] != "blob":
             raise CkptError(f"the file that {checkpoint.id} was imported from is missing", hint="look at the store: git ckpt verify")
-        return Exported(checkpoint.id, os.path.basename(imported.path), found[1], (), is_original=True)
+        return Exported(checkpoint.id, _named(imported.path) or _name(checkpoint, format_), found[1], (), is_original=True)
     writer = _WRITERS.get(format_)
     if writer is None:
         hint = f"write it as {_OLD[format_]}: --format {_OLD[format_]}" if format_ in _OLD else f"it is one of {', '.join(_WRITERS)}"
@@ -140,6 +140,22 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
         hint = f"see what it has: git ckpt show {checkpoint.id[:8]} --state"
         raise UsageError(f"checkpoint {checkpoint.id[:8]} is nothing for {format_}: {error}", hint=hint) from None
     return Exported(checkpoint.id, _name(checkpoint, format_), data, tuple(dict.fromkeys(losses)), is_original=False)
+
+
+def _named(path: str) -> str | None:
+    """Returns the name that an imported file had; None where no tool gives such a one, as checkpoints of others may say anything."""
+    name = os.path.basename(path)
+    return name if name.endswith(detection.SUFFIXES) and not name.startswith(".") and name.isprintable() else None
+
+
+def _apart(found: list[Exported]) -> list[Exported]:
+    """Returns files for one directory: of those that had the same name, all but the first are named by their checkpoints."""
+    names: set[str] = set()
+    apart = []
+    for each in found:
+        apart.append(replace(each, name=f"{each.checkpoint}.json") if each.name in names else each)
+        names.add(each.name)
+    return apart
 
 
 def _name(checkpoint: Checkpoint, format_: str) -> str:

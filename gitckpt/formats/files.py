@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gitckpt.formats.systems import detection
 from gitckpt.formats.systems.content import LARGEST
@@ -52,14 +52,24 @@ def search(paths: list[str], top: str | None) -> Iterator[Found]:
     seen: set[str] = set()
     places = [_place(path) for path in paths]
     for place in places:
-        below = _below(place) if os.path.isdir(place) and not os.path.islink(place) else [place]
+        closed: list[OSError] = []
+        below = _below(place, closed.append) if os.path.isdir(place) and not os.path.islink(place) else [place]
         for each in below:
+            while closed:
+                yield _closed(closed.pop(0), top)
             if each in seen:
                 continue
             seen.add(each)
             shown = _shown(each, top)
             is_meant = each in places or detection.is_at_home(shown)
             yield Found(each, shown, is_meant, "it is a link, and links are not followed" if os.path.islink(each) else None)
+        yield from (_closed(error, top) for error in closed)
+
+
+def _closed(error: OSError, top: str | None) -> Found:
+    """Returns a directory that cannot be read, and may hold anything."""
+    place = str(error.filename)
+    return Found(place, _shown(place, top), is_meant=True, problem=error.strerror)
 
 
 def _place(path: str) -> str:
@@ -68,8 +78,8 @@ def _place(path: str) -> str:
     return os.path.join(os.path.realpath(above), name)
 
 
-def _below(directory: str) -> Iterator[str]:
-    for above, directories, names in os.walk(directory):
+def _below(directory: str, onerror: Callable[[OSError], object]) -> Iterator[str]:
+    for above, directories, names in os.walk(directory, onerror=onerror):
         directories[:] = sorted(name for name in directories if name not in _LEFT_OUT)
         yield from (os.path.join(above, name) for name in sorted(names) if name.endswith(detection.SUFFIXES))
 

@@ -6,18 +6,18 @@ What is recorded for a file is whole or not there, whoever is killed: the same c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import clock, conversion, files, history
 from gitckpt.formats.conversion import Item
-from gitckpt.formats.known import Known, trigger
+from gitckpt.formats.known import Known, shown, trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import Checkpoint, Imported
 from gitckpt.model.errors import StateError, UsageError
-from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.recorder import Proposal, Recorder
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
 
-_LABEL = 200
-_NAME = 100
+_NAME = 1000
+"""In characters: what a run is about may be of any length; so much of it is looked at for its id."""
+
+_LONGEST_RUN = 180
+"""In characters: a longer id has no room for a number behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class Importer:
         self._fork = fork
         self._dry_run = dry_run
         self._progress = progress
+        self._planned: set[str] = set()
+        self._attempts: dict[str, int] = {}
         self._known = Known(self._store)
         self._top = self._store.repository.worktree
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
@@ -123,6 +128,8 @@ class Importer:
             try:
                 source = files.read(found)
                 made = self._read(source, found.place)
+                if not made and found.is_meant:
+                    detection.require_whole(source)
             except Unreadable as error:
                 if found.is_meant:
                     outcomes.append(ImportedFile(found.path, FAILED, self._format, problem=str(error)))
@@ -233,7 +240,7 @@ class Importer:
         commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
         pipeline, worktree = conversion.pipeline(store, item, checkpoint_id, newest, (commit, worktree), dry_run=self._dry_run)
         imported = Imported(
-            quoted(item.source.path.encode("utf-8", "surrogateescape")),
+            shown(item.source.path),
             item.original,
             times.to_text(store.clock()),
             untrusted=True if not item.time.is_trusted else None,
@@ -254,7 +261,10 @@ class Importer:
             fields["imported"]["untrusted"] = True
         run = newest.run if newest is not None else None
         if self._dry_run:
-            return replace(drafted, run=run or self._run_ids(item)[0])
+            if run is None:
+                run = self._free_run(item)
+                self._planned.add(run)
+            return replace(drafted, run=run)
         if run is not None:
             fields["run"] = run
             self._recorder.record(Proposal(fields, state, is_ours=record.drive is None), store.clock())
@@ -266,20 +276,24 @@ class Importer:
     def _start(self, item: Item, fields: dict[str, Any], state: dict[str, Any] | None, *, with_key: bool) -> None:
         """Records the first checkpoint of a run, under the id that the file has for it where that is free."""
         claim = self._known.claim(item.record) if with_key else None
-        for run in self._run_ids(item):
-            if self._store.refs.read(layout.RUNS + run) is not None:
-                continue
-            fields["run"] = run
-            proposal = Proposal(fields, state, starts_run=True, claim=claim, is_ours=item.record.drive is None)
-            self._recorder.record(proposal, self._store.clock())
-            return
+        fields["run"] = self._free_run(item)
+        proposal = Proposal(fields, state, starts_run=True, claim=claim, is_ours=item.record.drive is None)
+        self._recorder.record(proposal, self._store.clock())
 
-    def _run_ids(self, item: Item) -> list[str]:
-        """Returns ids that the run may have, the best one first."""
-        wanted, stamp = item.record.run, times.to_stamp(item.time.started)
-        if wanted is None:
-            return [ids.run_id(stamp, item.record.name, attempt) for attempt in range(1, 1000)]
-        return [wanted, *(f"{wanted}-{attempt}" for attempt in range(2, 1000) if ids.is_run_id(f"{wanted}-{attempt}"))]
+    def _free_run(self, item: Item) -> str:
+        """Returns the id of a new run: the one that its file has for it where that is free, else with a number behind it."""
+        base = item.record.run or ids.run_id(times.to_stamp(item.time.started), item.record.name[:_NAME])
+        if self._is_free(base):
+            return base
+        base = base[:_LONGEST_RUN].rstrip("-")
+        for attempt in count(self._attempts.get(base, 2)):
+            self._attempts[base] = attempt
+            if self._is_free(f"{base}-{attempt}"):
+                break
+        return f"{base}-{attempt}"
+
+    def _is_free(self, run: str) -> bool:
+        return run not in self._planned and self._store.refs.read(layout.RUNS + run) is None
 
 
 _READERS: dict[str, Callable[[Source], Record]] = {

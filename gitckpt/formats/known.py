@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from gitckpt.formats.systems.record import Record
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
+from gitckpt.model.names import quoted
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keys, layout
 
@@ -17,6 +20,11 @@ if TYPE_CHECKING:
 def trigger(format_: str) -> str:
     """Returns the trigger of checkpoints that were made of files of a format."""
     return IMPORT + format_
+
+
+def shown(path: str) -> str:
+    """Returns the path of a file as a checkpoint has it: a document holds nothing but UTF-8."""
+    return quoted(os.fsencode(path))
 
 
 class Known:
@@ -47,7 +55,7 @@ class Known:
             except (NotFoundError, InvalidCheckpoint):
                 continue  # a kill has left the bytes alone, or somebody has removed the checkpoint
             is_same = found.trigger == trigger(record.format) and found.imported is not None
-            if is_same and (not record.by_path or (found.imported is not None and found.imported.path == path)):
+            if is_same and (not record.by_path or (found.imported is not None and found.imported.path == shown(path))):
                 return found
         return None
 
@@ -75,7 +83,7 @@ class Known:
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             import hashlib
 
-            key = f"{trigger(record.format)}:{hashlib.sha256(record.identity.encode()).hexdigest()}"
+            key = f"{trigger(record.format)}:{hashlib.sha256(os.fsencode(record.identity)).hexdigest()}"
         return self._store.claim(key)
 
     def run(self, record: Record) -> str | None:

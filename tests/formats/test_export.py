@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 import yaml
 
 from gitckpt.formats.systems.rlm_act import STATE
 from gitckpt.store.store import Store
-from tests.formats.conftest import Imports
+from tests.formats.conftest import SAMPLES, Imports
 
 
 class TestWhere:
@@ -36,6 +37,26 @@ class TestWhere:
         assert (done.code, done.out) == (14, "")
         assert not list(imports.checkout.path.glob(".*.new"))
         assert imports.ok("export", made.run, "--format", "forge", "-o", "new/") == f"new/{made.path.rpartition('/')[2]}\n"
+
+    def test_files_of_one_run_that_had_the_same_name(self, imports: Imports, sample: Callable[[str], bytes]) -> None:
+        ids = ("4bd76ae5-0cad-4ab0-a0da-835b0d091583", "baf68a8a-271e-4d2b-83d2-14acced22d67", "f5cbc88a-5cb2-4e5a-b3da-dd169f67ba67")
+        for number, id_ in enumerate(ids):
+            path = imports.checkout.path / str(number) / "same.json"
+            path.parent.mkdir()
+            path.write_bytes(sample(f"rlm-act/{id_}.json"))
+        made = imports()
+        imports.ok("export", made[0].run, "--format", "rlm-act", "-o", "../out/")
+        out = imports.checkout.path.parent / "out"
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+            name: sample(f"rlm-act/{id_}.json") for name, id_ in zip(("same.json", f"{ids[1]}.json", f"{ids[2]}.json"), ids, strict=True)
+        }
+
+    @pytest.mark.parametrize("name", [".envrc", ".hidden.json", "conftest.py", "x", "a\nb.json"])
+    def test_a_name_that_no_tool_gives_is_not_taken_for_a_file_below_a_directory(self, imports: Imports, name: str) -> None:
+        path = imports.checkout.path / name
+        path.write_bytes((SAMPLES / "workflow-checkpoints/345d2bb4-49dc-4b7e-9547-a6088147d8e9.json").read_bytes())
+        (made,) = imports(name)
+        assert imports.ok("export", made.run, "--format", "workflow", "-o", "new/") == f"new/{made.checkpoint}.json\n"
 
     def test_an_id_or_a_format_that_there_is_not(self, imports: Imports) -> None:
         assert imports.ckpt("export", "gone", "--format", "forge", at=imports.checkout).code == 12

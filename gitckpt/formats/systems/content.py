@@ -23,27 +23,40 @@ if TYPE_CHECKING:
 LARGEST = 16 * 1024 * 1024
 """In bytes. The largest real file has 560 KB; a state holds 28 MiB at most."""
 
+TOML = budget.Limits(1024 * 1024, 50_000, 100_000)
+"""Of a TOML file. Python's reader takes a second for so much; the largest real file has 10 KB."""
+
+_MOST_VALUES, _MOST_KEYS = 400_000, 150_000
+"""So many values and keys are taken over: a state has 900,000 values and 150,000 keys at most."""
+
+_MOST_REMARKS = 20
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([,\[{])|(:)', re.DOTALL)
+
 DEEPEST = 190
 """So many levels of tables and lists are taken over: a state has 200, and puts some around them."""
 
 _DIGITS = 4000
+_MARK = "\ufeff"
 _NANOSECONDS = re.compile(rb"T\d\d:\d\d:\d\d\.\d{6}0*[1-9]")
 _OFFSET = re.compile(r"(?:[Zz]|[+-]\d\d:\d\d)$")
 
 
 class Remarks:
-    """Collects what a person is to know of a file, each thing once.
-
-    Attributes:
-        said: the clauses, in order.
-    """
+    """Collects what a person is to know of a file, each thing once."""
 
     def __init__(self) -> None:
-        self.said: dict[str, None] = {}
+        self._clauses: dict[str, None] = {}
 
     def add(self, clause: str) -> None:
         """Takes a clause in."""
-        self.said[clause] = None
+        self._clauses[clause] = None
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The clauses, in order: the first few, and how many more there are."""
+        clauses = list(self._clauses)
+        more = len(clauses) - _MOST_REMARKS
+        return (*clauses[:_MOST_REMARKS], f"and {more:,} more such things") if more > 0 else tuple(clauses)
 
 
 def text_of(source: Source, remarks: Remarks) -> str:
@@ -61,10 +74,13 @@ def text_of(source: Source, remarks: Remarks) -> str:
     if b"\0" in source.data:
         raise Unreadable("it holds NUL characters: it is no text")
     try:
-        return source.data.decode("utf-8")
+        text = source.data.decode("utf-8")
     except UnicodeDecodeError:
         remarks.add("holds half a character: in its place stands U+FFFD")
-        return source.data.decode("utf-8", "replace")
+        text = source.data.decode("utf-8", "replace")
+    if text.startswith(_MARK):
+        remarks.add("begins with a byte order mark, which the tool itself may not read")
+    return text.removeprefix(_MARK)
 
 
 def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
@@ -90,8 +106,10 @@ def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
         remarks.add(f"has a number of {len(digits)} digits: it stands as text")
         return digits
 
+    text = text_of(source, remarks)
+    _require_few(source.data)
     try:
-        found = json.loads(text_of(source, remarks), object_pairs_hook=pairs, parse_int=whole)
+        found = json.loads(text, object_pairs_hook=pairs, parse_int=whole)
     except RecursionError:
         raise Unreadable("its values lie too deep within each other") from None
     except ValueError as error:
@@ -106,10 +124,12 @@ def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
 def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
     """Returns the table that a TOML file holds. Errors and arguments: as `json_of`."""
     text = text_of(source, remarks)
+    if len(source.data) > TOML.size:
+        raise Unreadable(f"it is larger than {TOML.size // 1024} KiB")
     if _NANOSECONDS.search(source.data):
         remarks.add("has times to the nanosecond: they are kept to the microsecond")
     try:
-        return table(toml.loads(text, budget.DOCUMENT), remarks)
+        return table(toml.loads(text, TOML), remarks)
     except budget.Excess as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
@@ -133,14 +153,24 @@ def table(found: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
     return storable
 
 
-_MOST = 400_000
-"""So many values and keys are taken over: a state has 900,000 values and 150,000 keys at most."""
+def _require_few(data: bytes) -> None:
+    """Raises `Unreadable` where a JSON text has more values or keys than are taken over: parsed, each takes a hundred times its bytes."""
+    if sum(map(data.count, (b",", b"[", b"{"))) <= _MOST_VALUES and data.count(b":") <= _MOST_KEYS:
+        return
+    # What stands within strings separates nothing. Whatever it is, it is looked at no longer than a text with as much as is allowed.
+    found = [0, 0, 0]
+    for token in _TOKENS.finditer(data):
+        found[token.lastindex or 0] += 1
+        if found[1] > _MOST_VALUES or found[0] > 2 * _MOST_VALUES:
+            raise Unreadable(f"it has more than {_MOST_VALUES:,} values")
+        if found[2] > _MOST_KEYS:
+            raise Unreadable(f"it has more than {_MOST_KEYS:,} keys")
 
 
 def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
     count[0] += 1
-    if count[0] > _MOST:
-        raise Unreadable(f"it has more than {_MOST:,} values")
+    if count[0] > _MOST_VALUES:
+        raise Unreadable(f"it has more than {_MOST_VALUES:,} values")
     if isinstance(value, str):
         return _text(value, remarks)
     if isinstance(value, (dict, list)) and depth >= DEEPEST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,12 @@ _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     SUPERPOWERS: superpowers.is_one,
 }
 _TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {NEBULA: quasar.is_nebula, QUASAR: quasar.is_one}
+_WHOLE: Mapping[str, Callable[[Source], object]] = {
+    ".json": lambda source: content.json_of(source, Remarks()),
+    ".toml": lambda source: content.toml_of(source, Remarks()),
+    ".yaml": lambda source: yaml_text.read(content.text_of(source, Remarks()), Remarks()),
+    ".yml": lambda source: yaml_text.read(content.text_of(source, Remarks()), Remarks()),
+}
 _BEGINNING = 4096
 _JSON_WORDS = (b'"phase"', b'"loop_state"', b'"track_id"')
 
@@ -34,7 +41,7 @@ def format_of(source: Source) -> str | None:
     Raises:
         Unreadable: it looks like one, and cannot be read.
     """
-    start = source.data[:_BEGINNING].lstrip()
+    start = source.data[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
         if not any(word in source.data for word in _JSON_WORDS):  # most files need not be parsed to know that
             return None
@@ -47,6 +54,20 @@ def format_of(source: Source) -> str | None:
         remarks = Remarks()
         return FORGE if forge.is_one(yaml_text.read(content.text_of(source, remarks), remarks)) else None
     return None
+
+
+def require_whole(source: Source) -> None:
+    """Sees to it that a file of none of the formats is whole: one that was torn while it was written lacks what it would be told by.
+
+    Args:
+        source: a file that was named, or lies where one of the tools puts its own.
+
+    Raises:
+        Unreadable: it is not what the end of its name says.
+    """
+    read = next((read for suffix, read in _WHOLE.items() if source.path.endswith(suffix)), None)
+    if read is not None:
+        read(source)
 
 
 def is_at_home(path: str) -> bool:

@@ -15,6 +15,7 @@ from gitckpt.formats.systems.content import Remarks
 from gitckpt.formats.systems.record import FORGE, KEY, Drive, Record, Source, Unreadable
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.names import first_of
 from gitckpt.model.readers import jsonable
 
 STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
@@ -61,7 +62,8 @@ def read(source: Source) -> Record:
     done = {name for name, each in zip(names, steps, strict=True) if each.get("status") == "completed"}
     others = [name for name in names if name not in STEPS]
     if others:
-        remarks.add(f"has the steps {', '.join(others)}, which plan-to-pr does not have: they stay in the state")
+        named = first_of([f"{name:.60}" for name in others], 20)
+        remarks.add(f"has the steps {named}, which plan-to-pr does not have: they stay in the state")
     said = content.string(found.get("updated_at")) or content.string(found["created_at"])
     for key in TIMES:
         if len(content.string(found.get(key)).partition(".")[2].rstrip("Zz").partition("+")[0].partition("-")[0]) > 6:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 LARGEST = 1024 * 1024
 """In bytes. A parser without libyaml takes a second for 100 KB: there, a tenth of it is read."""
 
-_DEEPEST = 50
+_DEEPEST, _MOST = 50, 100_000
+"""Levels, and values and keys together: libyaml takes half a second for so many."""
+
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 _WORDS = frozenset(["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "<<", ".inf", ".nan", "+.inf", "-.inf"])
@@ -61,7 +63,9 @@ def read(text: str, remarks: Remarks) -> dict[str, Any]:
 def _events(text: str) -> Iterator[yaml.Event]:
     """Yields what a document consists of; anything that stands for something else is refused."""
     documents = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+        if number > _MOST:
+            raise Unreadable(f"it has more than {_MOST:,} values")
         documents += isinstance(event, yaml.DocumentStartEvent)
         if documents > 1:
             raise Unreadable("it holds several YAML documents")
