@@ -139,7 +139,27 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
     except Unreadable as error:
         hint = f"see what it has: git ckpt show {checkpoint.id[:8]} --state"
         raise UsageError(f"checkpoint {checkpoint.id[:8]} is nothing for {format_}: {error}", hint=hint) from None
+    losses += _lost_by_all(checkpoint, format_)
     return Exported(checkpoint.id, _name(checkpoint, format_), data, tuple(dict.fromkeys(losses)), is_original=False)
+
+
+def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
+    """Returns what a checkpoint has and none of the formats, or all but some."""
+    said = {"message": checkpoint.message, "agent": checkpoint.agent, "branch": checkpoint.branch, "commit": checkpoint.git_sha or None}
+    losses = [f"{name} = {value}" for name, value in said.items() if value is not None and format_ not in _SAY[name]]
+    inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
+    names = [name for name, value in inputs.items() if value and name not in _INPUTS.get(format_, ())]
+    losses += [f"the inputs {', '.join(names)} of the pipeline"] if names else []
+    if checkpoint.worktree is not None and checkpoint.worktree.dirty:
+        losses.append("the files that were not committed")
+    if checkpoint.sequence is not None and checkpoint.sequence > 1 and format_ != RLM_ACT:
+        losses.append(f"the history of the run before it: {checkpoint.sequence - 1} of its checkpoints")
+    return losses
+
+
+_SAY = {"message": (), "agent": (SUPERPOWERS,), "branch": (FORGE,), "commit": (RLM_ACT, QUASAR)}
+_INPUTS = {FORGE: ("plan",), QUASAR: ("task", "title", "max_cycles", "max_budget")}
+"""Which formats have a place for what."""
 
 
 def _named(path: str) -> str | None:

@@ -112,6 +112,59 @@ class TestWhatWasBornHere:
         assert (document["id"], document["status"], document["pr_number"]) == (run, status, 7)
         assert "warning: not in the file: the value own of the state" in done.err
 
+    def test_a_run_as_forge_has_the_step_that_it_is_at_and_no_others(self, imports: Imports) -> None:
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            failed = str(store.record("build-failed", {}, start="x", errors=["a: b"]).run)
+            done = str(store.record("run-complete", {}, start="y").run)
+        assert yaml.safe_load(imports.ok("export", failed, "--format", "forge"))["steps"] == [
+            {"name": "build", "status": "failed", "error": "a: b"}
+        ]
+        document = yaml.safe_load(imports.ok("export", done, "--format", "forge"))
+        assert (document["status"], document["steps"]) == ("completed", [])
+
+    def test_an_error_that_no_step_has_is_told_of(self, imports: Imports) -> None:
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            run = str(store.record("build-progress", {}, start="x", errors=["disk full"], message="m", agent="claude").run)
+            store.record("build-progress", {}, run=run, errors=["disk full"], message="m", agent="claude")
+        done = imports.ckpt("export", run, "--format", "forge", at=imports.checkout)
+        told = {line.removeprefix("warning: not in the file: ") for line in done.err.splitlines()}
+        commit = imports.checkout.head()
+        assert told == {
+            *("the error 'disk full'", "message = m", "agent = claude", f"commit = {commit}"),
+            "the history of the run before it: 1 of its checkpoints",
+        }
+
+    def test_the_state_of_rlm_act_that_a_program_keeps_here_is_written_as_it_is(
+        self, imports: Imports, sample: Callable[[str], bytes]
+    ) -> None:
+        state = json.loads(sample("rlm-act/78a7b725-a6c6-4fd3-baa9-688d2afc2b4e.json"))["state"]
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            run = str(store.record("beads_sync-failed", state, start="x", errors=state["phase_results"]["beads_sync"]["errors"]).run)
+        document = json.loads(imports.ok("export", run, "--format", "rlm-act"))
+        for results in (document["state"]["phase_results"], state["phase_results"]):
+            results["beads_sync"].pop("completed_at")
+        assert document["state"] == state
+
+    def test_a_state_whose_keys_are_called_as_those_of_rlm_act(self, imports: Imports) -> None:
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            run = str(store.record("build-failed", {"metadata": 1, "started_at": "x", "current_phase": [2]}, start="x").run)
+        document = json.loads(imports.ok("export", run, "--format", "rlm-act"))
+        assert document["state"]["metadata"] == {"metadata": 1, "started_at": "x", "current_phase": [2]}
+
+    def test_keys_that_a_tool_does_not_know(self, imports: Imports, sample: Callable[[str], bytes]) -> None:
+        """rlm-act passes over them, and they stay; quasar's file has none."""
+        document = json.loads(sample("rlm-act/6638940a-9f70-4e15-a671-c53b69f9a3f8.json"))
+        imports.checkout.write(".rlm-act-checkpoints/x.json", json.dumps(document | {"own": [1]}))
+        imports.checkout.write("checkpoint.toml", "own = 1\n" + sample("quasar/quasar-5r9x.cycle1.toml").decode())
+        loop, review = sorted(imports(), key=lambda line: line.format, reverse=True)
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            for each, label in ((loop, "decomposition-complete"), (review, "review-failed")):
+                store.record(label, dict(store.read(each.checkpoint).state), run=each.run)
+        assert json.loads(imports.ok("export", loop.run, "--format", "rlm-act"))["own"] == [1]
+        done = imports.ckpt("export", review.run, "--format", "quasar", at=imports.checkout)
+        assert done.code == 0, done.err
+        assert "warning: not in the file: the key own, which quasar does not have\n" in done.err
+
     def test_a_checkpoint_outside_of_a_run_is_none_of_forges(self, imports: Imports) -> None:
         imports.ok("save", "-m", "x")
         done = imports.ckpt("export", "latest", "--format", "forge", at=imports.checkout)

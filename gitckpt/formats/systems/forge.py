@@ -16,6 +16,7 @@ from gitckpt.formats.systems.record import FORGE, KEY, Drive, Record, Source, Un
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.names import first_of
+from gitckpt.model.phase import NOT_PHASES
 from gitckpt.model.readers import jsonable
 
 STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
@@ -31,7 +32,7 @@ ORDER = (
 """The keys in the order of forge's struct; all but id, plan_path, status, the times and steps are left out where they are empty."""
 
 _ALWAYS = frozenset(("id", "plan_path", "status", "created_at", "updated_at", "steps"))
-_STATUSES = ("active", "completed", "failed")
+_ENDED = ("complete", "skipped")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
@@ -127,7 +128,9 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     pipeline = checkpoint.pipeline
     completed = set(pipeline.completed) if pipeline is not None else set()
     known = {content.string(each.get("name")): each for each in content.mappings(state.get("steps"))} if is_forge else {}
-    phases = list(known) or list(pipeline.phases if pipeline is not None and pipeline.phases else STEPS)
+    # Of a run that nothing drives, no more is known to be a step than what it is at.
+    own_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
+    phases = list(known) or (list(pipeline.phases) if pipeline is not None and pipeline.phases else own_step)
     is_over = checkpoint.phase == "run-complete"
     has_failed = checkpoint.status in ("failed", "blocked")
     steps = []
@@ -136,10 +139,14 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         if is_over or name in completed or (name not in STEPS and content.mapping(known.get(name)).get("status") == "completed"):
             step["status"] = "completed"
         elif name == checkpoint.phase_name:
-            step["status"] = "failed" if has_failed else "running"
+            step["status"] = "completed" if checkpoint.status in _ENDED else "failed" if has_failed else "running"
             if has_failed and checkpoint.errors:
                 step["error"] = "\n".join(checkpoint.errors)
         steps.append(step)
+    if checkpoint.phase_name not in phases and not is_over:
+        losses.append(f"the phase {checkpoint.phase_name}, which is none of its steps")
+    if not any("error" in step for step in steps):
+        losses += [f"the error {error!r:.80}" for error in checkpoint.errors]
     inputs = dict(pipeline.inputs) if pipeline is not None else {}
     created = content.string(state.get("created_at")) if is_forge else ""
     values: dict[str, Any] = {key: state.get(key) for key in ORDER}
@@ -158,8 +165,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     unknown = {key: value for key, value in state.items() if key not in ORDER} if is_forge else {}
     left = [key for key in state if key not in ORDER and not (is_forge and _is_plain(unknown.get(key)))]
     losses += [f"the value {key} of the state" for key in left if key != "plan_hash"]
-    if checkpoint.worktree is not None and checkpoint.worktree.dirty:
-        losses.append("the files that were not committed")
     table = {key: values[key] for key in ORDER if key in _ALWAYS or values.get(key) not in (None, "", 0, [], {})}
     steps_last = table.pop("steps")
     extra = {key: value for key, value in unknown.items() if _is_plain(value)}

@@ -19,6 +19,7 @@ from gitckpt.formats.systems.record import KEY, NEBULA, QUASAR, Drive, Record, S
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.readers import jsonable
 
 TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}
 """The phases by their numbers, as quasar counted them until it got the phase linting (18 February 2026) or filtering (23 February)."""
@@ -164,6 +165,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if statuses:
         losses.append(f"that findings are {', '.join(sorted(statuses))}")
     losses += [f"the value {key} of the state" for key in checkpoint.state if key not in (cycle.KEY, KEY)]
+    losses += [f"the key {key}, which quasar does not have" for key in _unknown(checkpoint)]
     head = state.head()
     head["created_at"] = _Plain(_time(state.created_at))
     lists = {"findings": state.findings, "all_findings": state.all_findings}
@@ -174,6 +176,11 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
             said = (("severity", each.severity), ("description", each.description), ("cycle", each.cycle))
             lines += ["", f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in said)]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _unknown(checkpoint: Checkpoint) -> list[str]:
+    """Returns keys that an imported file had, and quasar has no place for."""
+    return [key for key in content.mapping(jsonable.state(checkpoint).get(KEY)) if key not in ("format", "phases", "git_commit")]
 
 
 def cycle_in(state: CycleState, phase: str) -> CycleState:

@@ -163,11 +163,9 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     known = content.string(own.get("format")) == RLM_ACT
     is_untouched = known and checkpoint.imported is not None
     if not is_untouched:
-        state = _pipeline_state(checkpoint, state if known else {}, state, losses)
-    if checkpoint.worktree is not None and checkpoint.worktree.dirty:
-        losses.append("the files that were not committed")
-    said = (("message", checkpoint.message), ("agent", checkpoint.agent), ("branch", checkpoint.branch))
-    losses += [f"{name} = {value}" for name, value in said if value is not None]
+        # Whoever keeps rlm-act's own state here means by its keys what rlm-act does.
+        is_its_own = known or (isinstance(state.get("phase_results"), dict) and bool(content.string(state.get("project_path"))))
+        state = _pipeline_state(checkpoint, state if is_its_own else {}, state, losses)
     document = {
         "id": checkpoint.id,
         "phase": content.string(own.get("phase")) if is_untouched else _strict(checkpoint, losses),
@@ -175,6 +173,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         "state": state,
         "errors": list(checkpoint.errors),
         "git_commit": checkpoint.git_sha or content.string(own.get("git_commit")),
+        **({key: value for key, value in own.items() if key not in (*_KEYS, "format")} if known else {}),
     }
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
@@ -226,7 +225,7 @@ def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Ma
         note(name, {"complete": "complete", "skipped": "complete", "failed": "failed"}.get(status, "in_progress"))
     losses += [f"the phase {phase}, which rlm-act does not have" for phase in done if phase not in PHASES]
     known = dict(before)
-    rest = {key: value for key, value in state.items() if key not in before and key not in STATE}
+    rest = {key: value for key, value in state.items() if key not in before}
     modes = ("checkpoint", "batch", "fully_autonomous")
     told = content.string(known.get("autonomy_mode"))
     mode = told or (pipeline.autonomy if pipeline is not None and pipeline.autonomy in modes else "checkpoint")

@@ -135,6 +135,4 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         state = {"version": 3, **state}
     loop = state[machine.LOOP]
     losses += [f"loop_state.{key}: superpowers keeps it, and does not know it" for key in ("graph", "iterations") if key in loop]
-    if checkpoint.worktree is not None and checkpoint.worktree.dirty:
-        losses.append("the files that were not committed")
     return (json.dumps(state, indent=2, ensure_ascii=False) + "\n").encode()
