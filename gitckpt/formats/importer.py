@@ -5,6 +5,8 @@ What is recorded for a file is whole or not there, whoever is killed: the same c
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
@@ -14,6 +16,7 @@ from gitckpt.formats.conversion import Item
 from gitckpt.formats.known import Known, shown, trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
+from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import Checkpoint, Imported
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
+
+_LOCK, _PATIENCE = "import.lock", 120.0
+"""In seconds: after so long, or where nothing can be locked, the refs alone see to it that nothing is recorded twice under one id."""
 
 _NAME = 1000
 """In characters: what a run is about may be of any length; so much of it is looked at for its id."""
@@ -105,7 +111,6 @@ class Importer:
         self._progress = progress
         self._planned: set[str] = set()
         self._attempts: dict[str, int] = {}
-        self._known = Known(self._store)
         self._top = self._store.repository.worktree
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
@@ -122,6 +127,17 @@ class Importer:
             NotFoundError: nothing is at one of the paths; nothing was imported.
             CkptError: a checkpoint could not be recorded; those before it are there.
         """
+        with self._alone():
+            self._known = Known(self._store)
+            return self._import(paths)
+
+    def _alone(self) -> contextlib.AbstractContextManager[object]:
+        """Waits for other imports: of two at a time, each would take over what the other has not recorded yet."""
+        if self._dry_run:
+            return contextlib.nullcontext()
+        return Lock(os.path.join(self._store.repository.make_private_dir(), _LOCK), _PATIENCE)
+
+    def _import(self, paths: Sequence[str]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
         read: list[tuple[Record, Source]] = []
         for found in files.search(list(paths), self._top):
@@ -310,6 +326,9 @@ def _outcome(item: Item, status: str, run: str | None = None, made: Checkpoint |
         said.append(f"names the commit {item.record.commit[:10]:.60}, which is not here: it is kept as text")
     if not item.time.is_trusted and item.time.remark is None:
         said.append("has a time that no commit confirms")
+    if item.record.drive is not None and made is not None and made.pipeline is not None:
+        gone = [path for name, path in item.record.drive.files.items() if name not in made.pipeline.contents]
+        said += [f"names {path!r:.120}, which is not in the repository" for path in gone]
     remarks = tuple(said) if status == IMPORTED else ()
     plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
     return plain if made is None else replace(plain, checkpoint=made.id, label=made.phase, timestamp=made.timestamp)

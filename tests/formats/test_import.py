@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from gitckpt.model import policy
 from gitckpt.store.retention import expiry
 from gitckpt.store.store import Store, inside
+from tests.cli.conftest import PROJECT
 from tests.conftest import Clock
 from tests.formats.conftest import PLACES, SAMPLES, Imports, Line
 
@@ -162,6 +165,16 @@ class TestAgain:
         assert [(line.path, line.status, line.run, line.label, line.remarks) for line in would] == [
             (line.path, line.status, line.run, line.label, line.remarks) for line in made
         ]
+
+    def test_several_at_a_time(self, imports: Imports) -> None:
+        imports.bring()
+        call = [sys.executable, "-m", "gitckpt", "import", "."]
+        env = os.environ | {"PYTHONPATH": str(PROJECT)}
+        several = [subprocess.Popen(call, cwd=imports.checkout.path, env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        told = [each.communicate()[0].splitlines() for each in several]
+        assert [each.returncode for each in several] == [0, 0, 0]
+        assert sorted(line.split("\t")[1] for lines in told for line in lines) == ["imported"] * FILES + ["known"] * 2 * FILES
+        assert imports.ok("verify") == ""
 
     def test_json(self, imports: Imports) -> None:
         imports.bring("workflow-checkpoints")

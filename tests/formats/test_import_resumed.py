@@ -60,6 +60,21 @@ class TestForge:
         )
         assert stage.ok("verify") == ""
 
+    def test_its_plan_is_not_here(self, stage: Stage, tmp_path: Path) -> None:
+        forge_run(stage, tmp_path)
+        stage.checkout.git("rm", "--quiet", "plans/auth.md")
+        stage.program("claude", "cat > plan.seen")
+        stage.program("gh", "echo https://example.org/ada/project/pull/7")
+        assert "names 'plans/auth.md', which is not in the repository" in stage.ok("import", ".")
+        done = stage.ckpt("resume", AUTH, "--trust")
+        assert done.code == 4
+        assert "the plan is not here: put it where the run has it, then resume with --accept-changes" in done.err
+        assert stage.calls == []
+        stage.checkout.write("plans/auth.md", "# Written again\n")
+        done = stage.ckpt("resume", AUTH, "--accept-changes")
+        assert done.code == 0, done.err
+        assert stage.remote.git("show", "forge/auth:plan.seen") == "# Written again"
+
     def test_an_agent_that_fails_again(self, stage: Stage, tmp_path: Path) -> None:
         forge_run(stage, tmp_path)
         stage.program("claude", 'echo "it\'s: no" >&2; exit 3')
