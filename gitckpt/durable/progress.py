@@ -96,7 +96,7 @@ def _review(review: Mapping[str, Any]) -> list[Gauge]:
 def _steps(loop: Mapping[str, Any]) -> list[Gauge]:
     if not loop:
         return []
-    found = [Gauge("step", f"{_word(loop.get('current_step'))}, {_word(loop.get('step_status'))}")]
+    found = [Gauge("step", f"{_word(loop.get('current_step'))}, {_word(loop.get('step_status') or 'NOT_STARTED')}")]
     fixes, most = _count(loop, "fix_cycle_count"), _count(loop, "max_fix_cycles")
     return [*found, *([Gauge("fixes", f"{fixes} of {most} cycles", fixes, most)] if fixes else [])]
 

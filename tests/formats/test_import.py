@@ -111,6 +111,12 @@ def test_what_was_imported_does_not_expire_by_its_old_date(imports: Imports, clo
     assert imports.ok("verify") == ""
 
 
+def test_a_track_that_says_no_status_has_not_started(imports: Imports) -> None:
+    imports.bring("superpowers")
+    imports()
+    assert "step     PLAN, NOT_STARTED\n" in imports.ok("status", "20250101-000000-old-20250101")
+
+
 def lines(made: list[Line]) -> dict[str, Line]:
     return {Path(line.path).name: line for line in made}
 

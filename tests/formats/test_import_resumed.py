@@ -67,7 +67,7 @@ class TestForge:
         stage.program("gh", "echo https://example.org/ada/project/pull/7")
         assert "names 'plans/auth.md', which is not in the repository" in stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
-        assert done.code == 4
+        assert done.code == 20
         assert "the plan is not here: put it where the run has it, then resume with --accept-changes" in done.err
         assert stage.calls == []
         stage.checkout.write("plans/auth.md", "# Written again\n")
@@ -180,6 +180,17 @@ def test_superpowers_at_the_right_task(stage: Stage) -> None:
     stage.ok("export", "20260210", "--format", "superpowers", "--output", str(path))
     again = stage.ckpt("export", "20260210", "--format", "superpowers", "--output", str(path))
     assert again.code == 0, again.err
+
+
+def test_a_run_of_steps_that_began_here(stage: Stage) -> None:
+    """Keys that superpowers does not know are in the file: they are not lost."""
+    stage.ok("step", "start", "PLAN", "--track", "login")
+    stage.ok("step", "pass", "PLAN", "--track", "login")
+    done = stage.ckpt("export", stage.run(), "--format", "superpowers")
+    written = json.loads(done.out)
+    assert (written["version"], written["track_id"], written["loop_state"]["iterations"]) == (3, "login", 1)
+    told = [line.partition(" = ")[0].removeprefix("warning: not in the file: ") for line in done.err.splitlines()]
+    assert told == ["branch", "commit", "the history of the run before it: 1 of its checkpoints"]
 
 
 def test_a_nebula_is_only_shown(stage: Stage) -> None:

@@ -116,12 +116,12 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
             remarks.add(f"has the status {str(word)!r:.60}, which is none of the protocol's")
 
 
-def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
+def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
     """Returns the metadata of a track, as agents write it: JSON, indented by 2, with its own keys in their order.
 
     Args:
         checkpoint: the newest one of a run with steps.
-        losses: takes in what the format cannot say, a clause each.
+        _losses: would take in what the format cannot say. It takes any key, and keeps those that superpowers does not know.
 
     Raises:
         Unreadable: there are no steps in its state.
@@ -133,6 +133,4 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         state = {"track_id": checkpoint.run or checkpoint.id, **state}
     if "version" not in state:
         state = {"version": 3, **state}
-    loop = state[machine.LOOP]
-    losses += [f"loop_state.{key}: superpowers keeps it, and does not know it" for key in ("graph", "iterations") if key in loop]
     return (json.dumps(state, indent=2, ensure_ascii=False) + "\n").encode()

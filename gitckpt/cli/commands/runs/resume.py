@@ -89,7 +89,8 @@ def resume(
             if rewind:
                 _rewind(store, checkpoint)
             elif from_ is not None:
-                raise UsageError("nothing is to be done again: no pipeline drives it", hint="leave out --from")
+                again = "its program can say which: Run.resume(store, RUN, again=True).redo(PHASE); or leave out --from"
+                raise UsageError("nothing is to be done again: no pipeline drives it", hint=again)
             else:
                 _open(store, checkpoint, path)
             return 0
