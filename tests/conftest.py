@@ -63,6 +63,8 @@ GIT_VARIABLES = {
     "GIT_TEMPLATE_DIR": "",
 }
 
+_KEPT_VARIABLES = ("GITCKPT_GIT", "GITCKPT_TEST_GIT", "GITCKPT_TEST_CLIENTS")
+
 # A shell that starts the tests in the background has signals ignored, which would be inherited by all that they start.
 for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) == signal.SIG_IGN:
@@ -185,7 +187,7 @@ def sealed(make_directory: MakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Pa
     home = make_directory("home")
     (home / ".gitconfig").write_text(GITCONFIG)
     for name in list(os.environ):
-        if name.startswith(("GIT_", "GITCKPT_", "XDG_")) and name not in ("GITCKPT_GIT", "GITCKPT_TEST_GIT"):
+        if name.startswith(("GIT_", "GITCKPT_", "XDG_")) and name not in _KEPT_VARIABLES:
             monkeypatch.delenv(name)
     for name in LOCAL_VARIABLES:
         monkeypatch.delenv(name, raising=False)

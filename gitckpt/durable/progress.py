@@ -65,8 +65,7 @@ def _loop(loop: Mapping[str, Any]) -> list[Gauge]:
     if closed or still:
         names = f", open: {_word(', '.join(map(str, still)))}" if still else ""
         found.append(Gauge("issues", f"{len(closed)} of {len(closed) + len(still)} closed{names}", len(closed), len(closed) + len(still)))
-    cost = _amount(loop, "cost_usd")
-    return [*found, *([Gauge("cost", f"{cost:.2f} USD")] if cost else [])]
+    return [*found, *_spent(_amount(loop, "cost_usd"), _amount(loop, "max_budget_usd"))]
 
 
 def _review(review: Mapping[str, Any]) -> list[Gauge]:
@@ -85,12 +84,13 @@ def _review(review: Mapping[str, Any]) -> list[Gauge]:
         text = ", ".join(f"{count} {severity} {status}" for (severity, status), count in numbers.items())
         fixed = sum(count for (_, status), count in numbers.items() if status == "fixed")
         found.append(Gauge("findings", text[:_LONGEST], fixed, sum(numbers.values())))
-    cost, budget = _amount(review, "total_cost_usd"), _amount(review, "max_budget_usd")
+    return [*found, *_spent(_amount(review, "total_cost_usd"), _amount(review, "max_budget_usd"))]
+
+
+def _spent(cost: float, budget: float) -> list[Gauge]:
     if budget:
-        found.append(Gauge("budget", f"{cost:.2f} of {budget:.2f} USD", cost, budget))
-    elif cost:
-        found.append(Gauge("cost", f"{cost:.2f} USD"))
-    return found
+        return [Gauge("budget", f"{cost:.2f} of {budget:.2f} USD", cost, budget)]
+    return [Gauge("cost", f"{cost:.2f} USD")] if cost else []
 
 
 def _steps(loop: Mapping[str, Any]) -> list[Gauge]:

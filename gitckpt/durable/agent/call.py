@@ -10,7 +10,7 @@ from gitckpt.durable.agent import report as reports
 from gitckpt.durable.agent.client import Client
 from gitckpt.durable.agent.dialect import session_id
 from gitckpt.durable.agent.report import AgentReport
-from gitckpt.durable.agent.transcript import Transcript
+from gitckpt.durable.agent.transcript import Transcript, set_aside
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Patience, Tail
 from gitckpt.durable.command.watchdog import Watchdog
@@ -102,6 +102,7 @@ class Agent:
         output: Callable[[bytes], None],
         tick: Callable[[float], None] | None = None,
         log: str = LOG,
+        budget: float | None = None,
     ) -> Answer:
         """Asks it something, and waits for the answer. Whatever fails on its side is in the answer.
 
@@ -111,7 +112,8 @@ class Agent:
             patience: when to end it, with all that it started. `left` counts for a second call too, the others for each.
             output: gets what a person is to be shown, as it comes: the agent's words, and a line for each tool that it uses.
             tick: gets the seconds since the start, about once a second; what it raises ends the agent, and is raised on.
-            log: path of the file for the raw output, from `files` on; it is overwritten.
+            log: path of the file for the raw output, from `files` on; that of an earlier call gets a number (`transcript.set_aside`).
+            budget: what it may cost, in US dollars, for a client that can be told; None where that is not limited.
 
         Raises:
             UsageError: the prompt has a NUL in it, or is too long for an argument.
@@ -120,13 +122,17 @@ class Agent:
         """
         path = self._write(prompt)
         known = session_id(session) if self.client.resume else None
-        transcript = Transcript(os.path.join(self._files, log))
+        place = os.path.join(self._files, log)
+        set_aside(place)
+        transcript = Transcript(place)
         try:
-            answer = self._call(path, known, patience, output=output, tick=tick, transcript=transcript)
+            line = self.client.line(path, known, budget)
+            answer = self._call(line, patience, output=output, tick=tick, transcript=transcript, resumed=known is not None)
             if known is not None and self._does_not_know(answer):
                 output(f"{self.client.name} does not know the conversation {known} any more: a new one begins\n".encode())
                 left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
-                second = self._call(path, None, replace(patience, left=left), output=output, tick=tick, transcript=transcript)
+                line = self.client.line(path, None, budget)
+                second = self._call(line, replace(patience, left=left), output=output, tick=tick, transcript=transcript, resumed=False)
                 answer = replace(second, seconds=answer.seconds + second.seconds, patience=patience)
         finally:
             transcript.close()
@@ -134,13 +140,13 @@ class Agent:
 
     def _call(
         self,
-        prompt: str,
-        session: str | None,
+        line: str,
         patience: Patience,
         *,
         output: Callable[[bytes], None],
         tick: Callable[[float], None] | None,
         transcript: Transcript,
+        resumed: bool,
     ) -> Answer:
         reader = reports.reader(self.client.format)
         tail = Tail()
@@ -156,7 +162,7 @@ class Agent:
             show(reader.feed(chunk))
 
         outcome = execution.run_command(
-            self.client.line(prompt, session),
+            line,
             directory=self._directory,
             env=self._env,
             watchdog=self._watchdog,
@@ -167,16 +173,22 @@ class Agent:
         report = reader.close()
         show(reader.rest)
         return Answer(
-            report=report,
+            report=self._priced(report),
             code=outcome.code,
             ended_by=outcome.ended_by,
             tail=tail.text(),
             seconds=outcome.seconds,
             log=transcript.path,
-            resumed=session is not None,
+            resumed=resumed,
             client=self.client.name,
             patience=patience,
         )
+
+    def _priced(self, report: AgentReport) -> AgentReport:
+        """Returns a report with what its tokens cost, where the client does not say it, and a price is known."""
+        if self.client.price is None or report.cost_usd or not report.tokens:  # a client that knows no price itself may say 0
+            return report
+        return replace(report, cost_usd=self.client.price.of(report.tokens))
 
     def _does_not_know(self, answer: Answer) -> bool:
         """Tells whether a client ended, before the agent did anything, because it does not know the conversation."""

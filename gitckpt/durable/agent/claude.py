@@ -30,6 +30,8 @@ class Claude(Dialect):
     name = "claude"
     command = "claude -p --output-format stream-json --verbose"
     resume = f"--resume {SESSION}"
+    budget = "--max-budget-usd"
+    tells_cost = True
     conversations = ("conversation", "session")  # No conversation found with session ID: …
 
     def take(self, message: Mapping[str, object]) -> str | None:
@@ -61,7 +63,9 @@ class Claude(Dialect):
         for key in ("cost_usd", "total_cost_usd"):  # the first one is that of older versions
             price = cost(message.get(key))
             self.cost_usd = self.cost_usd if price is None else price
-        self.count(table(message.get("usage")), _TOKENS)
+        usage = table(message.get("usage"))
+        self.count(usage, _TOKENS)
+        self.count(usage, {"cache_read_input_tokens": "cached"})
         denials = message.get("permission_denials")
         self.denied = [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
         turns = message.get("num_turns")

@@ -27,9 +27,11 @@ PROMPTS = (STDIN, ARGUMENT)
 DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Codex, Gemini, OpenCode)}
 """The clients that print messages, by name: a new one is a file beside this one, and stands here."""
 
-FORMATS = (*DIALECTS, TEXT)
+FORMATS = (*DIALECTS, aider.NAME, TEXT)
 
-KEYS = ("command", "prompt", "format", "resume")
+PRICE = "price"
+PRICES = ("input", "output", "cached_input")
+KEYS = ("command", "prompt", "format", "resume", PRICE)
 
 _OPERATORS = frozenset("|&;<>()")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -43,6 +45,36 @@ _OF_THE_SHELL = frozenset(
 """What a shell may have of its own though no program goes by that name, and the words that its commands begin with."""
 
 
+_MOST_USD = 1_000_000.0
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What tokens cost, in US dollars for a million of them.
+
+    Attributes:
+        input: those of what an agent reads.
+        output: those of what it says.
+        cached_input: those of what it reads that its server still knew; None where they cost as much as the others.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+
+    def of(self, tokens: Mapping[str, int]) -> float:
+        """Returns what tokens cost, in US dollars.
+
+        Args:
+            tokens: how many, as `AgentReport.tokens` has them.
+        """
+        cached = min(tokens.get("cached", 0), tokens.get("input", 0))
+        fresh = tokens.get("input", 0) - cached
+        known = self.input if self.cached_input is None else self.cached_input
+        return (fresh * self.input + cached * known + tokens.get("output", 0) * self.output) / _MILLION
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """One way to call an agent.
@@ -54,6 +86,7 @@ class Client:
         format: one of `FORMATS`: whose messages its output consists of; `text` for none.
         resume: the words with which it goes on with an earlier conversation, whose id takes the place of `{session}`. They are added to the
             command, before a `-` at its end. None where it cannot.
+        price: what its tokens cost; None where that is not known.
     """
 
     name: str
@@ -61,17 +94,31 @@ class Client:
     prompt: str = STDIN
     format: str = TEXT
     resume: str | None = None
+    price: Price | None = None
 
-    def line(self, prompt: str, session: str | None = None) -> str:
+    @property
+    def tells_cost(self) -> bool:
+        """Whether what a call has cost will be known."""
+        return self.price is not None or (self.format in DIALECTS and DIALECTS[self.format].tells_cost)
+
+    def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
         """Returns what the shell runs to ask it something.
 
         Args:
             prompt: path of the file with the prompt.
             session: the conversation to go on with; None for a new one, and of no effect where it has no `resume`.
+            budget: what it may cost, in US dollars; None for no limit, and of no effect where its program has no option for that, or its
+                command has it already.
         """
         command = self.command.strip()
+        added = []
         if session is not None and self.resume is not None:
-            words = self.resume.replace(SESSION, shlex.quote(session))
+            added.append(self.resume.replace(SESSION, shlex.quote(session)))
+        option = DIALECTS[self.format].budget if budget is not None and self.format in DIALECTS else ""
+        if option and option not in command:
+            added.append(f"{option} {budget:.4f}")
+        if added:
+            words = " ".join(added)
             reads_input = command.endswith(" -")
             command = f"{command.removesuffix(' -').rstrip()} {words}" + (" -" if reads_input else "")
         if self.prompt == ARGUMENT:
@@ -100,7 +147,7 @@ class Client:
 
 
 BUILT_IN = {name: Client(name, dialect.command, dialect.prompt, name, dialect.resume) for name, dialect in DIALECTS.items()}
-BUILT_IN[aider.NAME] = Client(aider.NAME, aider.COMMAND, ARGUMENT)
+BUILT_IN[aider.NAME] = Client(aider.NAME, aider.COMMAND, ARGUMENT, aider.NAME)
 
 
 def client_of(text: str, configured: Mapping[str, Client]) -> Client:
@@ -119,7 +166,9 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
         known = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
         problem = "has a NUL in it" if name else "is empty"
         raise UsageError(f"the command of the agent {problem}", hint=f"give a command, or one of: {known}")
-    return configured.get(name) or BUILT_IN.get(name) or _recognized(name)
+    found = configured.get(name) or BUILT_IN.get(name) or _recognized(name)
+    priced = configured.get(found.name)
+    return replace(found, price=priced.price) if found.price is None and priced is not None and priced.price is not None else found
 
 
 def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
@@ -130,7 +179,7 @@ def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
         configured: the clients of `gitckpt.toml`.
     """
     client = configured.get(name.strip())
-    if client is None:
+    if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
         return None
     if client.name not in BUILT_IN:
         import shutil  # seldom: an agent of the file has a name that nothing else has
@@ -169,13 +218,29 @@ def _client(name: str, table: Table) -> Client:
         prompt=table.choice("prompt", PROMPTS, usual.prompt),
         format=table.choice("format", FORMATS, usual.format),
         resume=resume,
+        price=_price(table),
     )
+
+
+def _price(table: Table) -> Price | None:
+    """Returns what the tokens of an agent cost, as its table says."""
+    prices = table.inner(PRICE, f"the price of {table.label}")
+    if prices is None:
+        return None
+    prices.only(PRICES)
+    for key in PRICES[:2]:
+        if key not in prices.values:
+            prices.complain(f"{prices.label} has no {key}", hint=f"add {key} = USD, for a million tokens")
+    amounts = {key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in PRICES if key in prices.values}
+    return Price(amounts.get("input", 0.0), amounts.get("output", 0.0), amounts.get("cached_input"))
 
 
 def _recognized(command: str) -> Client:
     """Returns the client of a shell command, as far as the command shows which one it is."""
     words = _words(command)
     name = os.path.basename(words[0]) if words else ""
+    if name == aider.NAME:
+        return Client(name, command, ARGUMENT if aider.takes_argument(words) else STDIN, aider.NAME)
     known = BUILT_IN.get(name) if name in DIALECTS else None
     if known is None or not DIALECTS[name].asks_for_messages(words[1:]):
         return Client(name or "the agent", command)

@@ -30,11 +30,9 @@ class Codex(Dialect):
             return None
         if kind == "thread.started":
             self.session = session_id(message.get("thread_id")) or self.session
-        elif kind == "turn.started":
-            self.worked = True
         elif kind == "turn.completed":
             self.complete, self.is_error, self.error = True, False, None
-            self.count(table(message.get("usage")), {"input_tokens": "input", "output_tokens": "output"})
+            self.count(table(message.get("usage")), {"input_tokens": "input", "cached_input_tokens": "cached", "output_tokens": "output"})
         elif kind == "turn.failed":
             failure = one_line(sound(table(message.get("error")).get("message")), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
@@ -51,7 +49,8 @@ class Codex(Dialect):
         return f"error: {problem}\n" if problem else ""
 
     def _item(self, kind: str, item: Mapping[str, object]) -> str:
-        self.worked = True
+        # A turn begins before the model is asked, and what the client itself complains of is an item, too: neither is work.
+        self.worked = self.worked or item.get("type") != "error"
         what, began = item.get("type"), kind == "item.started"
         if what in ("command_execution", "mcp_tool_call", "collab_tool_call"):
             named = " ".join(filter(None, (sound(item.get("server")), sound(item.get("tool")))))

@@ -66,6 +66,8 @@ class Dialect(ABC):
         resume: the words with which it goes on with the conversation `SESSION`.
         conversations: its words for a conversation, as it says that it does not know one.
         prompt: where it takes its prompt from: "stdin", or "argument" for its last argument.
+        budget: its option for what a call may cost, in US dollars, which follow it; "" where it has none.
+        tells_cost: whether it says what a call has cost.
         text: the answer so far.
         session: the id of the conversation.
         cost_usd: what the call has cost.
@@ -73,7 +75,7 @@ class Dialect(ABC):
         error: why; it may have recovered from that, where `is_error` is not set.
         complete: whether its final message came.
         worked: whether the agent did or said anything.
-        tokens: how many it took, by kind: "input" and "output"; none where the client does not say it.
+        tokens: how many it took, by kind: "input" and "output", and the "cached" ones of the input; none where the client does not say it.
         denied: what the agent was not allowed to do, a line each.
     """
 
@@ -82,6 +84,8 @@ class Dialect(ABC):
     resume: ClassVar[str]
     conversations: ClassVar[Sequence[str]]
     prompt: ClassVar[str] = "stdin"
+    budget: ClassVar[str] = ""
+    tells_cost: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.text = ""
@@ -99,7 +103,7 @@ class Dialect(ABC):
 
         Args:
             usage: how many of each, in the client's words.
-            kinds: the client's word → "input" or "output".
+            kinds: the client's word → "input", "output" or "cached"; what is cached counts as input as well.
         """
         for word, kind in kinds.items():
             number = usage.get(word)

@@ -16,7 +16,7 @@ FATAL, LIMITED, TRANSIENT, OTHER = "fatal", "limited", "transient", "other"
 _NOT_THERE = (126, 127)
 _FATAL = re.compile(
     r"not logged in|please run /login|log ?in to continue|\b(invalid|missing|incorrect|no)\b[^\n]{0,20}\bapi[ _-]?key"
-    r"|api[ _-]?key\b[^\n]{0,40}\b(missing|not set|not found|invalid|required|not valid)|authentication[ _](error|failed)|unauthori[sz]ed"
+    r"|api[ _-]?key\b[^\n]{0,40}\b(missing|not set|not found|invalid|required|not valid)|authentication[ _]?(error|failed)|unauthori[sz]ed"
     r"|\b(status|error|code|http)\b[^\n]{0,12}\b401\b|\b(unknown|unexpected|unrecogni[sz]ed|invalid)\b[^\n]{0,12}\b(option|argument|flag)"
     r"|set an auth method|credentials? (are|is) (missing|invalid)",
     re.IGNORECASE,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gitckpt.durable.agent.dialect import ERROR, SESSION, Dialect, Kept, lines, one_line, session_id, sound, table, telling, tool_line
 
+_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output", "cached": "cached"}
 _KINDS = ("init", "message", "tool_use", "tool_result", "error", "result")
 
 
@@ -40,6 +41,8 @@ class Gemini(Dialect):
 
     def _whole(self, message: Mapping[str, object]) -> str:
         self.complete = True
+        for model in table(table(message.get("stats")).get("models")).values():
+            self.count(table(table(model).get("tokens")), _TOKENS)
         self.text = sound(message.get("response"))
         self.worked = self.worked or "response" in message
         self._fail(message.get("error"), failed=isinstance(message.get("error"), dict))
@@ -67,6 +70,7 @@ class Gemini(Dialect):
             return lines(f"error: {one_line(sound(message.get('message')), ERROR)}")
         if kind == "result":
             self.complete = True
+            self.count(table(message.get("stats")), {"input_tokens": "input", "output_tokens": "output", "cached": "cached"})
             self._fail(message.get("error"), failed=message.get("status") == "error")
         return ""
 

@@ -17,6 +17,7 @@ class OpenCode(Dialect):
     resume = f"--session {SESSION}"
     conversations = ("session", "conversation")
     prompt = "argument"
+    tells_cost = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,11 +55,19 @@ class OpenCode(Dialect):
         price = cost(part.get("cost"))
         if price is not None:
             self.cost_usd = (self.cost_usd or 0.0) + price
-        self.count(table(part.get("tokens")), {"input": "input", "output": "output", "reasoning": "output"})
+        tokens = table(part.get("tokens"))
+        self.count(tokens, {"input": "input", "output": "output", "reasoning": "output"})
+        self.count(table(tokens.get("cache")), {"read": "input", "write": "input"})
+        self.count(table(tokens.get("cache")), {"read": "cached"})
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
     def _error(self, error: Mapping[str, object]) -> str:
-        said = one_line(sound(table(error.get("data")).get("message")) or sound(error.get("message")) or sound(error.get("name")), ERROR)
+        data = table(error.get("data"))
+        status, wait = data.get("statusCode"), table(data.get("responseHeaders")).get("retry-after")
+        words = sound(data.get("message")) or sound(error.get("message")) or sound(error.get("name"))
+        head = f"HTTP {status}: " if type(status) is int and words else ""
+        after = f" (retry after {sound(wait)} seconds)" if head and sound(wait).isdecimal() else ""
+        said = one_line(f"{head}{words}{after}", ERROR)
         self.complete, self.is_error, self.error = True, True, said or self.error
         return f"error: {said}\n" if said else ""

@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Protocol
 
+from gitckpt.durable.agent import aider
 from gitckpt.durable.agent.client import DIALECTS
-from gitckpt.durable.agent.dialect import KEPT, Dialect
+from gitckpt.durable.agent.dialect import ERROR, KEPT, Dialect, one_line
 from gitckpt.durable.agent.text import PlainText
-from gitckpt.model.values import dataclass, field
+from gitckpt.model.values import dataclass, field, replace
 
 LINE = 16 << 20
 """A message longer than this, in bytes, is text."""
@@ -34,7 +35,7 @@ class AgentReport:
         complete: whether the client's final message came. Plain text has none, and is complete.
         structured: whether any message came, or one began.
         worked: whether a message says that the agent did or said anything.
-        tokens: how many it took, "input" and "output"; none where the client does not say it.
+        tokens: how many it took, "input" and "output", and the "cached" ones of the input; none where the client does not say it.
         denied: what the agent was not allowed to do, a line each.
     """
 
@@ -72,6 +73,8 @@ def reader(name: str) -> MessageReader:
     Args:
         name: of its format, one of `client.FORMATS`.
     """
+    if name == aider.NAME:
+        return _Aider()
     return _Messages(DIALECTS[name]()) if name in DIALECTS else _Text()
 
 
@@ -88,6 +91,17 @@ class _Text:
     def close(self) -> AgentReport:
         self.rest = self._text.feed(b"", final=True)
         return AgentReport(self._text.text)
+
+
+class _Aider(_Text):
+    """Reads what aider prints: plain text, some lines of which say what it took, and why its model did not answer."""
+
+    def close(self) -> AgentReport:
+        report = super().close()
+        tokens, cost = aider.usage(report.text)
+        failure = aider.failure(report.text)
+        error = one_line(failure, ERROR) if failure else None
+        return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens), is_error=failure is not None, error=error)
 
 
 class _Messages:

@@ -1,8 +1,9 @@
-"""Keeps the raw output of an agent in a file of bounded size, on disk from the first byte on."""
+"""Keeps the raw output of each call of an agent in files of bounded number and size, on disk from the first byte on."""
 
 from __future__ import annotations
 
 import os
+import re
 
 from gitckpt.model.errors import CkptError
 
@@ -10,8 +11,39 @@ FIRST = 1 << 20
 LAST = 15 << 20
 """Of a longer output, so many bytes of its beginning and of its end are kept, and a line between them says so."""
 
+MOST, MOST_BYTES = 100, 64 << 20
+"""So many transcripts of earlier calls are kept, with so many bytes in all: the newest ones."""
+
 _LINE = 100
 """More bytes than that line has."""
+
+
+def set_aside(path: str) -> None:
+    """Gives the transcript of the last call a name with a number, and removes the oldest of those that have one where they are too many.
+
+    Args:
+        path: of the transcript of the last call, where there is one; `agent.log` becomes `agent-1.log`, and the next one `agent-2.log`.
+
+    Raises:
+        CkptError: it cannot be renamed, or another one not removed.
+    """
+    directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
+    if not os.path.isfile(path):
+        return
+    named = re.compile(rf"{re.escape(stem)}-(\d{{1,9}}){re.escape(ending)}")
+    try:
+        earlier = sorted((int(found[1]), found[0]) for found in map(named.fullmatch, os.listdir(directory)) if found)
+        name = f"{stem}-{earlier[-1][0] + 1 if earlier else 1}{ending}"
+        os.rename(path, os.path.join(directory, name))
+        left = MOST_BYTES
+        for count, each in enumerate((name, *(each for _, each in reversed(earlier)))):
+            there = os.path.join(directory, each)
+            left -= os.path.getsize(there)
+            if count >= MOST or (count and left < 0):
+                os.unlink(there)
+    except OSError as error:
+        problem = f"cannot keep the output of the agent's last call in {directory}: {error.strerror}"
+        raise CkptError(problem, hint="make room there: df") from None
 
 
 class Transcript:

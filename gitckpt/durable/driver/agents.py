@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gitckpt.durable.agent.client import Client
+from gitckpt.durable.agent.client import PRICE, Client
 from gitckpt.durable.pipeline.context import filled, plain
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.run.errors import Changed
@@ -70,4 +70,4 @@ def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: M
 
 
 def _digest(client: Client) -> str:
-    return approval.digest_of("agents", [getattr(client, name) for name in client.__match_args__])
+    return approval.digest_of("agents", [getattr(client, name) for name in client.__match_args__ if name != PRICE])

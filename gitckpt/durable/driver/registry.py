@@ -63,7 +63,7 @@ class Step:
 
 LOOP_OPTIONS = (
     *("plan", "issues", "epic", "agent", "prompt", "conversation", "tests", "done", "until_tests_pass"),
-    *("max_iterations", "pause", "agent_timeout", "test_timeout"),
+    *("max_iterations", "max_budget", "pause", "agent_timeout", "test_timeout"),
 )
 
 REVIEW_OPTIONS = (

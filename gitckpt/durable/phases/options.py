@@ -38,6 +38,25 @@ def count(name: str, text: str, usual: int) -> int:
     return int(text)
 
 
+def amount(name: str, text: str) -> float:
+    """Returns the amount of money that an option says, in US dollars; 0 where it says nothing.
+
+    Args:
+        name: of the option, for the error.
+        text: what it says, such as `2.50`.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    try:
+        found = float(text or 0)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e9:
+        raise UsageError(f"{name} is {text!r:.60}", hint="write an amount in US dollars: 2.50")
+    return found
+
+
 def pause(name: str, text: str, usual: float) -> float:
     """Returns the length of time that an option says, in seconds; it may be none at all.
 

@@ -16,7 +16,7 @@ import pytest
 from gitckpt.durable.agent import call, transcript
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.client import Client
+from gitckpt.durable.agent.client import Client, Price
 from gitckpt.durable.agent.report import AgentReport
 from gitckpt.durable.agent.transcript import Transcript
 from gitckpt.durable.command import execution as command_module
@@ -151,7 +151,7 @@ def test_directory_that_is_gone(desk: Desk) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", clients.FORMATS)
+@pytest.mark.parametrize("name", RESUMES)
 def test_success_in_each_format(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"write": {"a/b.txt": "{call}: {prompt}"}, "run": ["true"], "say": "It is done.", "cost": 0.25})
     answer = desk.ask(client, "Write it.")
@@ -171,7 +171,7 @@ def test_success_in_each_format(desk: Desk, name: str) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", clients.FORMATS)
+@pytest.mark.parametrize("name", RESUMES)
 @pytest.mark.parametrize(
     ("entry", "problems"),
     [
@@ -238,7 +238,7 @@ def test_agent_can_be_asked_again(desk: Desk) -> None:
 # Conversations
 
 
-@pytest.mark.parametrize("name", clients.FORMATS)
+@pytest.mark.parametrize("name", RESUMES)
 def test_going_on_with_a_conversation(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"say": "in {session}"})
     answer = desk.ask(client, session="abc-1")
@@ -247,7 +247,7 @@ def test_going_on_with_a_conversation(desk: Desk, name: str) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", clients.FORMATS)
+@pytest.mark.parametrize("name", RESUMES)
 def test_conversation_that_is_not_known_any_more(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"unknown": True}, {"say": "in {session}"})
     answer = desk.ask(client, session="abc-1")
@@ -329,6 +329,47 @@ def test_raw_output_is_kept(desk: Desk) -> None:
     assert (desk.files / "prompt").read_text() == "Do it."
     assert desk.ask(shell("echo new"), log="iterations/7.log").log == answer.log
     assert Path(answer.log).read_bytes() == b"new\n"
+
+
+def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept() -> dict[str, str]:
+        return {path.name: path.read_text() for path in desk.files.glob("agent*")}
+
+    for number in range(12):
+        desk.ask(shell(f"echo {number}"))
+    assert kept() == {"agent.log": "11\n", **{f"agent-{number + 1}.log": f"{number}\n" for number in range(11)}}
+    monkeypatch.setattr(transcript, "MOST", 3)
+    desk.ask(shell("echo 12"))
+    assert kept() == {"agent.log": "12\n", "agent-12.log": "11\n", "agent-11.log": "10\n", "agent-10.log": "9\n"}
+    monkeypatch.setattr(transcript, "MOST_BYTES", 7)
+    desk.ask(shell("echo 13"))
+    assert kept() == {"agent.log": "13\n", "agent-13.log": "12\n", "agent-12.log": "11\n"}
+    monkeypatch.setattr(transcript, "MOST_BYTES", 0)  # the last one is kept in any case
+    desk.ask(shell("echo 14"))
+    assert kept() == {"agent.log": "14\n", "agent-14.log": "13\n"}
+
+
+def test_what_tokens_cost(desk: Desk) -> None:
+    usage = {"type": "turn.completed", "usage": {"input_tokens": 1_000_000, "cached_input_tokens": 400_000, "output_tokens": 10_000}}
+    words = f"echo {shlex.quote(json.dumps(usage))}"
+    assert desk.ask(shell(words, format="codex")).report.cost_usd is None
+    price = Price(2.0, 10.0, 0.5)
+    assert desk.ask(shell(words, format="codex", price=price)).report.cost_usd == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.01 * 10)
+    assert desk.ask(shell(words, format="codex", price=Price(2.0, 10.0))).report.cost_usd == pytest.approx(2 + 0.1)
+    told = {"type": "result", "total_cost_usd": 0.25, "usage": {"input_tokens": 5}}
+    assert desk.ask(shell(f"echo {shlex.quote(json.dumps(told))}", format="claude", price=price)).report.cost_usd == 0.25
+    assert desk.ask(shell("echo done", price=price)).report.cost_usd is None
+
+
+def test_a_client_is_told_what_it_may_cost(desk: Desk) -> None:
+    echo = "f() { cat > /dev/null; echo $*; }; f -p"
+    assert desk.ask(shell(echo, format="claude"), budget=0.5).report.text == "-p --max-budget-usd 0.5000\n"
+    own = f"{echo} --max-budget-usd 3"
+    assert desk.ask(shell(own, format="claude", resume="--resume {session}"), budget=0.5, session="x").report.text.endswith(
+        " 3 --resume x\n"
+    )
+    assert desk.ask(shell(echo, format="codex"), budget=0.5).report.text == "-p\n"
+    assert desk.ask(shell(echo, format="claude")).report.text == "-p\n"
 
 
 def test_output_is_on_disk_as_it_comes(desk: Desk) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.client import BUILT_IN, Client, client_of, read_clients
+from gitckpt.durable.agent.client import BUILT_IN, Client, Price, client_of, read_clients, redefinition
 from gitckpt.durable.agent.dialect import session_id
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
+from gitckpt.model.values import replace
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
@@ -202,7 +203,8 @@ four = "claude"
         "gitckpt.toml:1: agent 'one' has no command (add command = \"COMMAND\")",
         "gitckpt.toml:2: unknown key 'comand' in agent 'one' (did you mean command?)",
         "gitckpt.toml:5: command in agent 'two' must be a string, not 3",
-        "gitckpt.toml:6: format in agent 'two' must be one of claude, codex, gemini, opencode, text, not 'claud' (did you mean claude?)",
+        "gitckpt.toml:6: format in agent 'two' must be one of claude, codex, gemini, opencode, aider, text, not 'claud' "
+        "(did you mean claude?)",
         "gitckpt.toml:10: prompt in agent 'three' must be one of stdin, argument, not 'file'",
         "gitckpt.toml:11: resume of agent 'three' has no {session} (write it where the id belongs, as in resume = \"--resume {session}\")",
         "gitckpt.toml:14: four in agents must be a table, not 'claude'",
@@ -240,3 +242,50 @@ def test_line_hands_the_prompt_to_every_part_of_a_command(tmp_path: Path) -> Non
     client = Client("two", "read -r first rest; echo $first; (echo $rest)")
     done = subprocess.run(["/bin/sh", "-c", client.line(str(tmp_path / "p"))], capture_output=True, text=True, check=True)
     assert done.stdout == "a\nprompt\n"
+
+
+# Prices
+
+
+def test_price_of_a_client(tmp_path: Path) -> None:
+    text = """
+[agents.codex.price]
+input = 1.25
+cached_input = 0.125
+output = 10
+
+[agents.own]
+command = "./agent.sh"
+price = {input = 1, output = 2.5}
+"""
+    clients = configured(tmp_path, text)
+    codex = replace(BUILT_IN["codex"], price=Price(1.25, 10.0, 0.125))
+    assert clients == {"codex": codex, "own": Client("own", "./agent.sh", price=Price(1.0, 2.5))}
+    assert client_of("codex", clients) == codex
+    sandboxed = "codex exec --json --sandbox workspace-write -"
+    assert client_of(sandboxed, clients) == replace(codex, command=sandboxed)
+    assert [each.tells_cost for each in (codex, BUILT_IN["codex"], BUILT_IN["claude"], Client("a", "a"))] == [True, False, True, False]
+    assert redefinition("codex", clients) is None
+
+
+def test_mistakes_in_a_price(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        configured(tmp_path, "[agents.codex.price]\ninput = -1\ncashed_input = 2\n")
+    assert sorted(error.value.candidates) == [
+        "gitckpt.toml:1: the price of agent 'codex' has no output (add output = USD, for a million tokens)",
+        "gitckpt.toml:2: input in the price of agent 'codex' must be a number from 0 to 1e+06, not -1",
+        "gitckpt.toml:3: unknown key 'cashed_input' in the price of agent 'codex' (did you mean cached_input?)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "prompt"),
+    [
+        ("aider --yes-always --message", "argument"),
+        ("/opt/aider -m", "argument"),
+        ("OPENAI_API_KEY=x aider --model m --msg", "argument"),
+        ("aider --message-file /dev/stdin", "stdin"),
+    ],
+)
+def test_command_that_calls_aider(command: str, prompt: str) -> None:
+    assert client_of(command, {}) == Client("aider", command, prompt, "aider")

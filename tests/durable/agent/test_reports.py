@@ -281,7 +281,7 @@ def test_codex_failure() -> None:
     failed = {"type": "turn.failed", "error": {"message": "stream disconnected"}}
     assert read("codex", lines(*CODEX_BEGIN, failed)) == (
         "",
-        AgentReport("", CODEX_ID, is_error=True, error="stream disconnected", complete=True, structured=True, worked=True),
+        AgentReport("", CODEX_ID, is_error=True, error="stream disconnected", complete=True, structured=True),
     )
 
 
@@ -464,19 +464,87 @@ def test_opencode_failure() -> None:
     assert (shown, report.is_error, report.error, report.session) == ("error: no credit\n", True, "no credit", "ses_1")
 
 
+def test_opencode_failure_of_its_model() -> None:
+    data = {"message": "slow down", "statusCode": 429, "responseHeaders": {"retry-after": "7"}}
+    report = read("opencode", lines({"type": "error", "sessionID": "ses_1", "error": {"name": "APIError", "data": data}}))[1]
+    assert report.error == "HTTP 429: slow down (retry after 7 seconds)"
+    hostile = {"message": "slow down", "statusCode": "429", "responseHeaders": {"retry-after": "; rm"}}
+    assert read("opencode", lines({"type": "error", "error": {"data": hostile}}))[1].error == "slow down"
+
+
+def test_codex_has_done_nothing_where_its_model_does_not_answer() -> None:
+    """As observed: a turn begins, and what it says of a model that it does not know is an item."""
+    about = {"type": "item.completed", "item": {"id": "item_0", "type": "error", "message": "Model metadata for `m` not found."}}
+    failed = {"type": "turn.failed", "error": {"message": "unexpected status 401 Unauthorized: no, url: x"}}
+    report = read("codex", lines(CODEX_BEGIN[0], about, CODEX_BEGIN[1], failed))[1]
+    assert (report.worked, report.error) == (False, "unexpected status 401 Unauthorized: no, url: x")
+
+
+# aider
+
+AIDER = """\
+Aider v0.86.2
+Model: openai/m with whole edit format
+
+a.txt
+
+Tokens: 1.2k sent, 300 cache hit, 10 received. Cost: $0.0042 message, $0.0042 session.
+Applied edit to a.txt
+Tokens: 3,400 sent, 1.5k received. Cost: $0.0100 message, $0.0142 session.
+"""
+
+
+def test_aider() -> None:
+    shown, report = read_whole("aider", AIDER)
+    assert shown == AIDER
+    assert (report.tokens, report.worked, report.is_error) == ({"input": 4600, "output": 1510}, True, False)
+    assert report.cost_usd == pytest.approx(0.0142)
+
+
+def test_aider_whose_model_has_no_price() -> None:
+    report = read_whole("aider", "Tokens: 1.0M sent, 10 received.\n")[1]
+    assert (report.tokens, report.cost_usd) == ({"input": 1_000_000, "output": 10}, None)
+    assert read_whole("aider", "Tokens: 1..2k sent, 5 received.\n")[1].tokens == {"input": 0, "output": 5}
+
+
+def test_aider_that_failed_ends_with_0() -> None:
+    """As observed: its exit code says nothing."""
+    failed = "Aider v0.86.2\nlitellm.AuthenticationError: AuthenticationError: OpenAIException - bad\nCheck your API key.\n"
+    report = read("aider", failed)[1]
+    assert (report.is_error, report.worked) == (True, False)
+    assert report.error == "litellm.AuthenticationError: AuthenticationError: OpenAIException - bad"
+    assert read("aider", failed + AIDER)[1].is_error is False
+
+
 # Tokens, and what was not allowed
+
+
+def test_tokens_of_gemini() -> None:
+    tokens = {"prompt": 9, "candidates": 2, "thoughts": 1, "cached": 4, "total": 12}
+    whole = {
+        "session_id": GEMINI_ID,
+        "response": "x",
+        "stats": {"models": {"a": {"tokens": tokens}, "b": {"tokens": {"prompt": 1}}, "c": 5}},
+    }
+    assert read_whole("gemini", json.dumps(whole))[1].tokens == {"input": 10, "output": 3, "cached": 4}
+    end = {"type": "result", "status": "success", "stats": {"total_tokens": 2020, "input_tokens": 2000, "output_tokens": 20, "cached": 0}}
+    assert read_whole("gemini", lines(end))[1].tokens == {"input": 2000, "output": 20, "cached": 0}
 
 
 @pytest.mark.parametrize(
     ("name", "message", "tokens"),
     [
-        ("claude", claude_result(usage={"input_tokens": 1, "cache_read_input_tokens": 20, "output_tokens": 3}), {"input": 21, "output": 3}),
+        (
+            "claude",
+            claude_result(usage={"input_tokens": 1, "cache_read_input_tokens": 20, "output_tokens": 3}),
+            {"input": 21, "cached": 20, "output": 3},
+        ),
         ("claude", claude_result(usage={"input_tokens": -1, "output_tokens": "3"}), {}),
         ("claude", claude_result(usage=5), {}),
         (
             "codex",
             {"type": "turn.completed", "usage": {"input_tokens": 7, "cached_input_tokens": 2, "output_tokens": 1}},
-            {"input": 7, "output": 1},
+            {"input": 7, "cached": 2, "output": 1},
         ),
     ],
 )
@@ -502,6 +570,7 @@ SAMPLES = {
     "codex": lines(*CODEX_BEGIN, *CODEX_ITEMS, CODEX_END).encode(),
     "gemini": json.dumps(GEMINI_WHOLE, indent=2).encode(),
     "opencode": lines(*OPENCODE).encode(),
+    "aider": AIDER.encode(),
     "text": "plain\nü text".encode(),
 }
 VALUE = st.recursive(
@@ -552,4 +621,4 @@ def test_sample_that_ends_anywhere(name: str) -> None:
     whole = SAMPLES[name]
     for end in range(len(whole)):
         report = read(name, whole[:end])[1]
-        assert report.complete is (name == "text") or end == len(whole) - 1
+        assert report.complete is (name in ("text", "aider")) or end == len(whole) - 1

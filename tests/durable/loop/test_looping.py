@@ -492,6 +492,28 @@ class TestConversation:
         bench.script({"cost": 0.1}, {"cost": 0.2, "error": "out of ideas"}, WORKS | {"cost": 0.0625})
         assert bench.loop(tests=TESTS, pause="0s")["cost_usd"] == 0.3625
 
+    def test_a_budget_ends_it(self, bench: Bench) -> None:
+        bench.script({"cost": 0.3}, {"cost": 0.2}, {"cost": 0.3}, WORKS)
+        bench.start(tests=TESTS, pause="0s", max_budget="0.7")
+        failed = fails(bench)
+        assert failed.message == "the budget is used up: 0.80 of 0.70 USD"
+        assert str(failed.hint).endswith(f"git ckpt resume {bench.run} --input max_budget=USD")
+        assert bench.words == [f"--max-budget-usd {left}" for left in ("0.7000", "0.4000", "0.2000")]
+        assert (bench.memory["cost_usd"], bench.memory["max_budget_usd"]) == (0.8, 0.7)
+
+    def test_a_budget_for_whom_nobody_knows_the_price_of(self, bench: Bench) -> None:
+        bench.client = Client("fake", "fake", format="codex")
+        bench.start(max_budget="0.7")
+        failed = fails(bench)
+        assert failed.message == "there is a budget, and nobody says what fake costs"
+        assert "[agents.fake.price]" in str(failed.hint)
+        assert bench.prompts == []
+
+    def test_calls_that_use_no_iteration_cost_as_well(self, bench: Bench) -> None:
+        bench.script({"cost": 0.3, "error": "429 rate limit, retry after 1 seconds"}, WORKS | {"cost": 0.5})
+        done = bench.loop(tests=TESTS, pause="0s")
+        assert (done["iterations"], done["cost_usd"]) == (1, 0.8)
+
 
 class TestPlan:
     """The plan that a run is started with is the one that counts; the agent may tick off what is done."""

@@ -30,6 +30,7 @@ def loop(
         str | None, typer.Option("--conversation", metavar="new|continue", help="Whether calls go on with one.")
     ] = None,
     max_iterations: Annotated[int | None, typer.Option("--max-iterations", metavar="N", help="How often it is called at most.")] = None,
+    max_budget: Annotated[str | None, typer.Option("--max-budget", metavar="USD", help="What all calls together may cost.")] = None,
     pause: Annotated[str | None, typer.Option("--pause", metavar="AGE", help="Between two calls.")] = None,
     agent_timeout: Annotated[str | None, typer.Option("--agent-timeout", metavar="AGE", help="How long one call may take.")] = None,
     test_timeout: Annotated[str | None, typer.Option("--test-timeout", metavar="AGE", help="How long the tests may take.")] = None,
@@ -49,7 +50,8 @@ def loop(
         raise UsageError("the plan has no name", hint="name its file: git ckpt loop PLAN.md")
     said = {"plan": plan, "issues": " ".join(issue or []), "epic": epic, "done": done, "tests": tests, "prompt": prompt}
     said |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    optional = {"agent": agent, "conversation": conversation, "pause": pause, "agent_timeout": agent_timeout, "test_timeout": test_timeout}
+    optional = {"agent": agent, "conversation": conversation, "max_budget": max_budget, "pause": pause}
+    optional |= {"agent_timeout": agent_timeout, "test_timeout": test_timeout}
     optional["max_iterations"] = None if max_iterations is None else str(max_iterations)
     said |= {name: value for name, value in optional.items() if value is not None}
     limit = times.parse_age(timeout) if timeout is not None else None

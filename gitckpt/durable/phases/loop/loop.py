@@ -102,12 +102,15 @@ class Loop:
             memory.update(next=DONE, said="no plan is named: nothing is to be done")
             self._show(memory["said"])
         elif memory["next"] != DONE:
+            if self._options.max_budget:
+                memory["max_budget_usd"] = self._options.max_budget
             self._require_what_is_needed()
             self._allow_more()
         while memory["next"] != DONE:
             if memory["next"] == ASK:
                 if memory["iterations"] >= memory["allowed"]:
                     raise self._exhausted()
+                self._require_budget()
                 if self._has_asked:
                     self._run.wait(self._options.pause)
                 if not self._ask():
@@ -157,9 +160,11 @@ class Loop:
             patience=Patience(self._options.agent_timeout, None, self._run.seconds_left()),
             output=self._context.output,
             tick=self._context.look,
+            budget=self._options.max_budget - memory["cost_usd"] if self._options.max_budget else None,
         )
         if answer.ended_by == DEADLINE:
             raise DeadlineReached(f"iteration {number} was ended: the run took longer than it may", output=answer.tail)
+        self._count(answer)
         if self._is_to_be_asked_again(number, answer):
             return False
         self._note(number, answer)
@@ -238,9 +243,6 @@ class Loop:
         memory = self._memory
         memory.update(iterations=number, next=LOOK, said=answer.report.text[-_KEPT_OUTPUT:], problem=answer.problem)
         memory["session"] = answer.report.session or memory["session"]
-        memory["cost_usd"] = round(memory["cost_usd"] + (answer.report.cost_usd or 0.0), 6)
-        for kind, count in answer.report.tokens.items():
-            memory.setdefault("tokens", {})[kind] = memory.get("tokens", {}).get(kind, 0) + count
         if answer.report.denied:
             memory.update(denied=memory.get("denied", 0) + 1, denial=answer.report.denied[0])
         else:
@@ -248,6 +250,13 @@ class Loop:
         if answer.problem:
             self._fail(f"iteration {number}: {answer.problem}")
             self._show(answer.problem)
+
+    def _count(self, answer: Answer) -> None:
+        """Adds up what the calls took, those that used no iteration among them."""
+        memory = self._memory
+        memory["cost_usd"] = round(memory["cost_usd"] + (answer.report.cost_usd or 0.0), 6)
+        for kind, count in answer.report.tokens.items():
+            memory.setdefault("tokens", {})[kind] = memory.get("tokens", {}).get(kind, 0) + count
 
     def _look(self) -> None:
         """Looks at what the agent has done."""
@@ -272,6 +281,16 @@ class Loop:
         what = f"Final tests failed: {tested.output[:_SHOWN_FAILURE]}"
         self._fail(what)
         self._milestone(f"iteration {number}: the tests fail", errors=[what])
+
+    def _require_budget(self) -> None:
+        """Ends the loop where everything is spent that its calls may cost."""
+        spent, budget = self._memory["cost_usd"], self._options.max_budget
+        if 0 < budget <= spent:
+            raise PhaseFailed(
+                f"the budget is used up: {spent:.2f} of {budget:.2f} USD",
+                output=self._memory["said"],
+                hint=f"to go on, allow more: git ckpt resume {self._run.id} --input max_budget=USD",
+            )
 
     def _exhausted(self) -> PhaseFailed:
         memory = self._memory
@@ -320,6 +339,12 @@ class Loop:
         missing = self._client.missing(self._env, self._run.path)
         if missing is not None:  # each iteration would be used up in an instant
             raise AgentUnusable(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
+        if self._options.max_budget and not self._client.tells_cost:
+            name = self._client.name
+            raise PhaseFailed(
+                f"there is a budget, and nobody says what {name} costs",
+                hint=f"say in gitckpt.toml what a million tokens cost: [agents.{name}.price], with input = USD and output = USD",
+            )
         if self._options.issues and not shutil.which(_BEADS, path=self._env.get("PATH", os.defpath)):
             raise PhaseFailed("bd is not there, which knows the issues", hint="install beads, or name another tracker: --done COMMAND")
 

@@ -34,6 +34,7 @@ class LoopOptions:
         agent_timeout: how long one call may take.
         test_timeout: how long the tests may take.
         conversation: one of `CONVERSATIONS`.
+        max_budget: what all calls together may cost, in US dollars; 0 for as much as they like.
     """
 
     issues: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class LoopOptions:
     agent_timeout: float = AGENT_TIMEOUT
     test_timeout: float = TEST_TIMEOUT
     conversation: str = NEW
+    max_budget: float = 0.0
 
 
 def read(said: Callable[[str], str]) -> LoopOptions:
@@ -81,4 +83,5 @@ def read(said: Callable[[str], str]) -> LoopOptions:
         agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
         test_timeout=options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
+        max_budget=options.amount("max_budget", said("max_budget")),
     )

@@ -90,7 +90,7 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
         task=said("task") or "task",
         title=said("title"),
         max_cycles=options.count("max_cycles", said("max_cycles"), usual.max_cycles) or usual.max_cycles,
-        max_budget_usd=_amount(said("max_budget")),
+        max_budget_usd=options.amount("max_budget", said("max_budget")),
         lint=said("lint") or None,
         lint_retries=options.count("lint_retries", said("lint_retries"), usual.lint_retries),
         filters=filters,
@@ -179,13 +179,3 @@ def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
 
 def _agent_timeout(said: Callable[[str], str]) -> float:
     return options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT)
-
-
-def _amount(text: str) -> float:
-    try:
-        amount = float(text or 0)
-    except ValueError:
-        amount = -1.0
-    if not 0 <= amount < 1e9:
-        raise UsageError(f"max_budget is {text!r:.60}", hint="write an amount in US dollars: 2.50")
-    return amount
