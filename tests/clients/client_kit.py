@@ -64,7 +64,7 @@ class Kit:
             content: the line; of a client with a shell, in double quotes: a variable in it stands for its value.
         """
         if self.shell is None:
-            return [Turn(f"{name}\n```\n{content}\n```\n")]
+            return [Turn(f"{name}\n```\n<<<<<<< SEARCH\n=======\n{content}\n>>>>>>> REPLACE\n```\n")]
         return [self.shell(f'printf "%s\\n" "{content}" > {name}'), Turn(f"I wrote {name}.")]
 
 
@@ -155,10 +155,10 @@ KITS = (
     ),
     Kit(
         "aider",
-        "--model openai/scripted --weak-model openai/scripted --edit-format whole --no-show-model-warnings --no-analytics --no-gitignore "
+        "--model openai/scripted --weak-model openai/scripted --edit-format diff --no-show-model-warnings --no-analytics --no-gitignore "
         "--map-tokens 0 --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message",
-        {"OPENAI_API_BASE": "@URL/v1", "OPENAI_API_KEY": "none"},
-        {},
+        {"OPENAI_API_BASE": "@URL/v1", "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        {".aider/caches/model_prices_and_context_window.json": '{"none": {}}'},  # which it would look for on the net
         None,
         has_sessions=False,
     ),

@@ -184,7 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _whole(self, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
-        for name, text in {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}.items():
+        own = {"content-type": "application/json", "content-length": str(len(data))}
+        for name, text in {**own, **(headers or {})}.items():
             self.send_header(name, text)
         self.end_headers()
         if self.command != "HEAD":

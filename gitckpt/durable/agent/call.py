@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent import report as reports
 from gitckpt.durable.agent.client import Client
-from gitckpt.durable.agent.dialect import session_id
+from gitckpt.durable.agent.dialect import session_id, uncolored
 from gitckpt.durable.agent.report import AgentReport
 from gitckpt.durable.agent.transcript import Transcript, set_aside
 from gitckpt.durable.command import execution
@@ -52,6 +52,11 @@ class Answer:
     patience: Patience
 
     @property
+    def said(self) -> str:
+        """What was shown last, without colors."""
+        return uncolored(self.tail)
+
+    @property
     def ok(self) -> bool:
         """Whether the client ended well, by itself, and with its final message, where it sends messages."""
         return not self.problem
@@ -69,7 +74,7 @@ class Answer:
             return f"{self.client} failed: {self.report.error or 'it does not say why'}"
         if self.code:
             cause = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
-            return f"{self.client} failed: {cause}{execution.last_line(self.tail)}"
+            return f"{self.client} failed: {cause}{execution.last_line(self.said)}"
         if self.report.structured and not self.report.complete:
             return f"{self.client} failed: its output ends in the middle"
         return ""
@@ -197,7 +202,7 @@ class Agent:
             return False
         if not report.structured and len(report.text) > _BRIEF:
             return False
-        return self.client.does_not_know(f"{report.error or ''}\n{answer.tail[-_BRIEF:]}")
+        return self.client.does_not_know(f"{report.error or ''}\n{answer.said[-_BRIEF:]}")
 
     def _write(self, prompt: str) -> str:
         """Returns the path of the file with the prompt."""

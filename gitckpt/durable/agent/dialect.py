@@ -30,6 +30,7 @@ _TELLING = ("command", "file_path", "path", "pattern", "query", "url", "descript
 """The inputs of a tool that say most of what it does, the best first."""
 
 _STRUCTURED = ("json", "stream-json")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
@@ -155,6 +156,11 @@ def sound(value: object) -> str:
     if not isinstance(value, str):
         return ""
     return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def uncolored(text: str) -> str:
+    """Returns a text without what changes colors on a terminal: clients print it although nobody looks."""
+    return _COLORS.sub("", text)
 
 
 def one_line(text: str, limit: int = _SHOWN) -> str:

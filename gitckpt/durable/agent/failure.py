@@ -71,7 +71,7 @@ def classify(answer: Answer, now: float) -> Failure | None:
     """
     if not answer.problem:
         return None
-    said = f"{answer.report.error or ''}\n{answer.tail}"
+    said = f"{answer.report.error or ''}\n{answer.said}"
     if answer.code in _NOT_THERE and not answer.report.worked:
         return Failure(FATAL)
     if _LIMITED.search(said):
