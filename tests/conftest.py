@@ -79,7 +79,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--long`: the property tests take an hour instead of a minute. `--lane`, `--shard`: which tests are run."""
     parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
     lanes = "test: all that are not marked long (where no path is named, the default); long: the others; all (where a path is, the default)"
-    parser.addoption("--lane", choices=("test", "long", "all"), help=lanes)
+    lanes += "; clients: those marked client that are not marked long, which are in neither of the first two"
+    parser.addoption("--lane", choices=("test", "long", "clients", "all"), help=lanes)
     parser.addoption("--shard", metavar="K/N", type=shard, help="run only the K-th of N parts of the tests")
 
 
@@ -102,6 +103,18 @@ def is_long(item: pytest.Item) -> bool:
     marker = item.get_closest_marker("long")
     case = getattr(item, "callspec", None)
     return marker is not None and (case is None or case.id not in marker.kwargs.get("but", ()))
+
+
+def lane_of(item: pytest.Item, *, is_late: bool) -> str | None:
+    """Returns the lane of a test; None where it is only in the lane `all`.
+
+    Args:
+        item: the test.
+        is_late: whether another case has its turn in the lane `test`.
+    """
+    if item.get_closest_marker("client"):
+        return None if is_long(item) else "clients"
+    return "long" if is_long(item) or is_late else "test"
 
 
 def without_a_turn(items: list[pytest.Item]) -> set[pytest.Item]:
@@ -145,7 +158,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
     later = without_a_turn(items)
-    wanted = [item for item in items if lane == "all" or (is_long(item) or item in later) == (lane == "long")]
+    wanted = [item for item in items if lane in ("all", lane_of(item, is_late=item in later))]
     wanted = wanted[number - 1 :: count]  # the cases of a long test stand side by side: so each shard gets its share of them
     kept = set(wanted)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
@@ -189,7 +202,7 @@ def sealed(make_directory: MakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Pa
     for name in list(os.environ):
         if name.startswith(("GIT_", "GITCKPT_", "XDG_")) and name not in _KEPT_VARIABLES:
             monkeypatch.delenv(name)
-    for name in LOCAL_VARIABLES:
+    for name in (*LOCAL_VARIABLES, "SHELL"):
         monkeypatch.delenv(name, raising=False)
     settings = {
         "HOME": str(home),

@@ -66,7 +66,8 @@ def _run(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except CkptError as error:
-        return terminal.fail(error if error.hint else error.but(hint=_cure(error.message) or _next(error)))
+        hint = _sandbox_cure(error.message) or error.hint or _cure(error.message) or _next(error)
+        return terminal.fail(error if hint == error.hint else error.but(hint=hint))
     except KeyboardInterrupt:
         terminal.explain("")
         return INTERRUPTED
@@ -79,7 +80,7 @@ def _run(argv: list[str]) -> int:
             return _bug(error, argv)
         _discard_output()
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        return terminal.fail(CkptError(message, hint=_cure(message) or _AGAIN))
+        return terminal.fail(CkptError(message, hint=_sandbox_cure(message) or _cure(message) or _AGAIN))
     except Exception as error:  # noqa: BLE001 - the end of the line: what nobody foresaw
         return _bug(error, argv)
 
@@ -101,6 +102,20 @@ def _cure(message: str) -> str | None:
         if any(reason in message for reason in reasons):
             return f"{cure}, and run the command again"
     return None
+
+
+def _sandbox_cure(message: str) -> str | None:
+    """Returns what helps where the sandbox of Codex keeps the repository from being written, which no permission cures."""
+    if os.strerror(errno.EROFS) not in message or not any(name.startswith("CODEX_SANDBOX") for name in os.environ):
+        return None
+    from gitckpt.git.repository import discover
+
+    try:
+        place = discover().common_dir
+    except CkptError:
+        place = "/PATH/TO/.git"
+    option = f"'sandbox_workspace_write.writable_roots=[\"{place}\"]'"
+    return f"Codex's sandbox keeps it read-only: codex exec --sandbox workspace-write -c {option} …"
 
 
 def _next(error: CkptError) -> str | None:

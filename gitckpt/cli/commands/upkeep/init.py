@@ -29,6 +29,11 @@ def init(
         terminal.out(sentence)
     for line in done.advice:
         terminal.remark(line)
+    from gitckpt.cli.commands.upkeep import login_shell
+
+    advice = login_shell.advice()
+    if advice is not None:
+        terminal.remark(advice)
     if not done.changed:
         terminal.out("already initialised; nothing changed")
     if done.mode in ("config", "files"):

@@ -1,0 +1,76 @@
+"""`git ckpt init` where a login shell does not find the program, and what helps where a sandbox keeps the repository from being written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt.cli.commands.upkeep import login_shell
+from gitckpt.model.errors import CkptError
+from tests.cli.conftest import Ckpt
+from tests.conftest import Checkout
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `git-ckpt` in a directory with a space in its name, which is on PATH."""
+    path = tmp_path / "my programs" / "git-ckpt"
+    path.parent.mkdir()
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+    return path
+
+
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Lets the shell of this person be a script."""
+    path = tmp_path / "bash"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("SHELL", str(path))
+
+
+def test_one_that_does_not_find_it(
+    main_checkout: Checkout, ckpt: Ckpt, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell(tmp_path, monkeypatch, '[ "$1" = -lc ] && PATH=/nowhere; command -v git-ckpt')
+    said = ckpt("init", at=main_checkout)
+    alias = f"git config --global alias.ckpt '!{program}'"
+    assert [line for line in said.err.splitlines() if "login shell" in line] == [
+        f"a login shell, in which Codex runs its commands, does not find git-ckpt; git finds it by: {alias}"
+    ]
+    main_checkout.git("config", "alias.ckpt", f"!{program}")
+    assert "login shell" not in ckpt("init", at=main_checkout).err
+
+
+@pytest.mark.parametrize("script", ["command -v git-ckpt", "exit 0"])
+def test_one_that_finds_it(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    shell(tmp_path, monkeypatch, script)
+    assert login_shell.advice() is None
+
+
+def test_one_that_waits(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_shell, "_PATIENCE", 0.1)
+    shell(tmp_path, monkeypatch, "sleep 60")
+    assert login_shell.advice() is None
+
+
+@pytest.mark.parametrize("value", ["", "/usr/bin/fish", "/nowhere/bash"])
+def test_what_is_no_shell_of_this_kind(program: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("SHELL", value)
+    assert login_shell.advice() is None
+
+
+def test_the_sandbox_of_codex_is_named(main_checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise CkptError(f"cannot write to {main_checkout.path}/.git: {os.strerror(errno.EROFS)}", hint="chmod it")
+
+    monkeypatch.setattr("gitckpt.store.store.Store.save", refuse)
+    assert "hint: chmod it\n" in ckpt("save", at=main_checkout).err
+    monkeypatch.setenv("CODEX_SANDBOX_NETWORK_DISABLED", "1")
+    roots = f"'sandbox_workspace_write.writable_roots=[\"{main_checkout.path}/.git\"]'"
+    hint = f"hint: Codex's sandbox keeps it read-only: codex exec --sandbox workspace-write -c {roots} …\n"
+    assert hint in ckpt("save", at=main_checkout).err
