@@ -7,6 +7,7 @@ comments on the pull request, has no counterpart: the pipeline ends where the pu
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from datetime import UTC, datetime
@@ -67,7 +68,7 @@ class TestAPlanBecomesAPullRequest:
         assert newest.pipeline is not None
         assert newest.pipeline.phases == tuple(PHASES)
         assert list(newest.pipeline.completed) == PHASES
-        assert newest.pipeline.inputs == {"plan": "docs/My Plan.md", "agent": "claude -p", "pr": "gh pr create", "remote": "origin"}
+        assert newest.pipeline.inputs == {"plan": "docs/My Plan.md", "agent": "claude", "pr": "gh pr create", "remote": "origin"}
         assert newest.branch == "forge/my-plan"
         assert project.calls == ["claude", "gh"]
         after = project.checkout.fingerprint()
@@ -144,7 +145,8 @@ class TestFailures:
         code, _, err = start(project)
         run, at = project.run(), PHASES.index(phase)
         assert code == 20
-        assert err.splitlines()[-2].startswith(f"error: phase '{phase}' failed: exit code ")
+        who = "claude failed: " if phase == "run agent" else ""
+        assert err.splitlines()[-2].startswith(f"error: phase '{phase}' failed: {who}exit code ")
         assert err.splitlines()[-1] == f"hint: see more: git ckpt status {run}; to go on: git ckpt resume {run}"
         assert project.status(run) == "failed"
         assert [event.status for event in project.events(run).values()] == ["complete"] * at + ["failed"] + ["pending"] * (5 - at)
@@ -162,6 +164,34 @@ class TestFailures:
             project.checkout.git(*what.split()[1:])
         else:
             project.program(what, script)
+
+    def test_the_agent_is_read_like_the_others(self, project: Stage) -> None:
+        said = '{"type": "result", "result": "I did it.", "session_id": "s-1", "total_cost_usd": 0.25, "usage": {"input_tokens": 7}}'
+        project.program("claude", f"cat > feature; echo \"$*\" > words; echo '{said}'")
+        _, _, err = start(project)
+        assert "I did it." in err.splitlines()
+        assert project.remote.git("show", "forge/my-plan:words") == "-p --output-format stream-json --verbose"
+        attempt = project.checkpoint(project.run(), "run agent-complete").attempt
+        assert attempt is not None
+        assert json.loads(str(attempt.result)) == {"cost_usd": 0.25, "session": "s-1", "tokens": {"input": 7}}
+
+    def test_an_agent_that_cannot_be_asked_ends_it_with_its_words(self, project: Stage) -> None:
+        project.program("claude", "echo 'Invalid API key · Please run /login'; exit 1")
+        code, _, err = start(project)
+        assert (code, err.splitlines()[-2]) == (
+            4,
+            "error: claude cannot be asked: claude failed: exit code 1: Invalid API key · Please run /login",
+        )
+
+    def test_an_agent_that_is_not_there(self, project: Stage) -> None:
+        code, _, err = start(project, "-i", "agent=no-such-agent")
+        assert (code, err.splitlines()[-2]) == (4, "error: the agent is not there: no-such-agent")
+
+    def test_a_limit_of_the_agent_is_waited_for(self, project: Stage) -> None:
+        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
+        project.program("claude", f"{once}; cat > feature")
+        code, _, err = start(project)
+        assert (code, err.count("limited: the agent is asked again at ")) == (0, 1)
 
     def test_an_agent_that_changes_no_file_has_failed(self, project: Stage) -> None:
         project.program("claude", "cat > /dev/null; echo 'all is well'")

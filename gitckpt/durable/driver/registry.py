@@ -28,6 +28,13 @@ def run_review(context: Context) -> Ended:
     return carry_out(context)
 
 
+def ask_agent(context: Context) -> Ended:
+    """Asks an agent what a file says."""
+    from gitckpt.durable.phases.agent import ask
+
+    return ask(context)
+
+
 def _require_loop(given: Given, said: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import options, prompt
 
@@ -74,6 +81,7 @@ REVIEW_OPTIONS = (
 STEPS = {
     "read plan": Step(read_plan),
     "generate branch": Step(generate_branch),
+    "agent": Step(ask_agent, ("agent", "prompt", "agent_timeout")),
     "loop": Step(run_loop, LOOP_OPTIONS, ("loop",), _require_loop),
     "review": Step(run_review, REVIEW_OPTIONS, ("review",), _require_review),
 }

@@ -351,7 +351,9 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
 
 def test_colors_hide_nothing(desk: Desk) -> None:
     """As opencode says that it does not know a conversation."""
-    forgets = "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: \\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
+    forgets = (
+        "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: \\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
+    )
     answer = desk.ask(shell(forgets, format="text", resume="--resume {session}"), session="s-1")
     assert (answer.ok, answer.resumed, answer.report.text) == (True, False, "new\n")
     failed = desk.ask(shell("printf '\\033[91mno\\033[0m credit\\n'; exit 3"))

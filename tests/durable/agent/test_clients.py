@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.client import BUILT_IN, Client, Price, client_of, read_clients, redefinition
+from gitckpt.durable.agent.client import BUILT_IN, FORMATS, Client, Price, client_of, read_clients, redefinition
 from gitckpt.durable.agent.dialect import session_id
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
@@ -203,8 +203,7 @@ four = "claude"
         "gitckpt.toml:1: agent 'one' has no command (add command = \"COMMAND\")",
         "gitckpt.toml:2: unknown key 'comand' in agent 'one' (did you mean command?)",
         "gitckpt.toml:5: command in agent 'two' must be a string, not 3",
-        "gitckpt.toml:6: format in agent 'two' must be one of claude, codex, gemini, opencode, aider, text, not 'claud' "
-        "(did you mean claude?)",
+        "gitckpt.toml:6: format in agent 'two' must be one of " + ", ".join(FORMATS) + ", not 'claud' (did you mean claude?)",
         "gitckpt.toml:10: prompt in agent 'three' must be one of stdin, argument, not 'file'",
         "gitckpt.toml:11: resume of agent 'three' has no {session} (write it where the id belongs, as in resume = \"--resume {session}\")",
         "gitckpt.toml:14: four in agents must be a table, not 'claude'",

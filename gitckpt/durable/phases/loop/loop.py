@@ -15,6 +15,7 @@ from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Outcome, Patience
+from gitckpt.durable.phases.agent import MOST_LOST, require_there, unusable
 from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
@@ -41,7 +42,7 @@ _KEPT_OUTPUT = 8000
 _KEPT_FAILURES = 10
 _SHOWN_FAILURE = 500
 _BEADS = "bd"
-_LOST, _DENIED = 5, 3
+_DENIED = 3
 _LINE = 200
 
 
@@ -186,15 +187,10 @@ class Loop:
             return False
         self._show(answer.problem)
         if found.kind == failure.FATAL:
-            raise AgentUnusable(
-                f"{answer.client} cannot be asked: {answer.problem}",
-                code=answer.code,
-                output=answer.tail,
-                hint=f"settle that, then: git ckpt resume {self._run.id}; or name another agent: --input agent=CLIENT",
-            )
+            raise unusable(answer, self._run.id)
         if found.kind == failure.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
-            if memory["lost"] > _LOST:
+            if memory["lost"] > MOST_LOST:
                 memory.pop("lost")
                 return False  # as any other failure
             self._milestone(f"iteration {number}: asked again after {answer.problem}"[:_LINE], errors=[answer.problem])
@@ -336,9 +332,7 @@ class Loop:
 
     def _require_what_is_needed(self) -> None:
         self._documents.plan(self._memory)
-        missing = self._client.missing(self._env, self._run.path)
-        if missing is not None:  # each iteration would be used up in an instant
-            raise AgentUnusable(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
+        require_there(self._client, self._env, self._run.path)
         if self._options.max_budget and not self._client.tells_cost:
             name = self._client.name
             raise PhaseFailed(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from gitckpt.durable.agent.call import Agent
+from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.client import Client
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, EXIT, Patience
 from gitckpt.durable.phases import options
+from gitckpt.durable.phases.agent import patiently, require_there
 from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
 from gitckpt.durable.phases.review.errors import ReviewFailed
@@ -148,11 +149,24 @@ class _Asked:
         context, run = self._context, self._context.run
         files = os.path.join(run.files.path, self._role)
         agent = Agent(self._client, run.path, {**context.environment(), **env}, context.watchdog, files)
-        patience = Patience(self._timeout, None, run.seconds_left())
-        answer = agent.ask(prompt, session=session, patience=patience, output=context.output, tick=context.look)
+        require_there(self._client, context.environment(), run.path)
+
+        def call() -> Answer:
+            patience = Patience(self._timeout, None, run.seconds_left())
+            return agent.ask(prompt, session=session, patience=patience, output=context.output, tick=context.look, budget=self._left())
+
+        answer = patiently(run, call, lambda text: context.output(f"[review] {text}\n".encode()))
         if answer.ended_by == DEADLINE:
             raise DeadlineReached(f"the {self._role} was ended: the run took longer than it may", output=answer.tail)
         return Reply(not answer.problem, answer.problem, answer.report.text, answer.report.cost_usd, answer.report.session)
+
+    def _left(self) -> float | None:
+        """Returns what of the budget is left, in US dollars; None where there is none."""
+        state = self._context.run.state.get("review")
+        head = state if isinstance(state, dict) else {}
+        budget, spent = (head.get(key) for key in ("max_budget_usd", "total_cost_usd"))
+        known = isinstance(budget, int | float) and isinstance(spent, int | float) and budget > 0
+        return max(float(budget) - float(spent), 0.0001) if known else None  # type: ignore[arg-type]
 
 
 def _shell(context: Context) -> Callable[[str], tuple[int, str]]:

@@ -1,0 +1,153 @@
+"""An agent that is asked once, in the place of a command; and what its kinds of failures mean for a run, whoever asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from gitckpt.durable.agent import failure
+from gitckpt.durable.agent.call import Agent, Answer
+from gitckpt.durable.agent.client import Client
+from gitckpt.durable.command.execution import DEADLINE, Patience
+from gitckpt.durable.phases import options
+from gitckpt.durable.pipeline.context import Context
+from gitckpt.durable.run.active_run import ActiveRun
+from gitckpt.durable.run.errors import AgentUnusable, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
+from gitckpt.durable.run.retry import Ended
+from gitckpt.model import times
+from gitckpt.model.errors import UsageError
+from gitckpt.model.values import replace
+from gitckpt.store.runs import run_files
+
+MOST_LOST = 5
+"""So often an agent is asked again after its connection was lost."""
+
+_LONGEST_PAUSE = 60.0
+_RETRY_LATER, _BLOCKED = 75, 4
+
+
+def ask(context: Context) -> Ended:
+    """Asks an agent what a file says, which is the option `prompt`, and waits for its answer.
+
+    Raises:
+        PhaseFailed: it failed, took too long, or changed no file though it must; its sub-classes: it cannot be asked, it says that it is
+            blocked or asks to be tried later, or the run has to stop.
+    """
+    run, phase = context.run, context.phase
+    try:
+        client = context.client("agent")
+        limit = options.pause("agent_timeout", context.option("agent_timeout"), 0.0)
+    except UsageError as error:
+        raise PhaseFailed(error.message, hint=error.hint) from None
+    prompt = _prompt(context)
+    env, directory = context.environment(), os.path.join(run.files.path, "agent")
+    require_there(client, env, run.path)
+    agent = Agent(client, run.path, env, context.watchdog, directory)
+    usual, idle = (None if length is None else length / times.MICRO for length in (phase.timeout, phase.idle_timeout))
+
+    def call() -> Answer:
+        patience = Patience(limit or usual, idle, run.seconds_left())
+        return agent.ask(prompt, patience=patience, output=context.output, tick=context.look)
+
+    answer = patiently(run, call, lambda text: context.output(f"{text}\n".encode()))
+    _require_success(phase.name, answer)
+    if phase.must_change and not run.has_changed_files(context.attempt):
+        raise PhaseFailed(f"phase {phase.name!r} produced no file changes", code=answer.code, output=answer.tail)
+    report = answer.report
+    said = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
+    return Ended(result={key: value for key, value in said.items() if value} or None, code=answer.code, output=answer.tail)
+
+
+def _prompt(context: Context) -> str:
+    """Returns what the agent is asked: the content of a file that the run was started with, or of its worktree."""
+    run, path = context.run, context.option("prompt")
+    if not path:
+        raise PhaseFailed(f"phase {context.phase.name!r} asks an agent nothing", hint='name a file: prompt = "PATH"')
+    names = [name for name in context.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
+    copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
+    for place in (*copies, os.path.join(run.path, path)):
+        if os.path.isfile(place):
+            with open(place, encoding="utf-8", errors="replace") as file:
+                return file.read()
+    raise PhaseFailed(f"what the agent is asked is not there: {path}", hint="write it, and commit it where the run begins")
+
+
+def _require_success(name: str, answer: Answer) -> None:
+    if not answer.problem:
+        return
+    what = f"phase {name!r}"
+    if answer.ended_by == DEADLINE:
+        raise DeadlineReached(f"{what} was ended: the run took longer than it may", code=answer.code, output=answer.tail)
+    ending = {_BLOCKED: PhaseBlocked, _RETRY_LATER: PhaseDeferred}.get(answer.code, PhaseFailed)
+    verb = {_BLOCKED: "is blocked", _RETRY_LATER: "asks to be tried again later"}.get(answer.code, "failed")
+    raise ending(f"{what} {verb}: {answer.problem}", code=answer.code, output=answer.tail)
+
+
+def require_there(client: Client, env: Mapping[str, str], directory: str) -> None:
+    """Looks, before the first call, whether the program of a client is there.
+
+    Args:
+        client: the client.
+        env: the environment that it gets.
+        directory: where it runs.
+
+    Raises:
+        AgentUnusable: it is not.
+    """
+    missing = client.missing(env, directory)
+    if missing is not None:
+        raise AgentUnusable(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
+
+
+def unusable(answer: Answer, run: str) -> AgentUnusable:
+    """Returns the error that an agent will not answer until somebody does something.
+
+    Args:
+        answer: which says so.
+        run: the id of the run.
+    """
+    return AgentUnusable(
+        f"{answer.client} cannot be asked: {answer.problem}",
+        code=answer.code,
+        output=answer.tail,
+        hint=f"settle that, then: git ckpt resume {run}; or name another agent: --input agent=CLIENT",
+    )
+
+
+def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], None]) -> Answer:
+    """Asks an agent until its answer says something of the work: limits are waited for, and lost connections tried again.
+
+    Args:
+        run: the run; it ends the waiting where it has to stop.
+        call: asks once.
+        show: gets what a person is to know of the waiting, a line each.
+
+    Returns:
+        The last answer, with what all of them have cost.
+
+    Raises:
+        AgentUnusable: no other call would be answered either.
+        Cancelled, DeadlineReached, LeaseLost: the run has to stop.
+    """
+    limited = lost = 0
+    cost = 0.0
+    while True:
+        answer = call()
+        now = run.store.clock() / times.MICRO
+        found = failure.classify(answer, now)
+        cost += answer.report.cost_usd or 0.0
+        if found is not None and found.kind == failure.FATAL:
+            raise unusable(answer, run.id)
+        if found is None or found.kind == failure.OTHER or (found.kind == failure.TRANSIENT and lost >= MOST_LOST):
+            return replace(answer, report=replace(answer.report, cost_usd=cost or answer.report.cost_usd))
+        show(answer.problem)
+        if found.kind == failure.TRANSIENT:
+            lost += 1
+            wait = min(2.0**lost, _LONGEST_PAUSE)
+        else:
+            limited += 1
+            wait = found.wait if found.wait is not None else failure.backoff(limited)
+            show(
+                f"limited: the agent is asked again at {times.to_text(int((now + wait) * times.MICRO))}; git ckpt cancel {run.id} ends that"
+            )
+        run.wait(wait)
