@@ -14,7 +14,7 @@ from tests.conftest import shard
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = "from tests.conftest import pytest_addoption, pytest_collection_modifyitems, pytest_configure\n"
-MARKERS = "\n".join(f"    {name}: as in the project" for name in ("long", "turns", "sampled"))
+MARKERS = "\n".join(f"    {name}: as in the project" for name in ("long", "turns", "sampled", "client"))
 INI = f"[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n{MARKERS}\n"
 TESTS = """\
 import pytest

@@ -1,13 +1,15 @@
 """A server of models on 127.0.0.1 without a model: it says what a test has written down, in the protocols that the clients speak.
 
-But for errors that pass, it keeps nothing in mind between requests. Which part of a script comes next is counted from the request itself, which holds the whole
-conversation: so it makes no difference how often a client was killed, and which requests it makes for purposes of its own.
+But for errors that pass, it keeps nothing in mind between requests. Which part of a script comes next is counted from the request itself,
+which holds the whole conversation: so it makes no difference how often a client was killed, and which requests it makes for purposes of its
+own.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -203,20 +205,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"{head}data: {data}\n\n".encode())
 
 
-class _Protocol:
+class _Protocol(ABC):
     """How requests and answers of one kind are written."""
 
+    @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
         """Yields the messages of a request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def whole(self, turn: Turn, model: str) -> object:
         """Returns an answer that comes at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def events(self, turn: Turn, model: str) -> Iterator[tuple[str, object]]:
         """Yields the name of each event of an answer that comes bit by bit, and what it says."""
-        raise NotImplementedError
 
     def error(self, turn: Turn) -> object:
         """Returns what comes with an HTTP error."""
@@ -252,6 +254,7 @@ class _Anthropic(_Protocol):
         usage = {"input_tokens": INPUT_TOKENS, "output_tokens": 0}
         yield event("message_start", message={**self._head(model), "content": [], "stop_reason": None, "usage": usage})
         for index, block in enumerate(self._blocks(turn)):
+            begin: dict[str, object]
             if block["type"] == "text":
                 begin, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
             else:

@@ -6,15 +6,20 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.clients.client_kit import KITS
+from tests.clients.client_kit import CLIENTS_VARIABLE, KITS
 from tests.clients.conftest import LIMIT, Bench
 from tests.clients.model_server import INPUT_TOKENS, Turn
+from tests.conftest import Checkout
 
 pytestmark = pytest.mark.client
+
+QUICK = ("claude", "codex")
+"""The clients that answer within two seconds: with these, all is tried each time."""
 
 TASK = "LOOP TASK"
 TESTS = "test -f one.txt && test -f two.txt || { echo two.txt is missing; exit 1; }"
@@ -86,6 +91,7 @@ def test_review(desk: Bench) -> None:
     assert desk.state(run)["review"]["cycle"] == 1
 
 
+@pytest.mark.long(but=QUICK)
 def test_review_that_goes_on(desk: Bench) -> None:
     """The reviewer is content with the second try of the coder, who goes on with the conversation of the first."""
     kit, models = desk.kit, desk.models
@@ -101,6 +107,7 @@ def test_review_that_goes_on(desk: Bench) -> None:
     assert desk.state(run)["review"]["cycle"] == 2
 
 
+@pytest.mark.long(but=QUICK)
 def test_conversation_that_is_forgotten(desk: Bench) -> None:
     """The second call goes on with the conversation of the first; the third begins a new one, as the client has lost it meanwhile."""
     kit, models = desk.kit, desk.models
@@ -121,10 +128,10 @@ def test_conversation_that_is_forgotten(desk: Bench) -> None:
     assert desk.state(out.split()[0])["loop"]["iterations"] == 3
 
 
-@pytest.mark.parametrize("status", [401])
-def test_key_that_is_refused(desk: Bench, status: int) -> None:
+@pytest.mark.long(but=QUICK)
+def test_key_that_is_refused(desk: Bench) -> None:
     """Nothing is tried again: the loop ends at once, with the words of the client."""
-    desk.models.scripts = {TASK: [Turn(status=status, message="invalid x-api-key")]}
+    desk.models.scripts = {TASK: [Turn(status=401, message="invalid x-api-key")]}
     _, err = desk.call(*loop(desk), code=4)
     assert f"{desk.kit.name} cannot be asked: {desk.kit.name} failed" in err
     assert "iteration 2" not in err
@@ -170,16 +177,26 @@ def test_claude_with_a_budget(desk: Bench) -> None:
 
 
 @only("codex")
-def test_step_inside_of_the_sandbox_of_codex(desk: Bench) -> None:
+def test_step_inside_of_the_sandbox_of_codex(desk: Bench, request: pytest.FixtureRequest) -> None:
     """With the documented options it is recorded; without them, the error names them."""
     assert desk.kit.shell is not None
+    # The project of a test lies where the sandbox allows everything, or shows nothing.
+    place = Path(tempfile.mkdtemp(prefix="sandboxed-", dir=os.environ[CLIENTS_VARIABLE]))
+    request.addfinalizer(lambda: shutil.rmtree(place))
+    desk.checkout = Checkout(Path(shutil.copytree(desk.checkout.path, place / "project")))
     git = json.dumps(str(desk.checkout.path / ".git"))
-    steps = "git ckpt step start --task one > one.txt 2>&1; cp one.txt two.txt; true"
+    desk.checkout.git("config", "alias.ckpt", f"!{shutil.which('git-ckpt', path=desk.env['PATH'])}")
+    steps = "git ckpt step start PLAN --track t > one.txt 2>&1; cp one.txt two.txt; true"
     desk.models.scripts = {TASK: [desk.kit.shell(steps), Turn("I tried.")]}
-    for options, said in (
-        ("--sandbox workspace-write", "writable_roots"),
-        (f"--sandbox workspace-write -c 'sandbox_workspace_write.writable_roots=[{git}]'", ""),
+    sandbox = "--sandbox workspace-write " + " ".join(
+        f"-c sandbox_workspace_write.{each}=true" for each in ("exclude_tmpdir_env_var", "exclude_slash_tmp")
+    )
+    for options, is_refused in (
+        (sandbox, True),
+        (f"{sandbox} -c 'sandbox_workspace_write.writable_roots=[{git}]'", False),
     ):
         words = [f"codex exec --json {options} -" if word == desk.kit.command else word for word in loop(desk)]
         out, _ = desk.call(*words)
-        assert said in (worktree(desk, out.split()[0]) / "one.txt").read_text()
+        answer = (worktree(desk, out.split()[0]) / "one.txt").read_text()
+        assert ("writable_roots" in answer) is is_refused, answer
+        assert ("error" in answer) is is_refused, answer
