@@ -61,14 +61,16 @@ class TestForge:
         assert stage.ok("verify") == ""
 
     def test_its_plan_is_not_here(self, stage: Stage, tmp_path: Path) -> None:
-        forge_run(stage, tmp_path)
+        left = forge_run(stage, tmp_path)
         stage.checkout.git("rm", "--quiet", "plans/auth.md")
+        (left / "plans/auth.md").unlink()
         stage.program("claude", "cat > plan.seen")
         stage.program("gh", "echo https://example.org/ada/project/pull/7")
         assert "names 'plans/auth.md', which is not in the repository" in stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
         assert done.code == 20
-        assert "the plan is not here: put it where the run has it, then resume with --accept-changes" in done.err
+        assert "what the agent is asked is not there: plans/auth.md" in done.err
+        assert f"put it there, then: git ckpt resume {AUTH} --accept-changes" in done.err
         assert stage.calls == []
         stage.checkout.write("plans/auth.md", "# Written again\n")
         done = stage.ckpt("resume", AUTH, "--accept-changes")
@@ -82,7 +84,10 @@ class TestForge:
         assert stage.ckpt("resume", AUTH, "--trust").code == 20
         written = stage.ok("export", AUTH, "--format", "forge")
         assert "status: failed" in written
-        assert "    - name: run agent\n      status: failed\n      error: 'phase ''run agent'' failed: exit code 3: it''s: no'\n" in written
+        assert (
+            "    - name: run agent\n      status: failed\n      error: 'phase ''run agent'' failed: claude failed: exit code 3: it''s: no'\n"
+            in written
+        )
 
 
 def test_rlm_act_at_its_decomposition(stage: Stage) -> None:

@@ -69,7 +69,8 @@ def _prompt(context: Context) -> str:
         if os.path.isfile(place):
             with open(place, encoding="utf-8", errors="replace") as file:
                 return file.read()
-    raise PhaseFailed(f"what the agent is asked is not there: {path}", hint="write it, and commit it where the run begins")
+    hint = f"put it there, then: git ckpt resume {run.id} --accept-changes"
+    raise PhaseFailed(f"what the agent is asked is not there: {path}", hint=hint)
 
 
 def _require_success(name: str, answer: Answer) -> None:
