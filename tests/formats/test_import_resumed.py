@@ -84,10 +84,8 @@ class TestForge:
         assert stage.ckpt("resume", AUTH, "--trust").code == 20
         written = stage.ok("export", AUTH, "--format", "forge")
         assert "status: failed" in written
-        assert (
-            "    - name: run agent\n      status: failed\n      error: 'phase ''run agent'' failed: claude failed: exit code 3: it''s: no'\n"
-            in written
-        )
+        error = "phase ''run agent'' failed: claude failed: exit code 3: it''s: no"
+        assert f"    - name: run agent\n      status: failed\n      error: '{error}'\n" in written
 
 
 def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
