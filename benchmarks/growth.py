@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -150,7 +149,8 @@ _MEASURER = """
 import os, sys, time
 null = os.open(os.devnull, os.O_WRONLY)
 began = time.perf_counter()
-child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)])
+quietly = [(os.POSIX_SPAWN_DUP2, null, number) for number in (1, 2)]
+child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=quietly)
 _, status, used = os.wait4(child, 0)
 print(os.waitstatus_to_exitcode(status), time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss)
 """
