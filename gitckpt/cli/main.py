@@ -10,7 +10,6 @@ import sys
 from gitckpt import __version__
 from gitckpt.cli.parser import quick
 from gitckpt.cli.screen import terminal
-from gitckpt.git.process import GitError
 from gitckpt.model.errors import CkptError
 
 BUG = 3
@@ -120,6 +119,8 @@ def _sandbox_cure(message: str) -> str | None:
 
 def _next(error: CkptError) -> str | None:
     """Returns what to do after git failed at something for a reason that nobody foresaw, or was killed."""
+    from gitckpt.git.process import GitError  # here, as --version needs nothing of git
+
     if not isinstance(error, GitError):
         return None
     return _KILLED if error.code < 0 else _AGAIN

@@ -66,8 +66,11 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
     assert commands_among(found) == ({module} if module else set())
 
 
+def test_the_version_needs_nothing_of_git(spawn: Spawn, main_checkout: Checkout) -> None:
+    assert not {name for name in modules_of(spawn, main_checkout, "--version") if name.startswith(("gitckpt.git", "gitckpt.store"))}
+
+
 @pytest.mark.long
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "modules"),
     [
