@@ -47,7 +47,7 @@ LAYERS = tuple(
     formats
     hook
     cli.screen
-    cli.options cli.opening cli.driver
+    cli.options cli.opening cli.driver cli.login_shell
     cli.commands
     cli.parser
     cli.main

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli.commands.upkeep import login_shell
+from gitckpt.cli import login_shell
 from gitckpt.model.errors import CkptError
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout

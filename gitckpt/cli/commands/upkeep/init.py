@@ -29,7 +29,7 @@ def init(
         terminal.out(sentence)
     for line in done.advice:
         terminal.remark(line)
-    from gitckpt.cli.commands.upkeep import login_shell
+    from gitckpt.cli import login_shell
 
     advice = login_shell.advice()
     if advice is not None:
