@@ -103,8 +103,8 @@ def test_options_become_inputs(stage: Stage, plan: Path) -> None:
     stage.program("bd", 'echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"closed\\"}, {\\"id\\": \\"bd-2\\", \\"status\\": \\"closed\\"}]"')
     stage.checkout.write("prompt.txt", "Do $plan")
     words = ("--issue", "bd-1", "--issue", "bd-2", "--epic", "bd-0", "--agent", "cat > prompt", "--done", "true", "--tests", "true")
-    limits = ("--max-iterations", "7", "--pause", "1s", "--agent-timeout", "2m", "--test-timeout", "3m", "--conversation", "continue")
-    stage.ok("loop", "docs/The plan.md", *words, *limits, "--prompt", "prompt.txt", "--timeout", "1h")
+    limits = ("--max-iterations", "7", "--pause", "1s", "--agent-timeout", "2m", "--idle-timeout", "4m", "--test-timeout", "3m")
+    stage.ok("loop", "docs/The plan.md", *words, *limits, "--conversation", "continue", "--prompt", "prompt.txt", "--timeout", "1h")
     run = stage.run()
     pipeline = stage.newest(run).pipeline
     assert pipeline is not None
@@ -119,8 +119,10 @@ def test_options_become_inputs(stage: Stage, plan: Path) -> None:
         "done": "true",
         "until_tests_pass": "",
         "max_iterations": "7",
+        "max_budget": "0",
         "pause": "1s",
         "agent_timeout": "2m",
+        "idle_timeout": "4m",
         "test_timeout": "3m",
     }
     assert pipeline.deadline is not None

@@ -261,7 +261,7 @@ class TestDryRun:
         assert said[:5] == [
             "pipeline plan-to-pr, fully_autonomous, from preset",
             "input plan = plan.md",
-            "input agent = claude -p",
+            "input agent = claude",
             "input pr = gh pr create",
             "input remote = origin",
         ]

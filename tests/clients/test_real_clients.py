@@ -154,6 +154,16 @@ def test_claude_at_a_limit(desk: Bench) -> None:
 
 
 @only("claude")
+def test_claude_that_hangs_at_its_server(desk: Bench) -> None:
+    """It would call it again for minutes, and say so; that counts as silence."""
+    desk.env["CLAUDE_CODE_MAX_RETRIES"] = "100"
+    desk.models.scripts = {TASK: [Turn(status=500, message="no")]}
+    _, err = desk.call(*loop(desk, "--idle-timeout", "3s", "--max-iterations", "1"), code=20)
+    assert "the model is called again, attempt 2 of " in err
+    assert "claude was ended: it printed nothing for more than 3s" in err
+
+
+@only("claude")
 def test_claude_that_is_not_allowed_what_it_wants(desk: Bench) -> None:
     assert desk.kit.shell is not None
     desk.models.scripts = {TASK: [desk.kit.shell("touch one.txt two.txt"), Turn("I may not.")]}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.driver import registry
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
@@ -405,5 +406,5 @@ class TestNames:
     def test_the_file_goes_before_the_preset(self, file: File) -> None:
         mine = file.read(PHASE.replace("ci", "plan-to-pr"), "plan-to-pr")
         assert (mine.source, [each.name for each in mine.phases]) == (str(file.path), ["lint"])
-        preset = file.read(PHASE, "plan-to-pr")
+        preset = pipelines.read(str(file.write(PHASE).path), "plan-to-pr", registry.OPTIONS)
         assert (preset.source, preset.worktree) == ("preset", pipeline.REMOVE_WHEN_PUSHED)

@@ -174,6 +174,7 @@ class Agent:
             patience=patience,
             output=receive,
             tick=tick,
+            idles=lambda: reader.retries,
         )
         report = reader.close()
         show(reader.rest)

@@ -40,9 +40,10 @@ class Claude(Dialect):
         if kind not in _KINDS and "session_id" not in message:
             return None
         self.session = session_id(message.get("session_id")) or self.session
+        self.retries = kind == "system" and message.get("subtype") == "api_retry"
         if kind == "assistant":
             return self._assistant(message)
-        if kind == "system" and message.get("subtype") == "api_retry":
+        if self.retries:
             return _retry(message)
         return self._result(message) if kind == "result" else ""
 

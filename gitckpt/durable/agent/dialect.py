@@ -78,6 +78,7 @@ class Dialect(ABC):
         worked: whether the agent did or said anything.
         tokens: how many it took, by kind: "input" and "output", and the "cached" ones of the input; none where the client does not say it.
         denied: what the agent was not allowed to do, a line each.
+        retries: whether its last message says only that it calls its server again.
     """
 
     name: ClassVar[str]
@@ -98,6 +99,7 @@ class Dialect(ABC):
         self.worked = False
         self.tokens: dict[str, int] = {}
         self.denied: list[str] = []
+        self.retries = False
 
     def count(self, usage: Mapping[str, object], kinds: Mapping[str, str]) -> None:
         """Adds tokens.

@@ -56,9 +56,11 @@ class MessageReader(Protocol):
 
     Attributes:
         rest: what is to be shown after `close`, in addition to what `feed` returned.
+        retries: whether the last message says only that the client calls its server again.
     """
 
     rest: str
+    retries: bool
 
     def feed(self, chunk: bytes) -> str:
         """Takes in what follows. Returns what a person is to be shown of it."""
@@ -83,6 +85,7 @@ class _Text:
 
     def __init__(self) -> None:
         self.rest = ""
+        self.retries = False
         self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
@@ -113,6 +116,7 @@ class _Messages:
 
     def __init__(self, dialect: Dialect) -> None:
         self.rest = ""
+        self.retries = False
         self._dialect = dialect
         self._came = False
         self._cut = False
@@ -202,6 +206,7 @@ class _Messages:
         if not known:
             return None
         self._came = True
+        self.retries = self._dialect.retries
         return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(known)
 
     def _give_up(self) -> str:

@@ -100,6 +100,7 @@ def run_command(
     patience: Patience,
     output: Callable[[bytes], None],
     tick: Callable[[float], None] | None = None,
+    idles: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Runs a shell command to its end, and ends what it left running, in whatever process group or session that is.
 
@@ -114,6 +115,7 @@ def run_command(
         patience: when to end it.
         output: gets standard output and error, in the order of writing, as they come. While it works, the command waits.
         tick: gets the seconds since the start, about once a second until the end; before the start where nobody has called it for long.
+        idles: tells, after `output`, whether what came last was no sign of life, and counts as silence. By default everything is one.
 
     Raises:
         WorktreeError: the directory is not there or cannot be entered.
@@ -129,7 +131,7 @@ def run_command(
     try:
         began = time.monotonic()
         watchdog.launch(command, directory, env)
-        running = _Running(watchdog, output, tick, began)
+        running = _Running(watchdog, output, tick, idles, began)
         ended_by = running.wait(patience)
         code = running.settle() if ended_by == EXIT else running.end(patience.grace)
     except Gone:
@@ -182,12 +184,20 @@ class _Running:
         seconds: how long the shell ran, once it has ended.
     """
 
-    def __init__(self, watchdog: Watchdog, output: Callable[[bytes], None], tick: Callable[[float], None] | None, began: float) -> None:
+    def __init__(
+        self,
+        watchdog: Watchdog,
+        output: Callable[[bytes], None],
+        tick: Callable[[float], None] | None,
+        idles: Callable[[], bool] | None,
+        began: float,
+    ) -> None:
         self.tail = Tail()
         self.seconds = 0.0
         self._watchdog = watchdog
         self._output: Callable[[bytes], None] | None = output
         self._tick = tick
+        self._idles = idles
         self._code: int | None = None
         self._is_alone = False
         self._is_given_up = False
@@ -280,7 +290,8 @@ class _Running:
             except BaseException:
                 self._output = None  # it would raise again, and cut the grace short
                 raise
-        self._heard = time.monotonic()
+        if self._idles is None or not self._idles():
+            self._heard = time.monotonic()
 
     def _outlast(self, until: float) -> None:
         """Waits until nobody is left."""

@@ -70,7 +70,7 @@ class Step:
 
 LOOP_OPTIONS = (
     *("plan", "issues", "epic", "agent", "prompt", "conversation", "tests", "done", "until_tests_pass"),
-    *("max_iterations", "max_budget", "pause", "agent_timeout", "test_timeout"),
+    *("max_iterations", "max_budget", "pause", "agent_timeout", "idle_timeout", "test_timeout"),
 )
 
 REVIEW_OPTIONS = (

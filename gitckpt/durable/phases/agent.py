@@ -100,28 +100,30 @@ def require_there(client: Client, env: Mapping[str, str], directory: str) -> Non
         raise AgentUnusable(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
 
 
-def unusable(answer: Answer, run: str) -> AgentUnusable:
+def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
     """Returns the error that an agent will not answer until somebody does something.
 
     Args:
         answer: which says so.
         run: the id of the run.
+        role: the input that names the agent.
     """
     return AgentUnusable(
         f"{answer.client} cannot be asked: {answer.problem}",
         code=answer.code,
         output=answer.tail,
-        hint=f"settle that, then: git ckpt resume {run}; or name another agent: --input agent=CLIENT",
+        hint=f"settle that, then: git ckpt resume {run}; or name another agent: --input {role}=CLIENT",
     )
 
 
-def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], None]) -> Answer:
+def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], None], role: str = "agent") -> Answer:
     """Asks an agent until its answer says something of the work: limits are waited for, and lost connections tried again.
 
     Args:
         run: the run; it ends the waiting where it has to stop.
         call: asks once.
         show: gets what a person is to know of the waiting, a line each.
+        role: the input that names the agent.
 
     Returns:
         The last answer, with what all of them have cost.
@@ -138,7 +140,7 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
         found = failure.classify(answer, now)
         cost += answer.report.cost_usd or 0.0
         if found is not None and found.kind == failure.FATAL:
-            raise unusable(answer, run.id)
+            raise unusable(answer, run.id, role)
         if found is None or found.kind == failure.OTHER or (found.kind == failure.TRANSIENT and lost >= MOST_LOST):
             return replace(answer, report=replace(answer.report, cost_usd=cost or answer.report.cost_usd))
         show(answer.problem)

@@ -349,6 +349,14 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
     assert kept() == {"agent.log": "14\n", "agent-14.log": "13\n"}
 
 
+def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
+    retry = json.dumps({"type": "system", "subtype": "api_retry", "error": "529 overloaded", "session_id": "x"})
+    client = shell(f"while :; do echo {shlex.quote(retry)}; sleep 0.05; done", format="claude")
+    answer = desk.ask(client, patience=Patience(timeout=60, idle_timeout=0.5, grace=0.5))
+    assert answer.ended_by == IDLE_TIMEOUT
+    assert desk.shown.count(b"the model is called again: 529 overloaded\n") > 2
+
+
 def test_colors_hide_nothing(desk: Desk) -> None:
     """As opencode says that it does not know a conversation."""
     forgets = (
@@ -484,7 +492,9 @@ def test_example_of_a_configuration(tmp_path: Path) -> None:
         "claude": ("stdin", "claude", "--resume {session}"),
         "reviewer": ("stdin", "codex", "resume {session}"),
         "own": ("argument", "text", "--continue-from {session}"),
+        "codex": ("stdin", "codex", "resume {session}"),
     }
+    assert found["codex"].price == Price(1.25, 10.0, 0.125)
 
 
 def test_example_with_the_fake_agent(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def loop(
     max_budget: Annotated[str | None, typer.Option("--max-budget", metavar="USD", help="What all calls together may cost.")] = None,
     pause: Annotated[str | None, typer.Option("--pause", metavar="AGE", help="Between two calls.")] = None,
     agent_timeout: Annotated[str | None, typer.Option("--agent-timeout", metavar="AGE", help="How long one call may take.")] = None,
+    idle_timeout: Annotated[str | None, typer.Option("--idle-timeout", metavar="AGE", help="How long the agent may be silent.")] = None,
     test_timeout: Annotated[str | None, typer.Option("--test-timeout", metavar="AGE", help="How long the tests may take.")] = None,
     base: Annotated[str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")] = "HEAD",
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="How long the whole run may take.")] = None,
@@ -51,7 +52,7 @@ def loop(
     said = {"plan": plan, "issues": " ".join(issue or []), "epic": epic, "done": done, "tests": tests, "prompt": prompt}
     said |= {"until_tests_pass": "yes"} if until_tests_pass else {}
     optional = {"agent": agent, "conversation": conversation, "max_budget": max_budget, "pause": pause}
-    optional |= {"agent_timeout": agent_timeout, "test_timeout": test_timeout}
+    optional |= {"agent_timeout": agent_timeout, "idle_timeout": idle_timeout, "test_timeout": test_timeout}
     optional["max_iterations"] = None if max_iterations is None else str(max_iterations)
     said |= {name: value for name, value in optional.items() if value is not None}
     limit = times.parse_age(timeout) if timeout is not None else None

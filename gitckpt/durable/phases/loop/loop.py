@@ -158,7 +158,7 @@ class Loop:
         answer = agent.ask(
             prompt.build(self._documents.template(), task, failed, self._env["CKPT_REVISION"], self._resumed() if is_first else ""),
             session=memory["session"] if self._options.conversation == CONTINUE else None,
-            patience=Patience(self._options.agent_timeout, None, self._run.seconds_left()),
+            patience=Patience(self._options.agent_timeout, self._options.idle_timeout, self._run.seconds_left()),
             output=self._context.output,
             tick=self._context.look,
             budget=self._options.max_budget - memory["cost_usd"] if self._options.max_budget else None,

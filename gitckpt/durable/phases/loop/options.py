@@ -32,6 +32,7 @@ class LoopOptions:
         max_iterations: how often the agent is called at most.
         pause: between two calls.
         agent_timeout: how long one call may take.
+        idle_timeout: how long it may say nothing, or only that it calls its server again; None for as long as it likes.
         test_timeout: how long the tests may take.
         conversation: one of `CONVERSATIONS`.
         max_budget: what all calls together may cost, in US dollars; 0 for as much as they like.
@@ -47,6 +48,7 @@ class LoopOptions:
     test_timeout: float = TEST_TIMEOUT
     conversation: str = NEW
     max_budget: float = 0.0
+    idle_timeout: float | None = None
 
 
 def read(said: Callable[[str], str]) -> LoopOptions:
@@ -81,6 +83,7 @@ def read(said: Callable[[str], str]) -> LoopOptions:
         max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
         pause=options.pause("pause", said("pause"), PAUSE),
         agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
+        idle_timeout=options.limit("idle_timeout", said("idle_timeout"), 1.0) if said("idle_timeout") else None,
         test_timeout=options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
         max_budget=options.amount("max_budget", said("max_budget")),
