@@ -267,6 +267,18 @@ class TestRlmAct:
         assert list(drives.contents) == ["plan_path"]
         assert list(drives.completed) == ["research", "tdd_planning", "beads_sync"]
 
+    @pytest.mark.parametrize(
+        ("name", "wanted"), [("../../x", "feature"), ("/x", "feature"), ("..", "feature"), ("a/b", "feature"), ("add login", "add login")]
+    )
+    def test_a_plan_name_is_no_way_out_of_the_worktree(self, imports: Imports, name: str, wanted: str) -> None:
+        results = {"beads_sync": {"status": "complete", "metadata": {"phase_issue_ids": ["--db=/x", "bd-1", "a b"], "epic_id": "-e"}}}
+        made = self.bring(imports, "", "2026-01-05T10:00:03Z", phase_results=results, metadata={"plan_name": name})
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            drives = store.read(made.checkpoint).pipeline
+        assert drives is not None
+        assert (drives.inputs["plan_name"], drives.inputs["issues"], drives.inputs["epic"]) == (wanted, "bd-1", "")
+        assert ("is not taken as plan_name" in made.remarks) == (wanted == "feature")
+
 
 def test_a_history_in_git_becomes_one_run(imports: Imports) -> None:
     imports.bring("superpowers")

@@ -7,6 +7,7 @@ tha-hammer/silmari-Context-Engine (MIT), and 44 files that it wrote.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,9 @@ ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc", "beads_i
 _STATUSES = ("complete", "failed", "skipped")
 _MARKDOWN = "markdown-plan-skip"
 """What is written where a plan in Markdown was given: the first four phases count as complete."""
+
+_ISSUE, _PLAN = re.compile(r"\w[\w.:#-]*"), re.compile(r"\w[\w. -]*")
+"""What may become an argument of `bd`, and a directory of the run's worktree: no option, and no way out of that."""
 
 _DONE = ("complete", "skipped")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
@@ -72,7 +76,7 @@ def read(source: Source) -> Record:
         errors=tuple(content.strings(found.get("errors"))),
         id=own if ids.is_id(own) else None,
         place=len(results),
-        drive=_drive(state, results),
+        drive=_drive(state, results, remarks),
         remarks=tuple(remarks.said),
     )
 
@@ -107,7 +111,7 @@ def read_workflow(source: Source) -> Record:
     )
 
 
-def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> Drive:
+def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks) -> Drive:
     """Returns what drives the run: the preset of that name, with what the file has for its inputs."""
     done = [name for name in PHASES if content.string(results.get(name, {}).get("status")) in _DONE]
 
@@ -122,11 +126,20 @@ def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -
     )
     files = {name: path for name, phase, path in places if phase in done and path}
     named = content.mapping(state.get("metadata"))
+    plan_name = content.string(named.get("plan_name")) or content.string(state.get("plan_name"))
+    epic = content.string(said("beads_sync", "epic_id")) or content.string(state.get("beads_epic_id"))
+
+    def words(name: str, found: list[str], form: re.Pattern[str]) -> str:
+        for each in found:
+            if each and not form.fullmatch(each):
+                remarks.add(f"has {each!r:.60}, which is not taken as {name}")
+        return " ".join(each for each in found if form.fullmatch(each))
+
     inputs = {
-        "issues": " ".join(content.strings(said("beads_sync", "phase_issue_ids"))),
-        "epic": content.string(said("beads_sync", "epic_id")) or content.string(state.get("beads_epic_id")),
+        "issues": words("issues", content.strings(said("beads_sync", "phase_issue_ids")), _ISSUE),
+        "epic": words("epic", [epic], _ISSUE),
         "question": content.string(named.get("research_question")) or content.string(state.get("research_question")),
-        "plan_name": content.string(named.get("plan_name")) or content.string(state.get("plan_name")),
+        "plan_name": words("plan_name", [plan_name], _PLAN),
     }
     return Drive("rlm-act", tuple(done), {name: value for name, value in inputs.items() if value}, files)
 
