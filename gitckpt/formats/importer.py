@@ -215,14 +215,16 @@ class Importer:
         """Imports the files of one run, oldest first."""
         outcomes: list[ImportedFile] = []
         fresh: list[Item] = []
+        seen: set[str] = set()
         for item in items:
             before = self._known.of_bytes(item.record, item.source.path, item.original)
             if before is not None:
                 outcomes.append(_outcome(item, KNOWN, before.run, before))
-            elif any(each.original == item.original for each in fresh):
+            elif item.original in seen:
                 outcomes.append(_outcome(item, KNOWN))  # the same bytes at another path
             else:
                 fresh.append(item)
+                seen.add(item.original)
         if not fresh:
             return outcomes
         run = self._known.run(fresh[0].record)

@@ -84,7 +84,7 @@ def text_of(source: Source, remarks: Remarks) -> str:
 
 
 def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Returns the object that a JSON file holds.
+    """Returns the object that a JSON file holds, as a state can hold it.
 
     Args:
         source: the file.
@@ -93,6 +93,11 @@ def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
     Raises:
         Unreadable: it is no JSON, no object, or more than is allowed.
     """
+    return table(json_as_it_is(source, remarks), remarks)
+
+
+def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
+    """Returns the object that a JSON file holds, which need not be fit for a state. Arguments and errors: as `json_of`."""
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(found)
@@ -118,7 +123,7 @@ def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
         raise Unreadable(f"it is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise Unreadable("it holds no JSON object")
-    return table(found, remarks)
+    return found
 
 
 def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 }
 _TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {NEBULA: quasar.is_nebula, QUASAR: quasar.is_one}
 _WHOLE: Mapping[str, Callable[[Source], object]] = {
-    ".json": lambda source: content.json_of(source, Remarks()),
+    ".json": lambda source: content.json_as_it_is(source, Remarks()),
     ".toml": lambda source: content.toml_of(source, Remarks()),
     ".yaml": lambda source: yaml_text.read(content.text_of(source, Remarks()), Remarks()),
     ".yml": lambda source: yaml_text.read(content.text_of(source, Remarks()), Remarks()),
@@ -45,7 +45,7 @@ def format_of(source: Source) -> str | None:
     if start.startswith(b"{"):
         if not any(word in source.data for word in _JSON_WORDS):  # most files need not be parsed to know that
             return None
-        found = content.json_of(source, Remarks())
+        found = content.json_as_it_is(source, Remarks())
         return next((name for name, is_one in _JSON.items() if is_one(found)), None)
     if all(word in source.data for word in (b"nebula_name", b"=")) or all(word in source.data for word in (b"max_cycles", b"=")):
         table = content.toml_of(source, Remarks())
