@@ -194,7 +194,7 @@ class Remover:
         for line in self._refs.list(*patterns).decode("utf-8", "surrogateescape").split("\n")[:-1] if wanted else ():
             oid, _, ref = line.partition(" ")
             space, _, name = ref.rpartition("/")
-            if name in wanted:
+            if name in wanted and f"{space}/" in found:  # others have names below ours that end like those of ours
                 found[f"{space}/"][name] = oid
         if oids is not None:
             found[layout.CHECKPOINTS] = {name: oids[name] for name in sorted(wanted)}
