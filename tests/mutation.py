@@ -55,6 +55,7 @@ TESTS = {
         "tests/store/test_links.py",
         "tests/store/test_remove_expire.py",
         "tests/store/test_remove_run.py",
+        "tests/store/test_remover.py",
     ),
     "gitckpt/store/leases": ("tests/store/test_leases.py",),
 }

@@ -1,0 +1,302 @@
+"""In which order a removal deletes, what it notes before, what it does against others, and what it leaves to whoever called it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.model.errors import RepositoryError
+from gitckpt.store import chains, links
+from gitckpt.store.records import keys, layout, remover
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout
+from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, notes, nth
+from tests.store.test_keep import age
+
+HEAD = f"refs/ckpt/runs/{RUN}"
+JOURNAL = ".git/ckpt/removing"
+Said = tuple[str, str, str]
+
+
+@pytest.fixture
+def done(plain: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Said]]:
+    """The transactions from here on: ref, new and old value of each update."""
+    refs = inside(plain).refs
+    update = refs.update
+    found: list[list[Said]] = []
+
+    def noted(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        found.append([(each.ref, each.new, each.old) for each in updates])
+        update(updates, meanwhile)
+
+    monkeypatch.setattr(refs, "update", noted)
+    return found
+
+
+@pytest.fixture
+def before(plain: Store, main_checkout: Checkout, done: list[list[Said]]) -> dict[str, str]:
+    """The refs of a run of three checkpoints, with a key and with files that differ, whose links are written."""
+    plain.record("run-started", {}, start="Add login!", key="nightly")
+    for number in range(2):
+        main_checkout.write("README", f"{number}\n")
+        plain.save("a-complete", {}, run=RUN)
+    inside(plain).write_links()
+    del done[:]
+    return main_checkout.refs()
+
+
+def remove(store: Store, *names: str, **how: Any) -> int:
+    return inside(store).remove(names, **how)
+
+
+class TestInOrder:
+    """Links, heads, checkpoints and keys in one transaction; then what kept their files; at last what keeps commits."""
+
+    def test_of_some_of_a_run(self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]) -> None:
+        assert remove(plain, THREE) == 1
+        tip = main_checkout.refs()[layout.NOTES]
+        document, tree = f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"
+        assert done == [
+            [
+                (layout.NOTES, tip, before[layout.NOTES]),
+                (HEAD, before[f"refs/checkpoints/{TWO}"], before[document]),
+                (document, "", before[document]),
+            ],
+            [(tree, "", before[tree])],
+        ]
+        gone = {document, tree}
+        after = {ref: oid for ref, oid in before.items() if ref not in gone}
+        assert main_checkout.refs() == after | {layout.NOTES: tip, HEAD: before[f"refs/checkpoints/{TWO}"]}
+
+    def test_of_a_whole_run_its_key_and_what_is_known_of_it_go_too(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
+    ) -> None:
+        made = plain.record("beside", {})
+        inside(plain).write_links()
+        before = main_checkout.refs()
+        del done[:]
+        assert remove(plain, TWO, THREE, ONE) == 3
+        names = [f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)]
+        trees = [f"refs/ckpt/trees/{name}" for name in (TWO, THREE)]
+        key = keys.ref_of("nightly")
+        first, second = done
+        assert first[:2] == [(layout.NOTES, main_checkout.refs()[layout.NOTES], before[layout.NOTES]), (HEAD, "", before[HEAD])]
+        assert sorted(first[2:-1]) == [(ref, "", before[ref]) for ref in names]
+        assert (first[-1], sorted(second)) == ((key, "", before[key]), [(ref, "", before[ref]) for ref in trees])
+        assert not chains.known(inside(plain).repository, RUN)
+        assert notes(main_checkout) == {made.git_sha: [made.id]}
+
+    def test_of_those_that_go_last(self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]) -> None:
+        assert remove(plain, ONE, TWO, THREE, last=[ONE]) == 3
+        names = {name: f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)}
+        key = keys.ref_of("nightly")
+        assert done[0][1] == (HEAD, before[names[ONE]], before[HEAD])
+        assert sorted(done[0][2:]) == [(names[name], "", before[names[name]]) for name in (TWO, THREE)]
+        assert done[1] == [(HEAD, "", before[names[ONE]]), (names[ONE], "", before[names[ONE]]), (key, "", before[key])]
+        assert [ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))] == []
+
+    @pytest.mark.parametrize("last", [[], [TWO, THREE], [nth(9)]], ids=["none", "all", "others"])
+    def test_where_all_or_none_go_last_it_is_one(
+        self, plain: Store, before: dict[str, str], done: list[list[Said]], last: list[str]
+    ) -> None:
+        assert remove(plain, TWO, THREE, last=last) == 2
+        assert [sorted(ref for ref, *_ in each if ref.startswith("refs/checkpoints")) for each in done] == [
+            [f"refs/checkpoints/{TWO}", f"refs/checkpoints/{THREE}"],
+            [],
+        ]
+
+    def test_what_others_have_below_our_names_stays(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        main_checkout.git("update-ref", "refs/checkpoints/a-name", "HEAD")
+        refs = main_checkout.refs()
+        assert remove(plain, "a-name", "main", "*", nth(9)) == 0
+        assert main_checkout.refs() == refs
+
+    def test_none_is_nothing_to_do(self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]) -> None:
+        assert (remove(plain), done, main_checkout.refs()) == (0, [], before)
+
+
+class TestWhatIsKnownAlready:
+    def test_what_refs_pointed_to_is_what_is_deleted(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        ref = f"refs/checkpoints/{THREE}"
+        assert remove(plain, THREE, oids={THREE: before[ref], TWO: "1" * 40}) == 1
+        assert set(before) - set(main_checkout.refs()) == {ref, f"refs/ckpt/trees/{THREE}"}
+
+    def test_where_it_is_not_so_any_more_it_is_looked_at(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        assert remove(plain, THREE, oids={THREE: "1" * 40}) == 1
+        assert set(before) - set(main_checkout.refs()) == {f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"}
+
+    def test_notes_that_were_read_are_not_read_again(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        commit = main_checkout.head()
+        lines = main_checkout.git("notes", "--ref=checkpoints", "show", commit).splitlines()
+        assert remove(plain, THREE, noted={commit: lines}) == 1
+        assert sorted(notes(main_checkout)[commit]) == [ONE, TWO]
+        assert remove(plain, TWO, noted={}) == 1  # nobody has said that it has a line
+        assert sorted(notes(main_checkout)[commit]) == [ONE, TWO]
+
+    def test_of_runs_that_are_known_the_heads_are_moved(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        assert remove(plain, THREE, runs=[RUN, "20270101-000000-none"]) == 1
+        assert main_checkout.refs(HEAD) == {HEAD: before[f"refs/checkpoints/{TWO}"]}
+
+    def test_without_settling_commits_stay_kept(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        age(main_checkout)
+        kept = f"refs/keep/ckpt/{main_checkout.head()}"
+        assert remove(plain, ONE, TWO, THREE, settled=False) == 3
+        assert list(main_checkout.refs("refs/keep")) == [kept]
+        assert remove(plain) == 0
+        assert list(main_checkout.refs("refs/keep")) == [kept]
+        inside(plain).settle()
+        assert main_checkout.refs("refs/keep") == {}
+
+
+class TestAgainstOthers:
+    def test_it_tries_again(self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.outrun(plain, monkeypatch, 3)
+        assert remove(plain, THREE) == 1
+        assert set(before) - set(main_checkout.refs()) == {f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"}
+
+    def test_until_its_patience_ends(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(remover, "PATIENCE", 0.0)
+        self.outrun(plain, monkeypatch, 3)
+        with pytest.raises(RefMoved):
+            remove(plain, THREE)
+        assert main_checkout.refs() == before
+
+    def test_each_that_is_gone_counts_once(self, plain: Store, before: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Somebody is faster when what they kept is let go: the checkpoints are gone by then."""
+        self.outrun(plain, monkeypatch, 1, ref=f"refs/ckpt/trees/{THREE}")
+        assert remove(plain, THREE) == 1
+
+    def test_a_lock_of_what_keeps_commits_is_left_to_maintenance(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        age(main_checkout)
+        kept = f"refs/keep/ckpt/{main_checkout.head()}"
+        self.outrun(plain, monkeypatch, 1, ref=kept, error=LockHeld("/somewhere.lock"))
+        assert remove(plain, ONE, TWO, THREE) == 3
+        assert list(main_checkout.refs("refs/keep")) == [kept]
+
+    def outrun(self, store: Store, monkeypatch: pytest.MonkeyPatch, times: int, ref: str = "", error: Exception | None = None) -> None:
+        """Fails the first so many transactions, or those that change a ref."""
+        refs = inside(store).refs
+        update, left = refs.update, [error or RefMoved("somebody was faster")] * times
+
+        def fail(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+            if left and (not ref or ref in [each.ref for each in updates]):
+                raise left.pop()
+            update(updates, meanwhile)
+
+        monkeypatch.setattr(refs, "update", fail)
+
+
+class TestTheJournal:
+    """Names what is about to go, until what that kept is gone, too: whoever comes after a kill ends it."""
+
+    def test_is_there_while_it_lasts(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        refs, path = inside(plain).refs, Path(main_checkout.path, JOURNAL)
+        update, seen = refs.update, []
+
+        def look(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+            seen.append(sorted(path.read_text().split()) if path.exists() else None)
+            update(updates, meanwhile)
+
+        monkeypatch.setattr(refs, "update", look)
+        remove(plain, THREE, TWO)
+        assert (seen, path.exists()) == ([[TWO, THREE], [TWO, THREE]], False)
+
+    def test_is_not_made_where_nothing_was_kept(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        made = plain.record("a-complete", {})
+        begun: list[Any] = []
+        monkeypatch.setattr(remover.Remover, "_begin", lambda self, ids: begun.append(ids))
+        assert (remove(plain, made.id), begun) == (1, [])
+
+    def test_what_a_kill_left_is_ended(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        for name in (TWO, THREE):
+            main_checkout.git("update-ref", "-d", f"refs/checkpoints/{name}")
+        path = Path(main_checkout.path, JOURNAL)
+        path.write_text(f"{TWO}\nno id\n{ONE}\n\xff\n", "latin-1")
+        inside(plain).finish()
+        assert set(main_checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{THREE}"}
+        assert f"refs/checkpoints/{ONE}" in main_checkout.refs()
+        assert not path.exists()
+
+    def test_of_one_whose_removal_had_not_begun_all_stays(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        Path(main_checkout.path, JOURNAL).write_text(f"{TWO}\n{THREE}\n")
+        inside(plain).finish()
+        assert (main_checkout.refs(), Path(main_checkout.path, JOURNAL).exists()) == (before, False)
+
+    def test_where_there_is_none_nothing_is_done(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
+    ) -> None:
+        inside(plain).finish()
+        assert (done, main_checkout.refs()) == ([], before)
+
+
+class TestManyAtOnce:
+    """Whether each ref is asked for or all are listed, the same goes."""
+
+    @pytest.mark.parametrize("many", [2, 3, 4])
+    def test_the_same_goes(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch, many: int
+    ) -> None:
+        monkeypatch.setattr(remover, "_LIST_ALL_FROM", many)
+        main_checkout.git("update-ref", f"refs/checkpoints/x/{THREE}", "HEAD")
+        plain.record("beside", {})
+        assert remove(plain, ONE, TWO, THREE) == 3
+        left = {ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))}
+        assert left == {f"refs/checkpoints/x/{THREE}", f"refs/checkpoints/{nth(4)}"}
+
+
+class TestWithoutAnIndex:
+    """What is to be removed may be the reason that nothing can be listed."""
+
+    def test_the_head_that_was_to_move_goes(self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: Any) -> None:
+        def fail(*_: object) -> None:
+            raise RepositoryError("it cannot be read")
+
+        index = inside(plain).index
+        monkeypatch.setattr(index, "select", fail)
+        monkeypatch.setattr(index, "commits", fail)
+        assert remove(plain, THREE) == 1
+        monkeypatch.undo()
+        expected = set(before) - {HEAD, f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}", keys.ref_of("nightly")}
+        assert set(main_checkout.refs()) == expected
+
+
+class TestLinks:
+    def test_those_that_wait_wait_no_more(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        for _ in range(2):
+            plain.record("beside", {})
+        commit = main_checkout.head()
+        waiting = [line.split(" ")[0] for line in links.waiting(inside(plain).repository)[commit]]
+        assert waiting == [nth(4), nth(5)]
+        remove(plain, nth(4))
+        assert [line.split(" ")[0] for line in links.waiting(inside(plain).repository)[commit]] == [nth(5)]
+
+    def test_of_a_commit_with_more_than_its_note_names(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+        for _ in range(25):
+            plain.record("a-complete", {})
+        inside(plain).write_links()
+        commit = main_checkout.head()
+        assert len(notes(main_checkout)[commit]) == 25
+        remove(plain, nth(1), nth(2), nth(25))
+        assert sorted(notes(main_checkout)[commit]) == [nth(number) for number in range(3, 25)]
+        remove(plain, *(nth(number) for number in range(3, 8)))
+        lines = main_checkout.git("notes", "--ref=checkpoints", "show", commit).splitlines()
+        assert sorted(line.split(" ")[0] for line in lines) == [nth(number) for number in range(8, 25)]
+
+    def test_where_the_notes_name_none_of_them_they_stay(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
+    ) -> None:
+        made = plain.record("beside", {})
+        del done[:]
+        remove(plain, made.id)
+        assert main_checkout.refs()[layout.NOTES] == before[layout.NOTES]
+        assert [ref for ref, *_ in done[0]] == [f"refs/checkpoints/{made.id}"]
