@@ -12,7 +12,7 @@ import pytest
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.readers import codec
 from gitckpt.store import links
 from gitckpt.store.records import draft, keys, layout, recorder
@@ -20,6 +20,7 @@ from gitckpt.store.records.recorder import Differs, FilesPruned, Proposal, Recor
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, nth, require_runs, require_whole, written_notes
+from tests.store.test_keep import held, kept
 
 HEAD = f"refs/ckpt/runs/{RUN}"
 FENCE = "refs/ckpt/leases/x"
@@ -109,6 +110,56 @@ class TestWhatItBeginsWith:
         with pytest.raises(UsageError, match=r"^somebody else drives it$"):
             inside(plain).record("a-complete", {}, guard=fence)
         assert (fence.checked, main_checkout.refs()) == (1, before)
+
+
+class TestWhoDrives:
+    """Goes on from nothing that others wrote; whoever else extends a run may."""
+
+    @pytest.mark.parametrize("drives", [False, True])
+    def test_from_a_head_that_was_not_written_here(self, plain: Store, main_checkout: Checkout, drives: bool) -> None:
+        plain.record("run-started", {}, start="Add login!")
+        other = main_checkout.git("hash-object", "-w", "--stdin", data=f"{main_checkout.git('cat-file', 'blob', HEAD)}\nn = 1\n")
+        main_checkout.git("update-ref", HEAD, other)
+        before = main_checkout.refs()
+        fence = Fence()
+        fence.drives = drives
+        if drives:
+            message = f"the head of run {RUN} is not what was written here: somebody has moved it, by a fetch perhaps"
+            with pytest.raises(CkptError) as caught:
+                inside(plain).record("a-complete", {}, run=RUN, guard=fence)
+            assert (caught.value.message, caught.value.hint) == (message, f"see what came: git ckpt resume {RUN}")
+            assert main_checkout.refs() == before
+        else:
+            assert inside(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
+        assert not inside(plain).heads.is_ours(RUN)
+
+    def test_from_one_that_was(self, plain: Store) -> None:
+        plain.record("run-started", {}, start="Add login!")
+        fence = Fence()
+        fence.drives = True
+        assert inside(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
+        assert inside(plain).heads.is_ours(RUN)
+
+
+class TestWhatKeepsTheCommit:
+    """Of a branch the commit itself, of none its holder; where there is no commit, nothing."""
+
+    def test_on_a_branch_and_on_none(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = main_checkout.head()
+        plain.record("a-complete", {})
+        assert kept(main_checkout) == {commit: commit}
+        main_checkout.git("checkout", "--quiet", "--detach")
+        new = main_checkout.commit()
+        plain.record("b-complete", {})
+        assert kept(main_checkout) == {new: held(main_checkout, new)}
+
+    def test_on_an_unborn_branch(self, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+        checkout = make_checkout("unborn")
+        store = make_store(checkout)
+        for label in ("a-complete", "b-complete"):
+            store.record(label, {})
+        assert list(checkout.refs()) == [f"refs/checkpoints/{ONE}", f"refs/checkpoints/{TWO}"]
+        assert not links.is_any_waiting(inside(store).repository)
 
 
 class TestTries:
