@@ -57,6 +57,7 @@ class Disk:
     def mount(self) -> None:
         """Mounts a fresh copy of what was filled in."""
         self.unmount()
+        self._image.unlink(missing_ok=True)
         self._run("cp", "--sparse=always", str(self._master), str(self._image))
         self._mount()
 
@@ -80,6 +81,10 @@ class Disk:
             os.close(fd)
         then()
         self.unmount()
+        # Another file: a process with mounts of its own, of another test perhaps, may hold this one, and would keep it shut down.
+        left = self._image.with_suffix(".left")
+        self._run("cp", "--sparse=always", str(self._image), str(left))
+        os.replace(left, self._image)
         self._mount()
 
     def unmount(self) -> None:

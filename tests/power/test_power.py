@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from gitckpt.git.process import git_executable
 from tests.power import replay, scenarios
 from tests.power.__main__ import instants
+from tests.power.disk import Disk, NoDisk
 from tests.power.scenarios import SCENARIOS, Acknowledged
 
 NEVER = 10**9
@@ -62,3 +65,25 @@ def test_what_was_acknowledged_is_in_reftables_on_the_disk(name: str, newer_git:
     env = scenarios.environment(tmp_path / "home", newer_git) | {"GIT_DEFAULT_REF_FORMAT": "reftable", "GITCKPT_GIT": newer_git}
     found = list(instants(SCENARIOS[name], tmp_path / "record", env, NEVER))
     assert [(moment, wrong) for moment, wrong in found if wrong] == []
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
+def test_a_disk_that_somebody_else_still_has_mounted_comes_back(tmp_path: Path) -> None:
+    """A process that got mounts of its own meanwhile keeps what was mounted: Linux would give us that file system, which was shut down."""
+    try:
+        disk = Disk(tmp_path, lambda top: (top / "before").symlink_to("x"))
+        disk.mount()
+    except NoDisk as error:
+        pytest.skip(f"no disk can be made here: {error}")
+    other = subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        if other.stdout.read(1) != b"\n":
+            pytest.skip("may not have mounts of its own")
+        disk.commit()
+        disk.cut()
+        (disk.top / "after").write_text("x")
+    finally:
+        other.kill()
+        other.communicate()
+        disk.unmount()
