@@ -49,6 +49,14 @@ def test_adapters(adapter): ...
 @pytest.mark.parametrize("case", ["a", "b", "c"])
 def test_turns(case, way, adapter): ...
 
+@pytest.mark.client
+def test_real(): ...
+
+@pytest.mark.client
+@pytest.mark.long(but=["quick"])
+@pytest.mark.parametrize("case", ["quick", "slow"])
+def test_reals(case): ...
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", range(8))
 def test_grid(case): ...
@@ -77,7 +85,7 @@ def collected(project: Path, *args: str) -> list[str]:
 
 def alike(names: list[str]) -> set[str]:
     """Returns the names of those tests that are in a lane whatever their parameters."""
-    return {name for name in names if not name.startswith(("test_place", "test_turns", "test_grid"))}
+    return {name for name in names if not name.startswith(("test_place", "test_turns", "test_grid", "test_real"))}
 
 
 @pytest.mark.long
@@ -85,6 +93,18 @@ def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None
     assert alike(collected(project)) == SHORT
     assert alike(collected(project, "test_it.py")) == SHORT | LONG
     assert alike(collected(project, "test_it.py", "--lane", "test")) == SHORT
+
+
+def test_real_clients_are_driven_only_where_somebody_asks_for_it(project: Path) -> None:
+    found = {
+        lane: [name for name in collected(project, "--lane", lane) if name.startswith("test_real")] for lane in ("test", "clients", "all")
+    }
+    assert found == {
+        "test": [],
+        "clients": ["test_reals[quick]", "test_real"],
+        "all": ["test_reals[quick]", "test_reals[slow]", "test_real"],
+    }
+    assert collected(project, "--lane", "clients") == found["clients"]
 
 
 @pytest.mark.long

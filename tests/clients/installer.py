@@ -92,7 +92,8 @@ def _run(words: list[str], limit: float, env: Mapping[str, str] | None = None) -
         raise NotToBeHad(f"{Path(words[0]).name} does not start: {error.strerror}") from None
     if done.returncode:
         said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise NotToBeHad(f"{Path(words[0]).name} failed: {_harmless(said[0]) if said else f'exit code {done.returncode}'}")
+        why = next((line for line in said if "error" in line.lower()), said[0] if said else f"exit code {done.returncode}")
+        raise NotToBeHad(f"{'pip' if 'pip' in words else Path(words[0]).name} failed: {_harmless(why)}")
     return done.stdout
 
 
