@@ -108,6 +108,23 @@ def test_review_that_goes_on(desk: Bench) -> None:
 
 
 @pytest.mark.long(but=QUICK)
+def test_plan_to_pr(desk: Bench, tmp_path: Path) -> None:
+    """The agent is read as in a loop: its tokens and its conversation are in the checkpoint of its phase, its work is pushed."""
+    kit, remote = desk.kit, tmp_path / "remote.git"
+    desk.checkout.git("init", "--quiet", "--bare", str(remote))
+    desk.checkout.git("remote", "add", "origin", str(remote))
+    desk.models.scripts = {"two.txt is there.": kit.writes("two.txt", "2")}
+    run = desk.call("run", "plan.md", "-i", f"agent={kit.command}", "-i", "pr=echo https://example.org/7 #")[0].split()[0]
+    assert desk.checkout.git("--git-dir", str(remote), "show", "forge/plan:two.txt") == "2"
+    assert desk.state(run)["pr_number"] == 7
+    listed = json.loads(desk.call("list", "--run", run, "--json")[0])
+    (agent,) = [each["id"] for each in listed["checkpoints"] if each["phase"] == "run agent-complete"]
+    result = json.loads(json.loads(desk.call("show", agent, "--json")[0])["attempt"]["result"])
+    assert result["tokens"]["input"] >= INPUT_TOKENS
+    assert bool(result.get("session")) is kit.has_sessions
+
+
+@pytest.mark.long(but=QUICK)
 def test_conversation_that_is_forgotten(desk: Bench) -> None:
     """The second call goes on with the conversation of the first; the third begins a new one, as the client has lost it meanwhile."""
     kit, models = desk.kit, desk.models
