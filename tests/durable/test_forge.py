@@ -192,6 +192,20 @@ class TestFailures:
         project.program("claude", f"{once}; cat > feature")
         code, _, err = start(project)
         assert (code, err.count("limited: the agent is asked again at ")) == (0, 1)
+        limited = project.checkpoint(project.run(), "run agent-progress")
+        assert limited.errors == ("claude failed: exit code 1: 429: try again in 1 seconds",)
+        assert limited.state["retry_at"] > limited.timestamp
+        assert "retry_at" not in project.newest(project.run()).state
+
+    def test_an_agent_that_changes_no_file_after_a_limit_has_failed(self, project: Stage) -> None:
+        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
+        project.program("claude", once)
+        assert start(project)[0] == 20
+
+    def test_work_before_a_limit_counts_as_changed(self, project: Stage) -> None:
+        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo x > feature; echo "429: try again in 1 seconds"; exit 1; }'
+        project.program("claude", once)
+        assert start(project)[0] == 0
 
     def test_an_agent_that_changes_no_file_has_failed(self, project: Stage) -> None:
         project.program("claude", "cat > /dev/null; echo 'all is well'")

@@ -22,6 +22,9 @@ from gitckpt.store.runs import run_files
 MOST_LOST = 5
 """So often an agent is asked again after its connection was lost."""
 
+RETRY_AT = "retry_at"
+"""The key of the state that says until when an agent is not asked; absent where it may be."""
+
 _LONGEST_PAUSE = 60.0
 _RETRY_LATER, _BLOCKED = 75, 4
 
@@ -43,6 +46,7 @@ def ask(context: Context) -> Ended:
     env, directory = context.environment(), os.path.join(run.files.path, "agent")
     require_there(client, env, run.path)
     agent = Agent(client, run.path, env, context.watchdog, directory)
+    attempt = context.attempt if context.attempt.began else replace(context.attempt, began=run.newest.id)  # milestones follow, at limits
     usual, idle = (None if length is None else length / times.MICRO for length in (phase.timeout, phase.idle_timeout))
 
     def call() -> Answer:
@@ -51,7 +55,7 @@ def ask(context: Context) -> Ended:
 
     answer = patiently(run, call, lambda text: context.output(f"{text}\n".encode()))
     _require_success(phase.name, answer)
-    if phase.must_change and not run.has_changed_files(context.attempt):
+    if phase.must_change and not run.has_changed_files(attempt):
         raise PhaseFailed(f"phase {phase.name!r} produced no file changes", code=answer.code, output=answer.tail)
     report = answer.report
     said = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
@@ -135,6 +139,7 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
     limited = lost = 0
     cost = 0.0
     while True:
+        _wait_for_a_limit(run, show)
         answer = call()
         now = run.store.clock() / times.MICRO
         found = failure.classify(answer, now)
@@ -146,11 +151,21 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
         show(answer.problem)
         if found.kind == failure.TRANSIENT:
             lost += 1
-            wait = min(2.0**lost, _LONGEST_PAUSE)
-        else:
-            limited += 1
-            wait = found.wait if found.wait is not None else failure.backoff(limited)
-            show(
-                f"limited: the agent is asked again at {times.to_text(int((now + wait) * times.MICRO))}; git ckpt cancel {run.id} ends that"
-            )
-        run.wait(wait)
+            run.wait(min(2.0**lost, _LONGEST_PAUSE))
+            continue
+        limited += 1
+        wait = found.wait if found.wait is not None else failure.backoff(limited)
+        until = run.state[RETRY_AT] = times.to_text(int((now + wait) * times.MICRO))
+        run.milestone(message=f"limited until {until}", errors=[answer.problem])
+
+
+def _wait_for_a_limit(run: ActiveRun, show: Callable[[str], None]) -> None:
+    """Waits until an agent that was limited may be asked again, by this driver or one before it."""
+    until = run.state.get(RETRY_AT)
+    if not isinstance(until, str):
+        return
+    left = times.from_text(until) / times.MICRO - run.store.clock() / times.MICRO
+    if left > 0:
+        show(f"limited: the agent is asked again at {until}; git ckpt cancel {run.id} ends that")
+        run.wait(min(left, failure.LONGEST_TOLD))
+    del run.state[RETRY_AT]
