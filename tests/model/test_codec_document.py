@@ -148,7 +148,7 @@ def test_unknown_keys_survive_reading_and_writing() -> None:
     assert codec.decode_header(codec.encode(read), REF) == replace(read, state={})
 
 
-KNOWN = frozenset(("types", "state", "worktree", "progress", "attempt", "pipeline", *document.ORDER))
+KNOWN = frozenset(("types", "state", "worktree", "imported", "progress", "attempt", "pipeline", *document.ORDER))
 
 
 @quick
