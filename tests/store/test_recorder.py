@@ -269,6 +269,14 @@ class TestTwoInARow:
         assert sorted(written_notes(main_checkout)[first.git_sha]) == [ONE, TWO, nth(9)]
         assert plain.record("c-complete", {}, run=RUN).sequence == 4
 
+    def test_what_others_say_of_keys_that_both_write_is_in_both(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+        plain.record("a-started", {"n": 0, "theirs": 0}, start="Add login!")
+        make_store(main_checkout).record("b-complete", {"n": 5, "theirs": 5}, run=RUN)
+        then = draft.Successor("b-started", {"n": 2, "theirs": 2}, {"id": nth(9), "run": RUN})
+        inside(plain).record("a-complete", {"n": 1, "theirs": 1}, run=RUN, then=then, keeps=("theirs",))
+        found = require_whole(main_checkout)
+        assert [found[name].state for name in (THREE, nth(9))] == [{"n": 1, "theirs": 5}, {"n": 2, "theirs": 5}]
+
     def test_none_where_the_id_of_the_second_is_taken(self, plain: Store, main_checkout: Checkout) -> None:
         plain.record("a-started", {"n": 0}, start="Add login!")
         before = main_checkout.refs()
