@@ -41,14 +41,16 @@ TESTS = {
     ),
     "gitckpt/store/records/locks.py": ("tests/store/test_left_locks.py", "tests/store/test_locks.py"),
     "gitckpt/store/records/recorder.py": (
-        "tests/store/test_gc_race.py",
+        "tests/store/test_keep_hostile.py",
         "tests/store/test_keys.py",
         "tests/store/test_links_waiting.py",
         "tests/store/test_record_carried.py",
         "tests/store/test_record_document.py",
         "tests/store/test_record_refused.py",
+        "tests/store/test_record_repositories.py",
         "tests/store/test_recorder.py",
         "tests/store/test_runs.py",
+        "tests/store/test_ruthless_gc.py",
     ),
     "gitckpt/store/records/remover.py": (
         "tests/store/test_left_locks.py",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gitckpt.git import lock
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
@@ -231,6 +232,7 @@ class TestTries:
 
         seen: list[list[str]] = tries(overtake)
         assert plain.record("run-started", {}, start="Add login!").run == f"{RUN}-2"
+        assert [[ref for ref in each if ref.startswith(layout.RUNS)] for each in seen[:2]] == [[HEAD], [f"{HEAD}-2"]]
 
     def test_an_id_that_is_taken_by_then_is_said(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
         def overtake(updates: list[Update]) -> None:
@@ -417,3 +419,97 @@ def test_who_records_waits_for_whoever_does(plain: Store, main_checkout: Checkou
     with Lock(path, 0) as is_held:
         plain.record("a-complete", {})
     assert (is_held, list(require_whole(main_checkout))) == (True, [ONE])
+
+
+def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
+    path = os.path.join(inside(plain).repository.make_private_dir(), recorder.LOCK_FILE)
+    held_then: list[bool] = []
+
+    class Looking(Fence):
+        def update(self) -> Update:
+            held_then.append(lock.is_ours(path))
+            return super().update()
+
+    inside(plain).record("a-complete", {}, guard=Looking())
+    assert (held_then, lock.is_ours(path)) == ([True], False)
+
+
+class TestObstacles:
+    """A name that is barred is gone round, and objects that a gc took are written once more."""
+
+    def test_a_lock_that_a_kill_left_on_what_keeps_the_commit(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        commit = main_checkout.head()
+        seen = tries(outrun(1, LockHeld(f"{main_checkout.path}/.git/refs/keep/ckpt/{commit}.lock")))
+        plain.record("a-complete", {})
+        ref, stand_in = f"refs/keep/ckpt/{commit}", f"refs/keep/ckpt/{held(main_checkout, commit)}"
+        document = f"refs/checkpoints/{ONE}"
+        assert seen[:2] == [[ref, document, layout.NOTES], [stand_in, document, layout.NOTES]]
+        assert list(kept(main_checkout)) == [held(main_checkout, commit)]
+        assert list(require_whole(main_checkout)) == [ONE]
+
+    def test_where_the_ref_is_there_a_lock_of_it_does_no_harm(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        commit = main_checkout.head()
+        plain.record("a-complete", {})
+        seen = tries(outrun(1, LockHeld(f"{main_checkout.path}/.git/refs/keep/ckpt/{commit}.lock")))
+        plain.record("b-complete", {})
+        ref, document = f"refs/keep/ckpt/{commit}", f"refs/checkpoints/{TWO}"
+        assert seen[:2] == [[ref, document], [document]]
+        assert list(require_whole(main_checkout)) == [ONE, TWO]
+
+    def test_a_document_that_a_gc_took_is_written_once_more(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        def take(updates: list[Update]) -> None:
+            for each in updates if len(seen) == 1 else ():
+                if each.ref == f"refs/checkpoints/{ONE}":
+                    (main_checkout.path / ".git/objects" / each.new[:2] / each.new[2:]).unlink()
+
+        seen: list[list[str]] = tries(take)
+        plain.record("a-complete", {"n": 1})
+        assert require_whole(main_checkout)[ONE].state == {"n": 1}
+
+
+class TestFlushed:
+    """Before its refs move, all that a checkpoint leans on is on the disk: the branch, the commit, and the files, whoever wrote them."""
+
+    def objects(self, checkout: Checkout, *revs: str) -> set[str]:
+        """Returns the files of the loose objects that these lead to."""
+        names = [line.split(" ")[0] for line in checkout.git("rev-list", "--objects", *revs).splitlines()]
+        files = [checkout.path / ".git/objects" / name[:2] / name[2:] for name in names]
+        return {os.fspath(file) for file in files if file.exists()}
+
+    def test_the_branch_and_its_commits(self, plain: Store, main_checkout: Checkout, flushed: list[str]) -> None:
+        plain.record("a-complete", {})
+        main_checkout.commit("second")
+        del flushed[:]
+        plain.record("b-complete", {})
+        needed = self.objects(main_checkout, "HEAD", "^HEAD~1") | {os.fspath(main_checkout.path / ".git/refs/heads/main")}
+        assert needed - set(flushed) == set()
+
+    def test_files_on_a_commit_that_was_flushed_before(self, plain: Store, main_checkout: Checkout, flushed: list[str]) -> None:
+        plain.record("a-complete", {})
+        main_checkout.write("README", "other\n")
+        main_checkout.write("deep/er/new", "new\n")
+        del flushed[:]
+        made = plain.save("b-complete", {})
+        assert made.tree is not None
+        needed = self.objects(main_checkout, made.tree, f"^{made.git_sha}")
+        assert (len(needed) > 4, needed - set(flushed)) == (True, set())
+
+
+def test_what_a_file_says_is_complete_is_what_counts() -> None:
+    """Of a checkpoint that was made of another tool's file; neither its label nor the run so far adds anything."""
+    own = {"name": "ci", "phases": ["a", "b"], "completed": {"b": TWO}}
+    fields: dict[str, Any] = {
+        "version": 1,
+        "id": THREE,
+        "phase": "a-complete",
+        "timestamp": "2027-01-15T08:00:02.000000Z",
+        "git_sha": "",
+        "trigger": "import:x",
+        "run": RUN,
+        "errors": [],
+        "pipeline": own,
+        "imported": {"format": "x"},
+    }
+    before = {"id": ONE, "sequence": 1, "pipeline": {"name": "ci", "phases": ["a", "b"], "completed": {"a": ONE}}}
+    Proposal(fields, {}).document(before, {})
+    assert fields["pipeline"] == own
