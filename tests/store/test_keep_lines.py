@@ -173,6 +173,20 @@ class TestWhatItDrops:
         line.follow_up(inside(plain).objects, inside(plain).refs.update)
         assert kept(main_checkout) == {commit: commit}
 
+    def test_while_a_gc_is_at_work_what_is_new_in_the_commit_is_held(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = main_checkout.commit("second", **{"a/b": "1\n"})
+        line = Line(inside(plain).repository, commit, has_branch=True)
+        inside(plain).refs.update([line.update])
+        packs = main_checkout.path / ".git/objects/pack"
+        line.follow_up(inside(plain).objects, inside(plain).refs.update)
+        assert list(packs.glob("*")) == []
+        (main_checkout.path / ".git/gc.pid").write_text(f"{os.getpid()} {os.uname().nodename}")
+        line.follow_up(inside(plain).objects, inside(plain).refs.update)
+        (index,) = packs.glob("*.idx")
+        packed = {words[0] for words in map(str.split, main_checkout.git("verify-pack", "-v", str(index)).splitlines()) if len(words) > 3}
+        new = main_checkout.git("rev-list", "--objects", commit, f"^{commit}~1").splitlines()
+        assert {name for name in packed if len(name) == 40} == {each.split(" ")[0] for each in new}
+
     def test_what_fails_is_left_to_maintenance(self, plain: Store, main_checkout: Checkout) -> None:
         base = main_checkout.head()
         commit = main_checkout.commit()
@@ -320,6 +334,14 @@ class TestSorting:
         newest = main_checkout.commit()
         main_checkout.git("update-ref", KEEP + newest, newest)
         assert self.sort(plain, newest) == []  # a branch points to the other one as well
+
+    def test_names_of_branches_may_be_of_any_bytes(self, plain: Store, main_checkout: Checkout) -> None:
+        below = main_checkout.head()
+        main_checkout.git("branch", os.fsdecode(b"caf\xe9"))
+        newest = main_checkout.commit()
+        for commit in (below, newest):
+            main_checkout.git("update-ref", KEEP + commit, commit)
+        assert self.sort(plain, newest) == []  # that branch points to it
 
     def test_one_that_goes_on_is_dropped_and_one_that_ends_is_held(self, plain: Store, main_checkout: Checkout) -> None:
         base = main_checkout.head()
