@@ -492,6 +492,25 @@ class TestSettling:
         self.settle(plain, {three, "", "x", "a" * 64})
         assert kept(main_checkout) == {three: three}
 
+    def test_where_one_is_barred_what_stands_in_for_it_is_looked_at_before_others_go(self, plain: Store, main_checkout: Checkout) -> None:
+        *_, three = self.line(main_checkout)
+        end = main_checkout.git("commit-tree", "-m", "end", "HEAD^{tree}")
+        main_checkout.git("update-ref", KEEP + end, end)
+        age(main_checkout)
+        ref, stand_in, done = KEEP + end, held(main_checkout, end), []
+
+        def apply(updates: list[Update]) -> None:
+            if ref in [each.ref for each in updates if each.new != each.old]:
+                raise GitError(["update-ref"], 128, f"fatal: cannot lock ref '{ref}': '{ref}/x' exists; cannot create '{ref}'")
+            done.append([said(each) for each in updates])
+            inside(plain).refs.update(updates)
+
+        keep.settle(inside(plain).repository, inside(plain).objects, apply, lambda: {end, three})
+        assert done[0] == [(KEEP + stand_in, stand_in, "", True, False)]
+        assert set(done[1][:2]) == {(KEEP + stand_in, stand_in, stand_in, True, False), (KEEP + three, three, three, True, False)}
+        assert len(done) == 2
+        assert kept(main_checkout) == {end: end, three: three, stand_in: stand_in}
+
     def test_in_a_history_that_is_damaged_nothing_is_done(self, plain: Store, main_checkout: Checkout) -> None:
         one, two, three = self.line(main_checkout)
         (main_checkout.path / ".git/objects" / two[:2] / two[2:]).unlink()
