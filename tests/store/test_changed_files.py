@@ -114,3 +114,31 @@ def test_one_that_unfolds_beyond_measure_is_left_out(plain: Store, main_checkout
     store = inside(plain)
     assert changed.count(store.repository, store.index, entries(plain, made, two)) == {two.id: 2}
     assert asked == [(base, files), (base, main_checkout.git("rev-parse", f"{two.tree}:files"))]
+
+
+def test_names_may_be_of_any_bytes_and_shown_as_they_are(plain: Store, main_checkout: Checkout) -> None:
+    main_checkout.git("config", "core.quotePath", "false")
+    for name in ("a\u2028b", "a\x85:b", "caf\udce9", "new\nline"):
+        main_checkout.write(name, "1\n")
+    four = plain.save("four")
+    main_checkout.write("x", "1\n")
+    five = plain.save("five")
+    assert plain.changed_files(entries(plain, four, five)) == {four.id: 4, five.id: 5}
+
+
+def test_without_a_commit_git_is_asked_for_the_files_alone(
+    make_checkout: Callable[..., Checkout], make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = make_checkout("unborn")
+    store = make_store(checkout)
+    checkout.write("a", "1\n")
+    made = store.save("one")
+    asked: list[tuple[str, str]] = []
+
+    def is_beyond(self: Expansion, old: str, new: str) -> bool:
+        asked.append((old, new))
+        return False
+
+    monkeypatch.setattr(Expansion, "is_beyond", is_beyond)
+    assert store.changed_files(entries(store, made)) == {made.id: 1}
+    assert asked == [("", checkout.git("rev-parse", f"{made.tree}:files"))]

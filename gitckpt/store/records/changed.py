@@ -40,7 +40,7 @@ def _count_pairs(repository: Repository, pairs: Sequence[tuple[str, str]]) -> di
     lines = "".join(f"{base} {files}\n" for base, files in counts)
     out = repository.git.run("diff-tree", "--stdin", "-r", "--raw", "--no-renames", "--no-abbrev", data=lines.encode()).out
     current = ("", "")
-    for line in out.decode("utf-8", "replace").splitlines():
+    for line in out.decode("utf-8", "replace").split("\n"):  # names may have other ends of lines, with core.quotePath=false
         if line.startswith(":"):
             counts[current] += 1
         elif line:
