@@ -198,3 +198,11 @@ class TestWithoutAListing:
         texts = (made.id, made.id.upper(), "20270115")
         assert [runs.find(text) for text in texts] == [made.id] * 3
         assert [finder.named_run(text, store.repository, store.index) for text in texts] == [None] * 3
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85"], ids=ascii)
+def test_a_ref_of_others_with_an_end_of_a_line_in_its_name_names_none_of_ours(plain: Store, main_checkout: Checkout, end: str) -> None:
+    made = plain.record("a-complete", {})
+    main_checkout.git("update-ref", f"refs/checkpoints/abcd{end}{made.id}", f"refs/checkpoints/{made.id}")
+    assert refused(lambda: plain.find("abcd")) == (NotFoundError, "no checkpoint, run or commit goes by 'abcd'", LIST, None)
+    assert plain.find(made.id[:8]) == made.id

@@ -117,7 +117,7 @@ def _checkpoints(text: str, repository: Repository) -> list[str]:
         return []
     pattern = f"{layout.CHECKPOINTS}{text}*"
     out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode("utf-8", "backslashreplace")
-    names = [ref.removeprefix(layout.CHECKPOINTS) for ref in out.splitlines()]
+    names = [ref.removeprefix(layout.CHECKPOINTS) for ref in out.split("\n")]
     return [name for name in names if ids.is_id(name)]
 
 
