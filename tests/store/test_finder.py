@@ -139,7 +139,7 @@ class TestLatest:
     def test_where_there_are_no_others_it_says_so(self, runs: Store) -> None:
         for run in (FIRST, SECOND):
             chains.forget(inside(runs).repository, run)
-        message = "every checkpoint is of a run that was not written in this repository, or was made before files were replaced"
+        message = "every checkpoint was written elsewhere, and fetched, or made before files were replaced"
         assert refused(lambda: runs.find("latest")) == (NotFoundError, message, LIST, None)
 
     def test_where_there_are_none_it_says_how_to_make_one(self, plain: Store) -> None:
