@@ -26,7 +26,13 @@ TESTS = {
     "gitckpt/store/records/entry.py": ("tests/store/test_entry.py", "tests/store/test_listing.py"),
     "gitckpt/store/records/finder.py": ("tests/store/test_find.py", "tests/store/test_finder.py"),
     "gitckpt/store/records/heads.py": ("tests/store/test_chains.py", "tests/store/test_heads_of_ours.py", "tests/store/test_run_heads.py"),
-    "gitckpt/store/records/index.py": ("tests/store/test_index.py", "tests/store/test_index_validity.py", "tests/store/test_listing.py"),
+    "gitckpt/store/records/index.py": (
+        "tests/store/test_changed_files.py",
+        "tests/store/test_index.py",
+        "tests/store/test_index_portions.py",
+        "tests/store/test_index_validity.py",
+        "tests/store/test_listing.py",
+    ),
     "gitckpt/store/records/keep.py": (
         "tests/store/test_keep.py",
         "tests/store/test_keep_barred.py",
