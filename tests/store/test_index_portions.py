@@ -16,7 +16,7 @@ from tests.store.conftest import nth
 
 @pytest.fixture
 def five(plain: Store, main_checkout: Checkout) -> Store:
-    """A store with five checkpoints of which no index knows; a run begins with the second and ends with the last, whose clock is years back."""
+    """A store with five checkpoints of which no index knows; a run begins with the second and ends with the last, by a clock years back."""
     plain.record("beside", {})
     run = str(plain.record("run-started", {}, start="Add login!").run)
     for _ in range(2):
