@@ -137,7 +137,7 @@ class _Exchange:
             with open(self.state_path, "rb") as file:
                 after = file.read()
             with open(self.set_path, encoding="utf-8", errors="surrogateescape") as file:
-                lines = file.read().splitlines()
+                lines = [line.rstrip("\n") for line in file]  # str.splitlines would cut a value at a form feed, or at U+2028
         except OSError as error:
             raise self._failed(f"{error.filename} cannot be read: {error.strerror}", outcome) from None
         if after != self._before:

@@ -271,7 +271,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         known = {one.path: one.checkpoint for one in newest.worktree.submodules} if newest.worktree is not None else {}
         said += [f"the submodule {one.path}" for one in found.submodules if known.get(one.path) != one.checkpoint]
         said += [one.path for one in found.omitted if _is_work(path, one)]
-        said += there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").splitlines()
+        said += filter(None, there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").split("\n"))
         return list(dict.fromkeys(said))
 
 
