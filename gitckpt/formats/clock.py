@@ -50,7 +50,9 @@ def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
     wanted = sorted(set(oids))
     found = {}
     for oid, there in zip(wanted, repository.cat_file.contents(wanted), strict=True):
-        said = _COMMITTER.search(there[2].partition(b"\n\n")[0]) if there is not None and there[1] == "commit" else None
+        if there is None or there[:2] != (oid, "commit"):  # with SHA-256, git takes 40 digits for the beginning of 64
+            continue
+        said = _COMMITTER.search(there[2].partition(b"\n\n")[0])
         if said is None:
             continue
         offset = (int(said[3]) * 60 + int(said[4])) * 60 * _SECOND

@@ -32,12 +32,13 @@ def versions(repository: Repository, path: str) -> list[Version]:
         path: relative to the top of the worktree.
     """
     try:
-        listed = repository.git.run("log", "--reverse", "--topo-order", "--format=%H %ct", "HEAD", "--", f":(top,literal){path}").out
+        # Not `log`, to which the person's settings add lines.
+        listed = repository.git.run("rev-list", "--timestamp", "--reverse", "--topo-order", "HEAD", "--", f":(top,literal){path}").out
     except GitError:
         return []  # there is no commit yet
     pairs = [line.split(" ") for line in listed.decode("ascii").splitlines()]
     found: list[Version] = []
-    for (commit, time), blob in zip(pairs, repository.cat_file.contents([f"{commit}:{path}" for commit, _ in pairs]), strict=True):
+    for (time, commit), blob in zip(pairs, repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs]), strict=True):
         if blob is not None and blob[1] == "blob" and (not found or found[-1].data != blob[2]):
             found.append(Version(commit, int(time) * _SECOND, blob[2]))
     return found

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ import pytest
 from gitckpt.model import policy
 from gitckpt.store.retention import expiry
 from gitckpt.store.store import Store, inside
-from tests.cli.conftest import PROJECT
-from tests.conftest import Clock
+from tests.cli.conftest import PROJECT, Ckpt
+from tests.conftest import Checkout, Clock
 from tests.formats.conftest import PLACES, SAMPLES, Imports, Line
 
 FILES = sum(1 for path in SAMPLES.rglob("*") if path.suffix in (".json", ".yaml", ".toml"))
@@ -300,6 +301,34 @@ def test_a_history_in_git_becomes_one_run(imports: Imports) -> None:
     said = [each.state["loop_state"]["checkpoints"]["PARALLEL_EXECUTE"]["last_task"] for each in by_sequence]
     assert sorted(said) == ["Task 1.2", "Task 1.3", "Task 1.4"]
     assert [line.status for line in imports("--history", ".") if "login" in line.path] == ["known"] * 3
+
+
+def test_a_history_is_read_whatever_is_set_for_log(imports: Imports) -> None:
+    """A signature is there, and nobody can verify it: `git log` says so between its lines."""
+    checkout = imports.checkout
+    imports.bring("superpowers")
+    checkout.git("add", "--all")
+    checkout.commit("one")
+    head, _, message = checkout.git("cat-file", "commit", "HEAD").partition("\n\n")
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQEzBAAB\n -----END PGP SIGNATURE-----"
+    signed = checkout.git("hash-object", "-t", "commit", "-w", "--stdin", data=f"{head}\n{signature}\n\n{message}\n".encode()).strip()
+    checkout.git("update-ref", "HEAD", signed)
+    program = checkout.write("gpg", "#!/bin/sh\necho 'gpg: who is that?' >&2; exit 1\n")
+    program.chmod(0o755)
+    for key, value in (("log.showSignature", "true"), ("log.follow", "true"), ("gpg.program", str(program))):
+        checkout.git("config", key, value)
+    assert {line.status for line in imports("--history", "conductor")} == {"imported"}
+
+
+def test_the_first_digits_of_a_commit_are_no_commit(ckpt: Ckpt, make_checkout: Callable[..., Checkout]) -> None:
+    checkout = make_checkout("long", "--object-format=sha256")
+    checkout.commit("one", a="a")
+    own = "1f626451-1083-4692-9d9f-624a8d97acef"
+    said = {"id": own, "phase": "research-failed", "timestamp": "2026-01-05T15:23:33Z", "state": {}, "git_commit": checkout.head()[:40]}
+    checkout.write("a.json", json.dumps(said))
+    assert ckpt("import", "a.json", at=checkout).code == 0
+    assert json.loads(ckpt("show", own, "--json", at=checkout).out)["git_sha"] == ""
+    assert ckpt("verify", at=checkout).code == 0
 
 
 def test_a_linked_commit_of_a_forge_branch(imports: Imports) -> None:
