@@ -49,6 +49,14 @@ def test_a_file_that_was_there_is_gone_on_with(ckpt: Ckpt, project: Checkout) ->
     assert (json.loads(path.read_text())["own"], json.loads(path.read_text())["loop_state"]["step_status"]) == (1, "IN_PROGRESS")
 
 
+@pytest.mark.parametrize(("pattern", "track"), [("{track}/m.json", ".git"), (".gi{track}/m.json", "T"), ("{track}/m.json", ".ckpt")])
+def test_no_track_leads_out_of_the_worktree(ckpt: Ckpt, checkout: Checkout, pattern: str, track: str) -> None:
+    checkout.write("gitckpt.toml", f'[steps.superpowers]\nmirror = "{pattern}"\n')
+    done = ckpt("step", "start", "PLAN", "--track", track, at=checkout)
+    assert (done.code, f"the state is not mirrored: '{track}' is no name of a file" in done.err) == (0, True), done.err
+    assert not (checkout.path / pattern.replace("{track}", track).lower()).exists()
+
+
 @pytest.mark.parametrize("text", ["mine\n", "[]", '{"track_id": "other", "loop_state": {}}', '{"name": "package"}'])
 def test_what_is_somebody_elses_stays(ckpt: Ckpt, project: Checkout, text: str) -> None:
     path = project.write(PATH, text)

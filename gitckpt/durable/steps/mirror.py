@@ -27,14 +27,21 @@ _LARGEST = 16 * 1024 * 1024
 
 def problem(pattern: str) -> str | None:
     """Returns why a path is none that a state may be written to, as a clause; None where it is one."""
-    parts = pattern.split("/")
     if os.path.isabs(pattern) or not pattern.isprintable() or "\\" in pattern:
         return "must be relative to the top of the worktree"
-    if any(part in ("", ".", "..") or part.lower() in (".git", PRIVATE) for part in parts):
+    if not _is_in_worktree(pattern):
         return "must lead to a file of the worktree, without .., .git and .ckpt"
     if not pattern.endswith(".json"):
         return "must end in .json"
     return None if TRACK in pattern else f"must have {TRACK} in it, or all tracks would share a file"
+
+
+def _is_in_worktree(path: str) -> bool:
+    """Tells whether a path leads to a file of the worktree. With the name of a track in it, it may lead elsewhere than its pattern does."""
+    parts = path.split("/")
+    if not path.isprintable() or "\\" in path:
+        return False
+    return not any(part in ("", ".", "..") or part.lower() in (".git", PRIVATE) for part in parts)
 
 
 def write(top: str, pattern: str, state: Mapping[str, Any]) -> str:
@@ -49,9 +56,9 @@ def write(top: str, pattern: str, state: Mapping[str, Any]) -> str:
         CkptError: it cannot be written, or something else is in its place; nothing is changed.
     """
     track = state.get("track_id")
-    if not isinstance(track, str) or not track.strip(".") or "/" in track or "\\" in track or not track.isprintable():
+    name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
+    if not isinstance(track, str) or not track.strip(".") or "/" in track or not _is_in_worktree(name):
         raise CkptError(f"the state is not mirrored: {track!r:.60} is no name of a file", hint="name the track: --track add-login")
-    name = pattern.replace(TRACK, track)
     place = os.path.join(top, *name.split("/"))
     try:
         _make(top, os.path.dirname(name))
