@@ -60,6 +60,16 @@ class TestForge:
         )
         assert stage.ok("verify") == ""
 
+    def test_it_says_until_when_its_agent_is_not_asked_and_that_is_no_instant(self, stage: Stage, tmp_path: Path) -> None:
+        forge_run(stage, tmp_path)
+        path = stage.checkout.path / f".forge/runs/{AUTH}.yaml"
+        path.write_text(f"retry_at: soon\n{path.read_text()}")
+        stage.program("claude", "cat > plan.seen")
+        stage.program("gh", "echo https://example.org/ada/project/pull/7")
+        stage.ok("import", ".")
+        done = stage.ckpt("resume", AUTH, "--trust")
+        assert (done.code, stage.calls) == (0, ["claude", "gh"]), done.err
+
     def test_its_plan_is_not_here(self, stage: Stage, tmp_path: Path) -> None:
         left = forge_run(stage, tmp_path)
         stage.checkout.git("rm", "--quiet", "plans/auth.md")

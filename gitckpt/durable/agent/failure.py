@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gitckpt.durable.command import execution
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -38,10 +39,13 @@ _AFTER = re.compile(
     re.IGNORECASE,
 )
 _AT = re.compile(r"\|(\d{10})\b|resets? at[^\n]{0,12}?(\d{10})\b")
-_UNITS = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0}
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 """In seconds: how long is waited where a client that is limited does not say for how long; each time twice as long, up to that."""
+
+_DOUBLINGS = 12
+"""After so many, both waits are as long as they get."""
 
 LONGEST_TOLD = 24 * 3600.0
 """In seconds: what a client tells is an agent's output, and nobody waits for a year."""
@@ -72,6 +76,8 @@ def classify(answer: Answer, now: float) -> Failure | None:
     if not answer.problem:
         return None
     said = f"{answer.report.error or ''}\n{answer.said}"
+    if answer.report.worked:  # then most of it is about its work, of limits perhaps: what ended it, the client says, or stands at the end
+        said = answer.report.error or execution.last_line(answer.said)
     if answer.code in _NOT_THERE and not answer.report.worked:
         return Failure(FATAL)
     if _LIMITED.search(said):
@@ -93,10 +99,17 @@ def _wait(said: str, now: float) -> float | None:
     if found is None:
         return None
     unit = (found[2] or "s").lower()
-    factor = _UNITS.get(unit[:2], _UNITS.get(unit[:1], 1.0))
+    factor = 0.001 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
     return min(float(found[1]) * factor, LONGEST_TOLD)
 
 
-def backoff(times: int) -> float:
-    """Returns how long to wait, in seconds, after so many failures of a kind in a row."""
-    return min(FIRST_WAIT * 2.0 ** max(times - 1, 0), LONGEST_WAIT)
+def pause(told: float | None, times: int) -> float:
+    """Returns how long to wait, in seconds, after so many limits in a row.
+
+    Args:
+        told: what the client says, in seconds, which counts; but where it says milliseconds, or none, again and again, it would be asked
+            without end: so it is a second at least, then twice as long each time, up to `FIRST_WAIT`. None where it says nothing.
+        times: how many.
+    """
+    doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
+    return min(FIRST_WAIT * doubled, LONGEST_WAIT) if told is None else max(told, min(doubled, FIRST_WAIT))

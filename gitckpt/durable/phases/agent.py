@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 
 from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
@@ -18,6 +18,10 @@ from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_LOST = 5
 """So often an agent is asked again after its connection was lost."""
@@ -139,7 +143,7 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
     limited = lost = 0
     cost = 0.0
     while True:
-        _wait_for_a_limit(run, show)
+        wait_for_a_limit(run, run.state, show)
         answer = call()
         now = run.store.clock() / times.MICRO
         found = failure.classify(answer, now)
@@ -154,18 +158,25 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
             run.wait(min(2.0**lost, _LONGEST_PAUSE))
             continue
         limited += 1
-        wait = found.wait if found.wait is not None else failure.backoff(limited)
-        until = run.state[RETRY_AT] = times.to_text(int((now + wait) * times.MICRO))
+        until = run.state[RETRY_AT] = times.to_text(int((now + failure.pause(found.wait, limited)) * times.MICRO))
         run.milestone(message=f"limited until {until}", errors=[answer.problem])
 
 
-def _wait_for_a_limit(run: ActiveRun, show: Callable[[str], None]) -> None:
-    """Waits until an agent that was limited may be asked again, by this driver or one before it."""
-    until = run.state.get(RETRY_AT)
-    if not isinstance(until, str):
-        return
-    left = times.from_text(until) / times.MICRO - run.store.clock() / times.MICRO
+def wait_for_a_limit(run: ActiveRun, state: MutableMapping[str, Any], show: Callable[[str], None]) -> None:
+    """Waits until an agent that was limited may be asked again, as this driver noted, or one before it.
+
+    Args:
+        run: the run; it ends the waiting where it has to stop.
+        state: its state or a table of that, which says at `RETRY_AT` until when; afterwards it does not. A file that was imported, or a
+            command, may have put anything there: what is no instant is no limit.
+        show: gets the line that says so.
+    """
+    until = state.get(RETRY_AT)
+    try:
+        left = (times.from_text(until) - run.store.clock()) / times.MICRO if isinstance(until, str) else 0.0
+    except ValueError:
+        left = 0.0
     if left > 0:
         show(f"limited: the agent is asked again at {until}; git ckpt cancel {run.id} ends that")
         run.wait(min(left, failure.LONGEST_TOLD))
-    del run.state[RETRY_AT]
+    state.pop(RETRY_AT, None)

@@ -10,6 +10,7 @@ from gitckpt.durable.agent.client import client_of
 from gitckpt.durable.agent.failure import FATAL, LIMITED, OTHER, TRANSIENT
 from gitckpt.durable.agent.report import AgentReport
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, Patience
+from gitckpt.model.values import replace
 
 NOW = 1_800_000_000.0
 
@@ -64,6 +65,33 @@ def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
     assert found.kind == OTHER
 
 
+@pytest.mark.parametrize(
+    ("error", "said", "kind"),
+    [
+        ("it reached its limit of turns", "I wrote the rate limit, which answers 429", OTHER),
+        (None, "the rate limit answers 429\n2 tests fail", OTHER),
+        ("API Error: 429 rate_limit_error", "I began", LIMITED),
+        (None, "I began\nHTTP 429: slow down", LIMITED),
+    ],
+)
+def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(error: str | None, said: str, kind: str) -> None:
+    """Whoever works at limits would be asked again without end: a limit uses no iteration."""
+    report = AgentReport("", worked=True, structured=True, is_error=error is not None, error=error)
+    found = failure.classify(replace(answer(said), report=report), NOW)
+    assert found is not None
+    assert found.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("said", "wait"),
+    [("20ms", 0.02), ("20 milliseconds", 0.02), ("3 min", 180.0), ("3 mins", 180.0), ("3m", 180.0), ("3 s", 3.0), ("3", 3.0), ("2h", 7200.0)],
+)
+def test_units(said: str, wait: float) -> None:
+    found = failure.classify(answer(f"429: try again in {said}"), NOW)
+    assert found is not None
+    assert found.wait == wait
+
+
 def test_one_that_took_too_long_is_like_any_other() -> None:
     found = failure.classify(answer("…", ended_by=TIMEOUT), NOW)
     assert found is not None
@@ -71,7 +99,12 @@ def test_one_that_took_too_long_is_like_any_other() -> None:
 
 
 def test_waits_grow_up_to_an_hour() -> None:
-    assert [failure.backoff(times) for times in (1, 2, 3, 7, 99)] == [60, 120, 240, 3600, 3600]
+    assert [failure.pause(None, times) for times in (1, 2, 3, 7, 9999)] == [60, 120, 240, 3600, 3600]
+
+
+def test_a_client_that_says_no_time_is_not_asked_without_end() -> None:
+    assert [failure.pause(0.02, times) for times in (1, 2, 3, 7, 9999)] == [1, 2, 4, 60, 60]
+    assert [failure.pause(90.0, times) for times in (1, 2, 9999)] == [90, 90, 90]
 
 
 @pytest.mark.parametrize(

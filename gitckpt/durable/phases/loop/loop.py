@@ -15,7 +15,7 @@ from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Outcome, Patience
-from gitckpt.durable.phases.agent import MOST_LOST, require_there, unusable
+from gitckpt.durable.phases.agent import MOST_LOST, RETRY_AT, require_there, unusable, wait_for_a_limit
 from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
@@ -148,7 +148,7 @@ class Loop:
     def _ask(self) -> bool:
         """Asks the agent once; that it fails uses up the iteration, unless it is to be asked again: then returns False."""
         memory = self._memory
-        self._wait_for_a_limit()
+        wait_for_a_limit(self._run, memory, self._show)
         number = memory["iterations"] + 1
         is_first, self._has_asked = not self._has_asked, True
         self._show(f"iteration {number} of {memory['allowed']}")
@@ -197,21 +197,9 @@ class Loop:
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
         memory["limited"] = memory.get("limited", 0) + 1
-        wait = found.wait if found.wait is not None else failure.backoff(memory["limited"])
-        memory["retry_at"] = times.to_text(int((now + wait) * times.MICRO))
-        self._milestone(f"iteration {number}: limited until {memory['retry_at']}", errors=[answer.problem])
+        until = memory[RETRY_AT] = times.to_text(int((now + failure.pause(found.wait, memory["limited"])) * times.MICRO))
+        self._milestone(f"iteration {number}: limited until {until}", errors=[answer.problem])
         return True
-
-    def _wait_for_a_limit(self) -> None:
-        """Waits until an agent that was limited may be asked again, as it said, or as long as it takes such limits to pass."""
-        until = self._memory.get("retry_at")
-        if not isinstance(until, str):
-            return
-        left = times.from_text(until) / times.MICRO - self._now()
-        if left > 0:
-            self._show(f"limited: the agent is asked again at {until}; git ckpt cancel {self._run.id} ends that")
-            self._run.wait(min(left, failure.LONGEST_TOLD))
-        self._memory.pop("retry_at", None)
 
     def _require_allowed(self) -> None:
         """Ends the loop where the agent was not allowed what it wanted, time after time: nobody is there to allow it."""
