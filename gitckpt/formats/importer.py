@@ -243,7 +243,10 @@ class Importer:
                 outcomes.append(replace(_outcome(item, FAILED, run), problem=error.message))
                 continue
             newest = made
-            outcomes.append(_outcome(item, IMPORTED, made.run, made))
+            outcome = _outcome(item, IMPORTED, made.run, made)
+            if self._dry_run and made.id != item.record.id:
+                outcome = replace(outcome, checkpoint=None)  # it will get another one
+            outcomes.append(outcome)
         return outcomes
 
     def _take(self, item: Item, newest: Checkpoint | None, *, is_second: bool) -> Checkpoint:

@@ -172,6 +172,8 @@ class TestAgain:
         assert [(line.path, line.status, line.run, line.label, line.remarks) for line in would] == [
             (line.path, line.status, line.run, line.label, line.remarks) for line in made
         ]
+        named = {(line.path, line.checkpoint) for line in made if line.checkpoint in line.path}  # rlm-act's files say their ids
+        assert {(line.path, line.checkpoint) for line in would if line.checkpoint != "-"} == named
 
     def test_several_at_a_time(self, imports: Imports) -> None:
         imports.bring()
