@@ -8,12 +8,11 @@ import os
 from gitckpt.formats.known import trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
-from gitckpt.git.files import atomic, premises, regular
+from gitckpt.git.files import atomic, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from gitckpt.model.names import shell_word
-from gitckpt.model.phase import NOT_PHASES
+from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import finder, heads, layout
 from gitckpt.store.store import Store, inside
@@ -34,6 +33,9 @@ _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
 _OLD = {WORKFLOW: RLM_ACT}
 _ENDS = ("complete", "failed", "skipped")
 _NOTES, _LONGEST = "exports", 1024 * 1024
+_MOST_NOTES = 5000
+"""A line has 130 bytes at most, so that `_LONGEST` has room for them."""
+
 _LARGEST = 64 * 1024 * 1024
 
 
@@ -117,7 +119,7 @@ class Exporter:
 
 def _is_end(entry: Entry) -> bool:
     """Tells whether a phase ended with a checkpoint, or it was a file of its own."""
-    name, _, status = entry.phase.rpartition("-")
+    name, status = split(entry.phase)
     return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
 
 
@@ -196,7 +198,7 @@ def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
     if there != found.data and oid not in originals and _noted(store).get(_digest(place)) != oid:
         raise UsageError(
             f"{place} is there, and is neither what was imported nor what was exported there last",
-            hint=f"look at it; to replace it: --force; or choose another place: -o {shell_word('OTHER')}",
+            hint="look at it; to replace it: --force; or choose another place: -o PATH",
         )
 
 
@@ -216,10 +218,9 @@ def _noted(store: Checkpoints) -> dict[str, str]:
 def _note(store: Checkpoints, place: str, data: bytes) -> None:
     """Notes what was exported, outside of what is ever fetched."""
     known = _noted(store) | {_digest(place): object_id("blob", data, store.repository.object_format)}
-    lines = [f"{where} {oid}\n" for where, oid in known.items()][-5000:]
+    lines = [f"{where} {oid}\n" for where, oid in known.items()][-_MOST_NOTES:]
     path = os.path.join(store.repository.make_private_dir(), _NOTES)
     try:
-        with open(path, "w", encoding="ascii", opener=premises.create) as file:
-            file.writelines(lines)
+        atomic.write(path, "".join(lines).encode("ascii"))
     except OSError as error:
         raise WorktreeError(f"{path} cannot be written: {error.strerror}", hint=f"{place} is written all the same") from None

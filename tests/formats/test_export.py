@@ -29,6 +29,14 @@ class TestWhere:
         imports.ok("export", other.checkpoint, "--format", "workflow", "-o", made.path)  # what was imported
         imports.ok("export", made.checkpoint, "--format", "workflow", "-o", made.path)
 
+    def test_what_is_noted_of_exports_is_whole_or_as_it_was(self, imports: Imports) -> None:
+        imports.bring("workflow-checkpoints")
+        made, other = imports()
+        imports.ok("export", made.checkpoint, "--format", "workflow", "-o", "one.json")
+        with open(imports.checkout.main / ".git/ckpt/exports", "rb") as before:
+            imports.ok("export", other.checkpoint, "--format", "workflow", "-o", "two.json")
+            assert len(before.read().splitlines()) == 1
+
     def test_a_directory_that_is_in_the_way_or_cannot_be_made(self, imports: Imports) -> None:
         imports.bring("forge")
         made = imports()[0]

@@ -154,7 +154,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         "id": content.string(state.get("id")) if is_forge else checkpoint.run,
         "plan_path": content.string(state.get("plan_path")) or inputs.get("plan", ""),
         "status": "completed" if is_over else "failed" if has_failed else "active",
-        "created_at": created or f"{_started(checkpoint.run)}",
+        "created_at": created or _started(checkpoint.run),
         "updated_at": checkpoint.timestamp,
         "branch": content.string(state.get("branch")),
         "steps": steps,

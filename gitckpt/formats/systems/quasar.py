@@ -20,6 +20,7 @@ from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.readers import jsonable
+from gitckpt.model.values import replace
 
 TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}
 """The phases by their numbers, as quasar counted them until it got the phase linting (18 February 2026) or filtering (23 February)."""
@@ -157,7 +158,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         raise Unreadable(error.message) from None
     if state.phase == cycle.ERROR:
         losses.append("the phase error, which quasar's reader refuses: the phase in which it came up stands there")
-        state = cycle_in(state, cycle.resumes_in(state))
+        state = replace(state, phase=cycle.resumes_in(state), failed_in="", problem="")
     for key, value in state.more().items():
         if value and key not in ("phase", "findings", "all_findings"):
             losses.append(f"{key} of the review")
@@ -181,13 +182,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
 def _unknown(checkpoint: Checkpoint) -> list[str]:
     """Returns keys that an imported file had, and quasar has no place for."""
     return [key for key in content.mapping(jsonable.state(checkpoint).get(KEY)) if key not in ("format", "phases", "git_commit")]
-
-
-def cycle_in(state: CycleState, phase: str) -> CycleState:
-    """Returns a review as it would be in another phase."""
-    from gitckpt.model.values import replace
-
-    return replace(state, phase=phase, failed_in="", problem="")
 
 
 def _time(text: str) -> str:
