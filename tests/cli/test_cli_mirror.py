@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.steps import journal
+from gitckpt.durable.steps.report import StepReport
+from gitckpt.durable.steps.steps import Steps
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout
 
@@ -37,6 +42,21 @@ def test_it_is_written_with_each_report(ckpt: Ckpt, project: Checkout) -> None:
     run = ckpt("runs", at=project).out.split("\t")[0]
     assert path.read_text() == ckpt("export", run, "--format", "superpowers", at=project).out.replace('{\n  "version": 3,\n', "{\n")
     assert os.listdir(path.parent) == ["metadata.json"]
+
+
+def test_whoever_writes_it_last_writes_what_was_reported_last(ckpt: Ckpt, project: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    report(ckpt, project, "start", "PLAN")
+    written = journal._Writer._mirror
+
+    def after_another(self: journal._Writer, made: Checkpoint) -> None:
+        monkeypatch.setattr(journal._Writer, "_mirror", written)
+        report(ckpt, project, "pass", "PLAN")
+        written(self, made)
+
+    monkeypatch.setattr(journal._Writer, "_mirror", after_another)
+    with Store.open(project.path, adapter="plumbing") as store:
+        Steps(store, track="login").report(StepReport("progress", "PLAN", notes="on my way"))
+    assert json.loads((project.path / PATH).read_text())["loop_state"]["current_step"] == "EVALUATE_PLAN"
 
 
 def test_a_file_that_was_there_is_gone_on_with(ckpt: Ckpt, project: Checkout) -> None:

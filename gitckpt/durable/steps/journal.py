@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TRACK = "track_id"
 """Key of the state: the track that a run is about."""
 
-_LOCK, _PATIENCE = "track.lock", 10.0
+_LOCK, _MIRROR_LOCK, _PATIENCE = "track.lock", "mirror.lock", 10.0
 _MESSAGE = 300
 """The longest message that notes become, in characters; they are whole in the state."""
 
@@ -239,9 +239,10 @@ class _Writer:
             "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
             **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
         }
-        capture = self._store.save if files else None
-        # An agent waits for its end.
-        made = capture(label, limits=self._store.rules.limits(), **how) if capture else self._store.record(label, base=base, **how)
+        if files:  # an agent waits for its end
+            made = self._store.save(label, limits=self._store.rules.limits(), **how)
+        else:
+            made = self._store.record(label, base=base, **how)
         self._mirror(made)
         return made
 
@@ -251,7 +252,10 @@ class _Writer:
         if self._graph.mirror is None or top is None:
             return
         try:
-            mirror.write(top, self._graph.mirror, made.state)
+            # Others may have reported since, and written theirs already: whoever is last writes the newest.
+            with Lock(os.path.join(self._store.repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
+                newest = self._store.heads.read(made.run) if made.run is not None else made
+                mirror.write(top, self._graph.mirror, newest.state)
         except CkptError as error:
             self._store.announce(error.message)
 
