@@ -211,6 +211,8 @@ class TestRun:
             ('echo "[]" > "$CKPT_STATE"', "what it left in CKPT_STATE is list, not a map"),
             ('rm "$CKPT_STATE"', "cannot be read: No such file or directory"),
             ('echo "word" > "$CKPT_SET"', "'word' in CKPT_SET is not key=value"),
+            ('echo "n:=soon" > "$CKPT_SET"', "'n:=soon' in CKPT_SET is not key:=JSON: "),
+            ('echo "n<gone" > "$CKPT_SET"', "gone cannot be read: No such file or directory"),
         ],
     )
     def test_a_state_that_is_none(self, stage: Stage, script: str, said: str) -> None:

@@ -154,8 +154,10 @@ class _Exchange:
                 raise self._failed(f"{line!r:.100} in CKPT_SET is not key=value", outcome)
             try:
                 state[found[1].strip()] = self._value(found[2], found[3])
-            except (OSError, ValueError, RecursionError) as error:
-                raise self._failed(f"{line!r:.100} in CKPT_SET: {error}", outcome) from None
+            except OSError as error:
+                raise self._failed(f"{line!r:.100} in CKPT_SET: {error.filename} cannot be read: {error.strerror}", outcome) from None
+            except (ValueError, RecursionError) as error:
+                raise self._failed(f"{line!r:.100} in CKPT_SET is not key:=JSON: {error}", outcome) from None
         return state
 
     def _value(self, how: str, text: str) -> Any:
