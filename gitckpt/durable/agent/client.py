@@ -45,7 +45,7 @@ _OF_THE_SHELL = frozenset(
 """What a shell may have of its own though no program goes by that name, and the words that its commands begin with."""
 
 
-_MOST_USD = 1_000_000.0
+_MOST_USD, _LEAST_USD = 1_000_000.0, 0.0001
 _MILLION = 1_000_000
 
 
@@ -116,7 +116,7 @@ class Client:
             added.append(self.resume.replace(SESSION, shlex.quote(session)))
         option = DIALECTS[self.format].budget if budget is not None and self.format in DIALECTS else ""
         if option and option not in command:
-            added.append(f"{option} {budget:.4f}")
+            added.append(f"{option} {max(budget or 0.0, _LEAST_USD):.4f}")
         if added:
             words = " ".join(added)
             reads_input = command.endswith(" -")

@@ -95,6 +95,11 @@ def test_line(client: Client, session: str | None, line: str) -> None:
     assert client.line("/a b/p", session) == line
 
 
+@pytest.mark.parametrize(("budget", "said"), [(2.5, "2.5000"), (0.00003, "0.0001"), (0.0, "0.0001"), (-1.0, "0.0001")])
+def test_a_budget_that_is_nearly_spent_is_no_amount_of_nothing(budget: float, said: str) -> None:
+    assert client_of("claude", {}).line("/p", None, budget).endswith(f" --max-budget-usd {said}")
+
+
 @pytest.mark.parametrize(
     ("kind", "said", "is_unknown"),
     [

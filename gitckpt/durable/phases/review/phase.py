@@ -166,7 +166,7 @@ class _Asked:
         head = state if isinstance(state, dict) else {}
         budget, spent = (head.get(key) for key in ("max_budget_usd", "total_cost_usd"))
         known = isinstance(budget, int | float) and isinstance(spent, int | float) and budget > 0
-        return max(float(budget) - float(spent), 0.0001) if known else None  # type: ignore[arg-type]
+        return float(budget) - float(spent) if known else None  # type: ignore[arg-type]
 
 
 def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
