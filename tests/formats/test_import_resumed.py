@@ -70,6 +70,18 @@ class TestForge:
         done = stage.ckpt("resume", AUTH, "--trust")
         assert (done.code, stage.calls) == (0, ["claude", "gh"]), done.err
 
+    def test_its_plan_cannot_be_read(self, stage: Stage, tmp_path: Path) -> None:
+        left = forge_run(stage, tmp_path)
+        stage.checkout.git("rm", "--quiet", "plans/auth.md")
+        (left / "plans/auth.md").unlink()
+        (left / "plans/auth.md").mkdir(parents=True)
+        (left / "plans/auth.md/file").write_text("x")
+        stage.program("claude", "cat > plan.seen")
+        stage.ok("import", ".")
+        done = stage.ckpt("resume", AUTH, "--trust")
+        assert (done.code, stage.calls) == (20, [])
+        assert f"what the agent is asked cannot be read: {stage.worktree(AUTH)}/plans/auth.md: Is a directory" in done.err
+
     def test_its_plan_is_not_here(self, stage: Stage, tmp_path: Path) -> None:
         left = forge_run(stage, tmp_path)
         stage.checkout.git("rm", "--quiet", "plans/auth.md")

@@ -14,6 +14,7 @@ from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import AgentUnusable, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Ended
+from gitckpt.git.files import regular
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
@@ -74,9 +75,13 @@ def _prompt(context: Context) -> str:
     names = [name for name in context.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
     copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
     for place in (*copies, os.path.join(run.path, path)):
-        if os.path.isfile(place):
-            with open(place, encoding="utf-8", errors="replace") as file:
-                return file.read()
+        try:
+            return regular.content(place).decode("utf-8", "replace")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            hint = f"make it a file that can be read, then: git ckpt resume {run.id}"
+            raise PhaseFailed(f"what the agent is asked cannot be read: {place}: {error.strerror}", hint=hint) from None
     hint = f"put it there, then: git ckpt resume {run.id} --accept-changes"
     raise PhaseFailed(f"what the agent is asked is not there: {path}", hint=hint)
 
