@@ -239,10 +239,9 @@ class _Writer:
             "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
             **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
         }
-        if files:  # an agent waits for its end
-            made = self._store.save(label, limits=self._store.rules.limits(), **how)
-        else:
-            made = self._store.record(label, base=base, **how)
+        # An agent waits for it, so the files are left out where they take too long.
+        limits = self._store.rules.limits
+        made = self._store.save(label, limits=limits(), **how) if files else self._store.record(label, base=base, **how)
         self._mirror(made)
         return made
 
