@@ -369,6 +369,8 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
         "warning: .rlm-act-checkpoints/torn.json: failed: it is no JSON: Expecting value: line 1 column 22 (char 21)",
         "warning: package.json: skipped: it is of none of the formats",
     ]
+    torn = imports.ckpt("import", ".rlm-act-checkpoints/torn.json", at=imports.checkout)
+    assert torn.err.splitlines() == told[1:2]  # and not that it is of none of the formats
     assert imports.ckpt("import", "gone", at=imports.checkout).code == 12
     assert imports.ckpt("import", "--format", "what", ".", at=imports.checkout).code == 2
 

@@ -73,6 +73,8 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
     known = sum(each.status == importer.KNOWN for each in found)
     runs = {each.run for each in fresh}
     if not fresh and not known:
+        if found:  # why is said of each
+            return
         terminal.remark("there is nothing to import: no file is of one of the formats (docs/formats.md)")
         return
     what = "nothing new" if not fresh else f"{_number(len(fresh), 'checkpoint')} in {_number(len(runs), 'run')}"
