@@ -9,7 +9,7 @@ import time
 from gitckpt.git import process
 from gitckpt.model.errors import CkptError
 
-PROGRAM = "git-ckpt"
+PROGRAM, CODEX = "git-ckpt", "codex"
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 _PATIENCE = 5.0
@@ -19,14 +19,14 @@ _PATIENCE = 5.0
 def advice() -> str | None:
     """Returns the sentence that says what helps where a login shell of this person does not find the program.
 
-    None where it does, where git has an alias for it, or where nothing can be said: there is no `SHELL` that is a shell, or the program is
-    not on PATH itself. What the shell does takes a few milliseconds, or as long as its profile.
+    None where it does, where git has an alias for it, where there is no Codex, or where nothing can be said: there is no `SHELL` that is a
+    shell, or the program is not on PATH itself. What the shell does takes a few milliseconds, or as long as its profile.
     """
     import shutil
 
     shell = os.environ.get("SHELL", "")
     found = shutil.which(PROGRAM)
-    if found is None or os.path.basename(shell) not in _SHELLS or not os.access(shell, os.X_OK):
+    if found is None or shutil.which(CODEX) is None or os.path.basename(shell) not in _SHELLS or not os.access(shell, os.X_OK):
         return None
     try:
         if not process.run([process.git_executable(), "config", "--get", "alias.ckpt"]).code or _finds(shell):

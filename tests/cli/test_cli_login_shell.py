@@ -16,11 +16,12 @@ from tests.conftest import Checkout
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `git-ckpt` in a directory with a space in its name, which is on PATH."""
+    """A `git-ckpt` in a directory with a space in its name, which is on PATH, and a `codex` beside it."""
     path = tmp_path / "my programs" / "git-ckpt"
     path.parent.mkdir()
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
+    for each in (path, path.with_name("codex")):
+        each.write_text("#!/bin/sh\n")
+        each.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
     return path
 
@@ -42,6 +43,9 @@ def test_one_that_does_not_find_it(
     assert [line for line in said.err.splitlines() if "login shell" in line] == [
         f"a login shell, in which Codex runs its commands, does not find git-ckpt; git finds it by: {alias}"
     ]
+    program.with_name("codex").unlink()
+    assert "login shell" not in ckpt("init", at=main_checkout).err  # who has no Codex need not know
+    program.with_name("codex").touch(0o755)
     main_checkout.git("config", "alias.ckpt", f"!{program}")
     assert "login shell" not in ckpt("init", at=main_checkout).err
 

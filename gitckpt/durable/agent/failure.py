@@ -44,6 +44,9 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 """In seconds: how long is waited where a client that is limited does not say for how long; each time twice as long, up to that."""
 
+MOST_LIMITED = 8
+"""So often in a row, four hours in all, an agent is waited for that is limited and does not say until when: it may only speak of limits."""
+
 _DOUBLINGS = 12
 """After so many, both waits are as long as they get."""
 

@@ -155,7 +155,10 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
         cost += answer.report.cost_usd or 0.0
         if found is not None and found.kind == failure.FATAL:
             raise unusable(answer, run.id, role)
-        if found is None or found.kind == failure.OTHER or (found.kind == failure.TRANSIENT and lost >= MOST_LOST):
+        stays = (found is not None and found.kind == failure.TRANSIENT and lost >= MOST_LOST) or (
+            found is not None and found.kind == failure.LIMITED and found.wait is None and limited >= failure.MOST_LIMITED
+        )
+        if found is None or found.kind == failure.OTHER or stays:
             return replace(answer, report=replace(answer.report, cost_usd=cost or answer.report.cost_usd))
         show(answer.problem)
         if found.kind == failure.TRANSIENT:

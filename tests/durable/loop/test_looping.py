@@ -652,6 +652,13 @@ class TestClasses:
         assert limited[0].state["loop"]["retry_at"] > limited[0].timestamp
         assert "retry_at" not in bench.memory
 
+    def test_one_without_a_time_that_stays_uses_iterations(self, bench: Bench) -> None:
+        """What a client says may be the agent's own words: "rate limit" is a feature, too."""
+        self.agent(bench, *["echo 'I did not finish the rate limit'; exit 1"] * 99)
+        bench.start(agent="own", pause="0s", max_iterations="1", tests="false")
+        assert fails(bench).message == "reached max iterations (1)"
+        assert len(bench.prompts) == 9
+
     def test_a_limit_outlives_the_driver(self, bench: Bench) -> None:
         self.agent(bench, "echo '429: try again in 2 hours'; exit 1")
         bench.start(agent="own", pause="0s")

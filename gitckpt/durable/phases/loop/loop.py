@@ -197,6 +197,9 @@ class Loop:
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
         memory["limited"] = memory.get("limited", 0) + 1
+        if found.wait is None and memory["limited"] > failure.MOST_LIMITED:
+            memory.pop("limited")
+            return False
         until = memory[RETRY_AT] = times.to_text(int((now + failure.pause(found.wait, memory["limited"])) * times.MICRO))
         self._milestone(f"iteration {number}: limited until {until}", errors=[answer.problem])
         return True
