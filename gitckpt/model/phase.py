@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from gitckpt.model.errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "partial")
 """Every status: the two that end a phase, then those of a phase or step in flight."""
 
@@ -41,20 +45,27 @@ def label(text: str) -> str:
     return complete
 
 
+REWOUND = "rewind-complete"
+"""The label of a checkpoint that takes phases of a run out of those that are complete: it says itself which stay."""
+
 NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")
 """Names of labels that are no phases of a run, whatever their status."""
 
 
-def completed_after(completed: dict[str, str], label: str, checkpoint_id: str) -> dict[str, str]:
+def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, kept: Collection[str] | None = None) -> dict[str, str]:
     """Returns which phases of a run are complete after a checkpoint.
 
-    A phase that is completed or skipped joins them; one that starts again leaves them, with all that were completed after it.
+    A phase that is completed or skipped joins them; one that starts again leaves them, with all that were completed after it. Where the
+    run was taken back, those leave them that are not kept.
 
     Args:
         completed: phase → the checkpoint that completed it, in order, before.
         label: the phase label of the checkpoint.
         checkpoint_id: its id.
+        kept: the phases that it says are complete, where its label is `REWOUND`; None where it says nothing of them.
     """
+    if label == REWOUND and kept is not None:
+        return {name: id_ for name, id_ in completed.items() if name in kept}
     name, status = split(label)
     if name in NOT_PHASES or status not in ("complete", "skipped", "started"):
         return completed

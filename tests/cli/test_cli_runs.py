@@ -350,12 +350,6 @@ class TestResume:
         assert saved.worktree is not None
         assert stage.checkout.git("show", f"{saved.worktree.tree}:files/work") == "two"
 
-    def test_from_where_no_pipeline_is(self, stage: Stage) -> None:
-        stage.ok("start", "login")
-        done = stage.ckpt("resume", stage.run(), "--from", "one")
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: nothing is to be done again: no pipeline drives it\nhint: its program can say which: ")
-
     def test_a_pipeline_that_is_gone(self, stage: Stage) -> None:
         stage.pipeline("one: exit 1")
         assert stage.ckpt("run", "ci").code == 20

@@ -114,3 +114,10 @@ def test_what_is_complete_after_a_checkpoint(label: str, expected: dict[str, str
     completed = {"a": "1", "b": "2", "c": "3"}
     assert list(phase.completed_after(completed, label, "9").items()) == list(expected.items())
     assert completed == {"a": "1", "b": "2", "c": "3"}
+
+
+def test_a_run_that_was_taken_back_keeps_what_its_checkpoint_says_and_gains_nothing() -> None:
+    completed = {"a": "1", "b": "2"}
+    assert phase.completed_after(completed, phase.REWOUND, "9", ["a", "z"]) == {"a": "1"}
+    assert phase.completed_after(completed, phase.REWOUND, "9", []) == {}
+    assert phase.completed_after(completed, "c-complete", "9", ["a"]) == {"a": "1", "b": "2", "c": "9"}

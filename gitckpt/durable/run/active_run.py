@@ -15,6 +15,7 @@ from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.session import Session
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.phase import REWOUND
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
@@ -207,6 +208,19 @@ class ActiveRun:
             ended = next_attempt.FAILED if last.ended in (None, next_attempt.BLOCKED) else last.ended
             self._session.last_attempt = replace(last, ended=ended, retry_at=None)
 
+    def reopen(self, name: str) -> None:
+        """Records that a phase is to be done again, as `Run.redo` does with `record`.
+
+        Raises:
+            UsageError: the run has no such phase; nothing was changed.
+        """
+        meant = next_attempt.meant(name, self._writer.known_phases(), self.id)
+        self.redo(meant)
+        pipeline = replace(self.pipeline, completed=dict(self.completed))
+        attempt = self.last_attempt or Attempt("rewind", ended=next_attempt.COMPLETE)
+        message = f"phase {meant!r} is to be done again"
+        self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, message=message)
+
     def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:
         """Lets a phase be done again, with what shall be revised as `revisions` in the state; `forget` as for `redo`."""
         revisions = dict(self.state.get("revisions", {}))
@@ -238,9 +252,7 @@ class ActiveRun:
         pipeline = replace(self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {})
         last = self._session.last_attempt = checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
         attempt = last or Attempt("rewind", ended=next_attempt.COMPLETE)
-        self._writer.write(
-            "rewind-complete", self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id
-        )
+        self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id)
 
     def change(self, pipeline: Pipeline) -> None:
         """Lets the next checkpoints say that something else drives the run from now on."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gitckpt.model import phase as phase_labels
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import StateError, UsageError
+from gitckpt.model.names import closest, folded
 from gitckpt.model.values import dataclass, replace
 
 TYPE_CHECKING = False
@@ -67,6 +68,25 @@ def require_name(name: str) -> None:
         or name in phase_labels.NOT_PHASES
     ):
         raise UsageError(f"{name!r} cannot be the name of a phase", hint="choose another name, that does not end in a status")
+
+
+def meant(text: str, names: Sequence[str], run: str) -> str:
+    """Returns the phase that a person means.
+
+    Args:
+        text: its name, in any case, and with hyphens or underscores for spaces.
+        names: of the phases that there are.
+        run: whose they are, for the error.
+
+    Raises:
+        UsageError: there is none; those there are, and the closest, are named.
+    """
+    known = {folded(name): name for name in reversed(names)}
+    if text in names or folded(text) in known:
+        return text if text in names else known[folded(text)]
+    close = closest(folded(text), known)
+    hint = f"its phases: {', '.join(names)}" if names else "it has none yet; leave out --from"
+    raise UsageError(f"run {run} has no phase {text!r}", hint=f"did you mean {known[close]}? I{hint[1:]}" if close else hint)
 
 
 def digests(values: Mapping[str, Any]) -> dict[str, str]:

@@ -228,13 +228,21 @@ class Run:
         """
         self._active.skip(name, result, message=message)
 
-    def redo(self, name: str) -> None:
-        """Lets a phase be done again, complete or not, with all that were completed after it.
+    def redo(self, name: str, *, record: bool = False) -> None:
+        """Lets a phase be done again, complete or not, with all that were completed after it; files and state stay as they are.
 
         Args:
             name: of the phase.
+            record: whether that is recorded at once, for whoever goes on with the run; else the next start of the phase says so. The name
+                is taken as people write it then: in any case, and with hyphens or underscores for spaces.
+
+        Raises:
+            UsageError: the run has no such phase, where it is to be recorded; nothing was changed.
         """
-        self._active.redo(name)
+        if record:
+            self._active.reopen(name)
+        else:
+            self._active.redo(name)
 
     def restart(self, name: str) -> None:
         """Lets a phase be done again, with files and state as they were when it began.

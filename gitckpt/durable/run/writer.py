@@ -11,17 +11,17 @@ from typing import Any
 from gitckpt.durable.run import rewind
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
-from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
+from gitckpt.model.checkpoint import PHASE, STEP, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.names import shell_word
-from gitckpt.model.phase import split
+from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.records.draft import Successor
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records.entry import WITHIN, Query
 from gitckpt.store.runs import trust, unwritten
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
@@ -161,6 +161,12 @@ class Writer:
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
 
+    def known_phases(self) -> list[str]:
+        """Returns the names of the phases that the run is known to have, those that are complete first, then in the order they came up."""
+        entries = trust.written_here(self._store, Query(run=self._run))
+        labels = [split(entry.phase)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)]
+        return list(dict.fromkeys([*self.completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]))
+
     def go_back(self, checkpoint: Checkpoint) -> None:
         """Brings the files of an earlier checkpoint back, in the worktree and beside it; what is there is recorded first.
 
@@ -249,10 +255,10 @@ class Writer:
 
     def _note(self, label: str, details: Details) -> None:
         """Knows at once what the checkpoint will say of the phases that are complete."""
-        from gitckpt.model.phase import completed_after
+        from gitckpt.model.phase import REWOUND, completed_after
 
         pipeline: Pipeline | None = details.get("pipeline")
-        if details.get("rewound_to") and pipeline is not None:
+        if (details.get("rewound_to") or label == REWOUND) and pipeline is not None:
             self.completed = dict(pipeline.completed)
         self.completed = completed_after(self.completed, label, "")
 

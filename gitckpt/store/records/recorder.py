@@ -391,7 +391,8 @@ def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
         is_imported = fields.get("imported") is not None  # then the file says what is complete
         label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""  # steps are no phases of what drives the run
         known = pipeline if carried is None or fields.get("rewound_to") is not None or is_imported else carried
-        after = completed_after(dict(known.get("completed", {})), label, fields["id"])
+        kept = own.get("completed", {}) if own is not None else None
+        after = completed_after(dict(known.get("completed", {})), label, fields["id"], kept)
         fields["pipeline"] = {key: value for key, value in pipeline.items() if key != "completed"} | ({"completed": after} if after else {})
     if fields.get("attempt") is None and before.get("attempt") is not None:
         ended = ("exit_code", "seconds", "output", "result")

@@ -102,8 +102,9 @@ def read(store: Checkpoints, run: str) -> History:
     for name, id_ in pipeline.completed.items():
         if name in events and events[name].status == PENDING:
             events[name] = replace(events[name], status="complete", checkpoint=id_)
+    says_all = bool(pipeline.completed) or any(each.phase == phase.REWOUND for each in chain)
     for name, event in events.items():
-        if event.status in ("complete", "skipped") and pipeline.completed and name not in pipeline.completed:
+        if event.status in ("complete", "skipped") and says_all and name not in pipeline.completed:
             events[name] = replace(event, status=PENDING)  # to be done again, after the run was taken back
     if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current] = replace(events[current], is_current=True)

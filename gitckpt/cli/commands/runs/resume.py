@@ -8,6 +8,7 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import shell_word
 from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ def resume(
         how["timeout"] = times.parse_age(timeout)
     with open_store() as store:
         checkpoint = store.read(store.find(id_)) if id_ is not None else _newest(store)
-        _require_sense(checkpoint, fork=fork, rewind=rewind)
+        _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = inside(store).heads.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
         elif not (no_run or fork or rewind):
@@ -86,11 +87,8 @@ def resume(
         if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
             if take_over and checkpoint.run is not None:
                 inside(store).leases.acquire(checkpoint.run, "git ckpt resume --take-over", take_over=True).release()
-            if rewind:
-                _rewind(store, checkpoint)
-            elif from_ is not None:
-                again = "its program can say which: Run.resume(store, RUN, again=True).redo(PHASE); or leave out --from"
-                raise UsageError("nothing is to be done again: no pipeline drives it", hint=again)
+            if rewind or from_ is not None:
+                _take_back(store, checkpoint, path, rewind=rewind, phase=from_)
             else:
                 _open(store, checkpoint, path)
             return 0
@@ -149,8 +147,13 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
     adoption.require(here, wanted, trusted=trusted, show=show, adopts=not fork)
 
 
-def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool) -> None:
+def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool) -> None:
     """Raises `UsageError` where the options and the checkpoint do not go together."""
+    if again and no_run:
+        raise UsageError("--no-run and --from exclude each other", hint="--no-run only opens the worktree")
+    if again and checkpoint.run is None and not fork:
+        message = f"checkpoint {checkpoint.id} belongs to no run, and has no phase to do again"
+        raise UsageError(message, hint=f"open it: git ckpt resume {checkpoint.id}")
     if fork and rewind:
         raise UsageError("--fork and --rewind exclude each other", hint="--fork leaves the run as it is, --rewind takes it back")
     if rewind and checkpoint.run is None:
@@ -189,12 +192,39 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
         raise failure(opened.unfiltered, f"git ckpt resume {checkpoint.id[: ids.SHORT]}")
 
 
-def _rewind(store: Store, checkpoint: Checkpoint) -> None:
-    """Takes a run that nobody drives back to a checkpoint, and prints the path of its worktree."""
+def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None) -> None:
+    """Takes a run that no pipeline drives back, and prints the path of its worktree.
+
+    Args:
+        store: of the repository.
+        checkpoint: of the run.
+        directory: where its worktree is made, if it is not there.
+        rewind: whether files, state and phases go back to that checkpoint.
+        phase: the phase that its program shall do again; None for none.
+    """
     from gitckpt.durable.run.run import Run
 
-    with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder="git ckpt resume --rewind", again=True) as run:
+    if phase is not None and "loop_state" in checkpoint.state and not _has_phases(checkpoint):
+        hint = f"a step is done again after: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
+        raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
+    holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
+    with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder=holder, again=True, directory=directory) as run:
         run.pause()
-        run.rewind(checkpoint)
-    terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})")
+        for remark in run.remarks:
+            terminal.warn(remark)
+        if rewind:
+            run.rewind(checkpoint)
+        if phase is not None:
+            run.redo(phase, record=True)
+    if rewind:
+        terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})")
+    if phase is not None:
+        complete = ", ".join(run.completed) or "none"
+        terminal.remark(f"phase {phase!r} of run {run.id} is to be done again, with what was completed after it; complete: {complete}")
+        if checkpoint.attempt is not None:  # else people do it, or whoever calls `git ckpt save`
+            terminal.remark("its program does it when it goes on: Run.resume(store, RUN)")
     terminal.out_path(run.path)
+
+
+def _has_phases(checkpoint: Checkpoint) -> bool:
+    return checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
