@@ -75,7 +75,7 @@ LOOP_OPTIONS = (
 
 REVIEW_OPTIONS = (
     *("task", "title", "coder", "reviewer", "lint", "lint_retries", "filters"),
-    *("max_cycles", "max_budget", "agent_timeout", "force"),
+    *("epic", "max_cycles", "max_budget", "agent_timeout", "force"),
 )
 
 STEPS = {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 
+_ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
@@ -18,6 +21,17 @@ def agreed(name: str, text: str) -> bool:
     if said not in (*_YES, *_NO):
         raise UsageError(f"{name} is {said!r:.60}", hint="say yes or no")
     return said in _YES
+
+
+def is_issue(text: str) -> bool:
+    """Tells whether a text can be the id of an issue."""
+    return _ISSUE.fullmatch(text) is not None
+
+
+def require_issue(text: str) -> None:
+    """Raises `UsageError` for what cannot be the id of an issue."""
+    if not is_issue(text):
+        raise UsageError(f"{text!r:.100} is no id of an issue", hint="see which there are: bd list")
 
 
 def count(name: str, text: str, usual: int) -> int:

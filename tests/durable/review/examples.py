@@ -105,6 +105,7 @@ STATES = st.builds(
     lint_fixes=st.integers(0, 9),
     sessions=st.dictionaries(st.sampled_from(["coder", "reviewer"]), _TEXTS),
     struggle=_TEXTS,
+    beads=st.dictionaries(_TEXTS, _TEXTS, max_size=2),
     report=_reports(),
 )
 """Any state that a review can be in, but for errors."""

@@ -213,6 +213,7 @@ class TestFile:
             refactored=True,
             findings=(ReviewFinding("major", "it's broken", 2),),
             all_findings=(ReviewFinding("minor", "multi\nline — unicode ✓ 日本", 1), ReviewFinding("major", "it's broken", 2)),
+            beads={"f-943b66c1ea7b": "", "f-eb8239beadee": ""},  # quasar has made theirs
         )
 
     @pytest.mark.parametrize(("cycle", "commits", "findings"), [(1, 1, 1), (2, 2, 2), (4, 4, 4)])

@@ -26,6 +26,7 @@ def review(
     filter_: Annotated[
         list[str] | None, typer.Option("--filter", metavar="NAME=COMMAND", help="Must succeed, too; may be given again.")
     ] = None,
+    epic: Annotated[str | None, typer.Option("--epic", metavar="ID", help="An issue of beads: each finding becomes a child of it.")] = None,
     max_cycles: Annotated[int | None, typer.Option("--max-cycles", metavar="N", help="How often the coder may try.")] = None,
     max_budget: Annotated[str | None, typer.Option("--max-budget", metavar="USD", help="What all answers together may cost.")] = None,
     agent_timeout: Annotated[str | None, typer.Option("--agent-timeout", metavar="AGE", help="How long an answer may take.")] = None,
@@ -49,7 +50,7 @@ def review(
     about = name or ids.slug(text.strip().partition("\n")[0])
     said = {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
     counts = {"lint_retries": lint_retries, "max_cycles": max_cycles}
-    optional = {"coder": coder, "reviewer": reviewer, "lint": lint, "max_budget": max_budget, "agent_timeout": agent_timeout}
+    optional = {"coder": coder, "reviewer": reviewer, "lint": lint, "epic": epic, "max_budget": max_budget, "agent_timeout": agent_timeout}
     optional |= {key: None if value is None else str(value) for key, value in counts.items()}
     said |= {key: value for key, value in optional.items() if value is not None}
     limit = times.parse_age(timeout) if timeout is not None else None

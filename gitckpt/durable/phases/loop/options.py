@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from gitckpt.durable.phases import options
@@ -16,8 +15,6 @@ PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0
 NEW, CONTINUE = "new", "continue"
 CONVERSATIONS = (NEW, CONTINUE)
 """Whether each call of the agent begins a conversation, or goes on with the last one."""
-
-_ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +60,7 @@ def read(said: Callable[[str], str]) -> LoopOptions:
     issues = tuple(said("issues").replace(",", " ").split())
     epic, done = said("epic"), said("done")
     for issue in (*issues, *([epic] if epic else [])):
-        if not _ISSUE.fullmatch(issue):
-            raise UsageError(f"{issue!r:.100} is no id of an issue", hint="see which there are: bd list")
+        options.require_issue(issue)
     until_tests_pass = options.agreed("until_tests_pass", said("until_tests_pass"))
     if not issues and not done and not until_tests_pass:
         raise UsageError(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from gitckpt.durable.phases.review import commits as relations
 from gitckpt.durable.phases.review import prompts, replies, stall
 from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, Diverged, MaxCyclesReached, ReviewFailed, Struggling
-from gitckpt.durable.phases.review.finding import CRITICAL, FIXED, ReviewFinding, verified
+from gitckpt.durable.phases.review.finding import CRITICAL, FIXED, OF_FILTER, ReviewFinding, verified
 from gitckpt.durable.phases.review.ports import BUDGET_VARIABLE, Asks, Checker, Committing, Journal, ReviewOptions, Verdict
 from gitckpt.durable.phases.review.state import (
     APPROVED,
@@ -64,6 +64,7 @@ class Review:
         options: what is to be done.
         tell: gets a sentence for people now and then.
         shell: runs the linter and the filters.
+        file: returns a state in which new findings are with a tracker, too; asked at the end of each cycle that was not approved.
         refactor: returns what the task has become meanwhile; None, or the same again, where it has not changed. It is asked once a cycle.
         clock: the current instant, in microseconds since the epoch.
     """
@@ -78,6 +79,7 @@ class Review:
         *,
         tell: Callable[[str], None],
         shell: Checker,
+        file: Callable[[CycleState], CycleState] = lambda state: state,
         refactor: Callable[[], str | None] | None = None,
         clock: Callable[[], int] = times.now,
     ) -> None:
@@ -87,6 +89,7 @@ class Review:
         self._options = options
         self._tell = tell
         self._shell = shell
+        self._file = file
         self._refactor = refactor
         self._clock = clock
         self._state = CycleState()
@@ -259,6 +262,7 @@ class Review:
             filter_history=(*state.filter_history, changes.get("filter_check_name", "")),
             **changes,
         )
+        self._state = self._file(self._state)
         self._enter(RESOLVING_ISSUES, struggle=stall.reason(self._state))
 
     def _seal(self) -> None:
@@ -377,4 +381,4 @@ def _output(said: str, code: int) -> str:
 
 def _mark(name: str) -> str:
     """Returns what the finding of a filter begins with."""
-    return f"[filter:{name}]"
+    return f"{OF_FILTER}{name}]"

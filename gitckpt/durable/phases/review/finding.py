@@ -13,6 +13,9 @@ STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
 
 CRITICAL, MAJOR = "critical", "major"
 
+OF_FILTER = "[filter:"
+"""What the description of what a filter found begins with."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReviewFinding:

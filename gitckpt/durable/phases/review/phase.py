@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.client import Client
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Patience
+from gitckpt.durable.command.execution import DEADLINE, EXIT, Outcome, Patience
 from gitckpt.durable.phases import options
 from gitckpt.durable.phases.agent import patiently, require_there
+from gitckpt.durable.phases.beads import Beads, TrackerFailed
 from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
 from gitckpt.durable.phases.review.errors import ReviewFailed
+from gitckpt.durable.phases.review.finding import OF_FILTER, ReviewFinding, unresolved
 from gitckpt.durable.phases.review.ports import Reply, ReviewOptions
+from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.text import cut
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import DeadlineReached
 from gitckpt.durable.run.retry import Ended
@@ -22,8 +27,11 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
 
-AGENT_TIMEOUT, CHECK_TIMEOUT = 3600.0, 600.0
-"""How long an answer, and the linter or a filter, may take, in seconds."""
+AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
+"""How long an answer, the linter or a filter, and an answer of the tracker may take, in seconds."""
+
+LONGEST_DESCRIPTION = 3000
+"""How many characters of a finding a tracker is told."""
 
 FORCE = "force"
 REFACTORING = "refactoring"
@@ -43,14 +51,19 @@ def carry_out(context: Context) -> Ended:
     _settle_force(context, options)
     asked = [_Asked(context, context.client(role), role, timeout) for role in ("coder", "reviewer")]
     run = context.run
+
+    def tell(text: str) -> None:
+        context.output(f"[review] {text}\n".encode())
+
     review = Review(
         run,
         asked[0],
         asked[1],
         Commits(run.path, context.environment()),
         options,
-        tell=lambda text: context.output(f"[review] {text}\n".encode()),
+        tell=tell,
         shell=_shell(context),
+        file=Filing(Beads(options.epic, f"ckpt-{run.id}", _tracker(context)), tell).file if options.epic else lambda state: state,
         refactor=lambda: _refactoring(run.files.path),
         clock=run.store.clock,
     )
@@ -86,6 +99,8 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
         if not equals or not name.strip() or not line_of_shell.strip():
             raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND: --filter tests='make test'")
         filters[name.strip()] = line_of_shell.strip()
+    if said("epic"):
+        options.require_issue(said("epic"))
     usual = ReviewOptions("", "")
     return ReviewOptions(
         task=said("task") or "task",
@@ -95,6 +110,7 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
         lint=said("lint") or None,
         lint_retries=options.count("lint_retries", said("lint_retries"), usual.lint_retries),
         filters=filters,
+        epic=said("epic"),
         force=options.agreed(FORCE, said(FORCE)),
     )
 
@@ -126,6 +142,51 @@ def _settle_force(context: Context, options: ReviewOptions) -> None:
     run = context.run
     if options.force and FORCE in run.pipeline.inputs:
         run.change(replace(run.pipeline, inputs={**run.pipeline.inputs, FORCE: ""}))
+
+
+class Filing:
+    """Lets each finding of the reviewer become a child bead, as quasar does. A tracker that fails is told of; it fails no review.
+
+    Args:
+        beads: of the review.
+        tell: gets a sentence for people.
+    """
+
+    def __init__(self, beads: Beads, tell: Callable[[str], None]) -> None:
+        self._beads = beads
+        self._tell = tell
+
+    def file(self, state: CycleState) -> CycleState:
+        """Returns a state in which each finding that is not fixed has a bead, as far as the tracker makes them.
+
+        What a filter found gets none: the filter will say itself whether it is fixed.
+        """
+        theirs = [each for each in unresolved(state.all_findings) if not each.description.startswith(OF_FILTER)]
+        lacking = [each for each in theirs if each.id not in state.beads]
+        made, problem = self._made(lacking) if lacking else ({}, "")
+        if problem:
+            count = len(lacking) - len(made)
+            self._tell(f"no bead was made for {count} {'finding' if count == 1 else 'findings'}, the next cycle tries again: {problem}")
+        ids = dict.fromkeys((*state.child_bead_ids, *made.values()))
+        return replace(state, beads={**state.beads, **made}, child_bead_ids=tuple(ids))
+
+    def _made(self, findings: Sequence[ReviewFinding]) -> tuple[dict[str, str], str]:
+        """Returns the beads of findings, and why not all have one; "" where they have. One that is refused is not in the way of others."""
+        made: dict[str, str] = {}
+        problem = ""
+        try:
+            there = self._beads.there()
+        except TrackerFailed as error:
+            return made, str(error)  # without knowing which there are, some would be made twice
+        for finding in findings:
+            text = f"{finding.severity}, found in cycle {finding.cycle}\n\n{cut(finding.description, LONGEST_DESCRIPTION)}"
+            try:
+                made[finding.id] = there.get(finding.id) or self._beads.create(finding.id, finding.description, text)
+            except TrackerFailed as error:
+                problem = problem or str(error)
+                if error.hangs:
+                    break
+        return made, problem
 
 
 class _Asked:
@@ -187,6 +248,32 @@ def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
         if outcome.ended_by != EXIT:
             return outcome.code or 1, f"{outcome.tail}\nended: it took more than {CHECK_TIMEOUT:g}s"
         return outcome.code, outcome.tail
+
+    return call
+
+
+def _tracker(context: Context) -> Callable[[str], tuple[Outcome, bytes]]:
+    """Returns what runs the tracker, whose standard output has to be told from what it complains of."""
+    path = os.path.join(context.run.files.path, "beads.json")
+
+    def call(line: str) -> tuple[Outcome, bytes]:
+        run_files.make_directory(context.run.files.path)
+        outcome = execution.run_command(
+            f"{line} > {shlex.quote(path)}",
+            directory=context.run.path,
+            env=context.environment(),
+            watchdog=context.watchdog,
+            patience=Patience(TRACKER_TIMEOUT, None, context.run.seconds_left()),
+            output=lambda _: None,
+            tick=context.look,
+        )
+        if outcome.ended_by == DEADLINE:
+            raise DeadlineReached(f"{line.partition(' ')[0]} was ended: the run took longer than it may", output=outcome.tail)
+        try:
+            with open(path, "rb") as file:
+                return outcome, file.read()
+        except OSError:
+            return outcome, b""
 
     return call
 

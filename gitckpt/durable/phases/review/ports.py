@@ -92,6 +92,7 @@ class ReviewOptions:
         lint: a command that fails where the linter complains; None for none.
         lint_retries: how often in a cycle the coder is asked to satisfy it.
         filters: name → a command that must succeed before the reviewer is asked, in order.
+        epic: the issue of beads below which each finding becomes one; "" for none.
         force: whether to go on although HEAD has diverged from the recorded work.
     """
 
@@ -102,6 +103,7 @@ class ReviewOptions:
     lint: str | None = None
     lint_retries: int = 2
     filters: Mapping[str, str] = field(default_factory=dict)
+    epic: str = ""
     force: bool = False
 
 

@@ -65,7 +65,7 @@ class CycleState:
         lint_output: what the linter still complains of.
         base_commit_sha: HEAD at the beginning.
         cycle_commits: what HEAD was at the end of each cycle.
-        child_bead_ids: issues of a tracker, one for each finding; kept as they are.
+        child_bead_ids: issues of a tracker, one for each finding.
         refactored: whether the task was changed, and the coder has not heard of it yet.
         findings: of this cycle.
         all_findings: of all cycles, with what became of them.
@@ -82,6 +82,7 @@ class CycleState:
         lint_fixes: how often the coder was asked in this cycle to satisfy the linter.
         sessions: "coder" and "reviewer" → the conversation that its last answer was part of.
         struggle: why it seems that coder and reviewer get nowhere; "" where they get on.
+        beads: finding → the issue that was made of it; "" where quasar had made those that there are.
         report: of the last review.
     """
 
@@ -118,6 +119,7 @@ class CycleState:
     lint_fixes: int = 0
     sessions: Mapping[str, str] = field(default_factory=dict)
     struggle: str = ""
+    beads: Mapping[str, str] = field(default_factory=dict)
     report: ReviewReport | None = None
 
     @property
@@ -170,6 +172,7 @@ class CycleState:
             "uncommitted": self.uncommitted,
             "lint_fixes": self.lint_fixes,
             "struggle": self.struggle,
+            "beads": dict(self.beads),
             "findings": [{"id": each.id, "status": each.status} for each in self.findings],
             "all_findings": [{"id": each.id, "status": each.status} for each in self.all_findings],
             "verifications": [{"id": each.finding, "status": each.status, "comment": each.comment} for each in self.verifications],
@@ -206,6 +209,9 @@ class CycleState:
         commits = head.texts("cycle_commits")
         # In quasar's own checkpoint, the commit of a cycle that is not over is nowhere but in HEAD.
         is_lost = MORE not in table and phase in _COMMITTED and len(commits) < cycle
+        beads, all_findings = more.table("beads").all_texts(), _findings(head, more, "all_findings")
+        if "beads" not in more.values and head.texts("child_bead_ids"):
+            beads = {each.id: "" for each in all_findings}
         last = head.text("git_sha") if is_lost else more.text("last_cycle_sha")
         return cls(
             phase_id=head.text("phase_id"),
@@ -227,7 +233,7 @@ class CycleState:
             child_bead_ids=head.texts("child_bead_ids"),
             refactored=head.flag("refactored"),
             findings=_findings(head, more, "findings"),
-            all_findings=_findings(head, more, "all_findings"),
+            all_findings=all_findings,
             failed_in=failed_in,
             problem=more.text("problem"),
             verifications=_verifications(more),
@@ -242,6 +248,7 @@ class CycleState:
             lint_fixes=more.count("lint_fixes"),
             sessions=more.table("sessions").all_texts(),
             struggle=more.text("struggle"),
+            beads=beads,
             report=_report(more.table("report")),
         )
 
