@@ -116,7 +116,7 @@ class Dialect(ABC):
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
         """Tells whether a client with these options prints messages, by `--output-format`."""
-        said = [after for option, after in zip(options, [*options[1:], ""], strict=True) if option in ("--output-format", "-o")]
+        said = [after for option, after in zip(options, [*options, ""][1:], strict=True) if option in ("--output-format", "-o")]
         said += [option.partition("=")[2] for option in options if option.startswith("--output-format=")]
         return bool(said) and said[-1] in _STRUCTURED
 

@@ -26,7 +26,7 @@ class OpenCode(Dialect):
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
         """Tells whether these options let it print messages."""
-        pairs = zip(options, [*options[1:], ""], strict=True)
+        pairs = zip(options, [*options, ""][1:], strict=True)
         return any((option == "--format" and after == "json") or option == "--format=json" for option, after in pairs)
 
     def take(self, message: Mapping[str, object]) -> str | None:

@@ -44,6 +44,7 @@ def test_configured_client_goes_before_a_built_in_one() -> None:
         ("claude -p --output-format text", "claude", "text", None),
         ("claude -p --output-format json --output-format=text", "claude", "text", None),
         ("claude -p --output-format", "claude", "text", None),
+        *((f"/opt/bin/{name}", name, "text", None) for name in ("claude", "gemini", "codex", "opencode")),
         ("codex exec --json -m gpt-5 -", "codex", "codex", "resume {session}"),
         ("codex exec -", "codex", "text", None),
         ("gemini -o json --yolo", "gemini", "gemini", "--resume {session}"),
