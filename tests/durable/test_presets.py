@@ -81,7 +81,7 @@ def test_rlm_act() -> None:
         option: f"{{{option}}}"
         for option in (
             *("issues", "epic", "agent", "tests", "done", "until_tests_pass"),
-            *("max_iterations", "pause", "agent_timeout", "test_timeout"),
+            *("max_iterations", "max_budget", "pause", "agent_timeout", "test_timeout"),
         )
     }
     assert preset.inputs["until_tests_pass"] == "yes"

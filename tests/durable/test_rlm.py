@@ -86,6 +86,21 @@ def talk(stage: Stage) -> Iterator[Callable[..., Talk]]:
         each.close()
 
 
+class TestBudget:
+    def test_the_implementation_ends_where_it_is_used_up(self, act: Act) -> None:
+        agent = r"""
+cat > "$CALLS.$CKPT_PHASE"
+[ "$CKPT_PHASE" = implementation ] || { echo "# $CKPT_PHASE"; exit 0; }
+printf '%s\n' "$*" >> "$CALLS.words"
+echo '{"type": "result", "subtype": "success", "is_error": false, "result": "did some", "total_cost_usd": 0.75, "session_id": "s"}'
+"""
+        act.stage.program("claude", agent)
+        done = act("-i", "max_budget=1", "-i", "max_iterations=9", "-i", "pause=0s", "-i", "tests=false", "-i", "agent=claude")
+        assert (done.code, "the budget is used up: 1.50 of 1.00 USD" in done.err) == (20, True), done.err
+        words = act.note("words").read_text().splitlines()
+        assert [line.partition("--max-budget-usd ")[2].split()[0] for line in words] == ["1.0000", "0.2500"]
+
+
 class TestPhases:
     """RLM-20, 21: one checkpoint at the end of each phase, complete or failed; what is complete is not done again."""
 
