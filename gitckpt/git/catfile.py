@@ -7,7 +7,7 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from threading import Thread
 
     from gitckpt.git.command import Git
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 4096  # bytes of requests; any pipe holds as much, so that neither side waits for the other
 
 _MANY, _PORTION = 500, 5000
-_AT_MOST = 64 << 20
-"""So many bytes of answers are taken in at once; where there are more, they are asked for one by one."""
-
-_ENDED = -15
-"""How git ends that had too much to say: by SIGTERM."""
+_CHUNK = 1 << 20
 
 OVERSIZED = "oversized"
 """Kind of an object that is larger than whoever asked wants to read."""
@@ -89,37 +85,39 @@ class CatFile:
         if len(names) < _MANY:
             yield from self._one_by_one(names, most)
             return
-        portions = [names[start : start + _PORTION] for start in range(0, len(names), _PORTION)]
-        thread, result = _ahead(self._answers, portions[0], most)
+        done = 0
+        while done < len(names):
+            for found in self._in_bulk(names, done, most):
+                done += 1
+                yield found
+            # git ended at a damaged object, or one is large
+            some = names[done : done + _PORTION]
+            yield from self._one_by_one(some, most)
+            done += len(some)
+
+    def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
+        """Yields answers of a process that is told all names at once, which takes a fifth of the time; until one that it cannot give."""
+        child = self._git.start("cat-file", "--batch", "--buffer")
+        thread = _told(child, names, start)
+        output = _Output(child)
         try:
-            for portion, following in zip(portions, [*portions[1:], None], strict=True):
-                out = result()
-                if following is not None:
-                    thread, result = _ahead(self._answers, following, most)
-                yield from self._in_bulk(out, portion, most)
+            for _ in range(start, len(names)):
+                line = output.line()
+                if line is None:
+                    break
+                header = _header(line)
+                if header is None:
+                    yield None
+                    continue
+                oid, kind, size = header
+                data = output.content(size) if most is None or size <= most else None
+                if data is None:
+                    break
+                yield oid, kind, data
         finally:
+            child.terminate()
             thread.join()
-
-    def _answers(self, names: Sequence[str], most: int | None) -> bytes:
-        """Returns what a process says that answers all at once, which takes a fifth of the time."""
-        wanted = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
-        most_at_once = None if most is None else _AT_MOST
-        return self._git.run("cat-file", "--batch", "--buffer", data=wanted, ok=(0, 128, _ENDED), most=most_at_once).out
-
-    def _in_bulk(self, out: bytes, names: Sequence[str], most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
-        at = answered = 0
-        while answered < len(names):
-            end = out.find(b"\n", at)
-            if end < 0:
-                break
-            header = _header(out[at:end])
-            size = header[2] if header else -1
-            if end + 1 + size > len(out) or (most is not None and size > most):
-                break
-            yield (header[0], header[1], out[end + 1 : end + 1 + size]) if header else None
-            at = end + 2 + size
-            answered += 1
-        yield from self._one_by_one(names[answered:], most)  # git ended at a damaged object, or one is large
+            child.close()
 
     def _one_by_one(self, names: Sequence[str], most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
         requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
@@ -167,31 +165,66 @@ class CatFile:
         self._standby.close()
 
 
-def _ahead(
-    call: Callable[[Sequence[str], int | None], bytes], names: Sequence[str], most: int | None
-) -> tuple[Thread, Callable[[], bytes]]:
-    """Begins a call while others work, as git can read on another processor; returns the thread, and what waits for the result."""
+class _Output:
+    """What a process says to many questions, cut into answers.
+
+    Args:
+        child: the process.
+    """
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._buffer = b""
+        self._at = 0
+
+    def line(self) -> bytes | None:
+        """Returns the next line; None at the end."""
+        end = self._buffer.find(b"\n", self._at)
+        while end < 0:
+            if not self._grow(len(self._buffer) - self._at + 1):
+                return None
+            end = self._buffer.find(b"\n", self._at)
+        line = self._buffer[self._at : end]
+        self._at = end + 1
+        return line
+
+    def content(self, size: int) -> bytes | None:
+        """Returns so many bytes, without the line break after them; None where the process ended before."""
+        if self._at + size >= len(self._buffer) and not self._grow(size + 1):
+            return None
+        at = self._at
+        self._at = at + size + 1
+        return self._buffer[at : at + size]
+
+    def _grow(self, size: int) -> bool:
+        """Takes in what is said until there are so many bytes; tells whether there are."""
+        parts = [self._buffer[self._at :]]
+        have = len(parts[0])
+        while have < size:
+            chunk = self._child.receive(_CHUNK)
+            if not chunk:
+                break
+            parts.append(chunk)
+            have += len(chunk)
+        self._buffer, self._at = b"".join(parts), 0
+        return have >= size
+
+
+def _told(child: Child, names: Sequence[str], start: int) -> Thread:
+    """Begins to tell a process what is wanted, while we listen to it: neither waits for the other. Returns the thread that does."""
     from threading import Thread  # not for the hook, which never reads so much
 
-    found: list[bytes | CkptError | OSError] = []
-
-    def work() -> None:
+    def tell() -> None:
         try:
-            found.append(call(names, most))
-        except (CkptError, OSError) as error:  # told to whoever waits for the result
-            found.append(error)
+            for at in range(start, len(names), _MANY):
+                child.write("".join(f"{name}\n" for name in names[at : at + _MANY]).encode("utf-8", "surrogateescape"))
+        except BrokenPipeError:
+            pass  # it has ended early, and the answers say where
+        child.feed(b"")
 
-    def result() -> bytes:
-        thread.join()
-        if not found:
-            raise CkptError("git cat-file could not be listened to", hint="is there memory left? try again")
-        if not isinstance(found[0], bytes):
-            raise found[0]
-        return found[0]
-
-    thread = Thread(target=work)
+    thread = Thread(target=tell)
     thread.start()
-    return thread, result
+    return thread
 
 
 def _batch(requests: list[bytes], start: int) -> list[bytes]:

@@ -9,7 +9,7 @@ from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 MINIMUM = (2, 39)
@@ -85,6 +85,41 @@ class Git:
         """
         child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline, most=most)
+
+    def each_line(
+        self,
+        *args: str,
+        take: Callable[[list[bytes]], object],
+        data: bytes | Iterable[bytes] = b"",
+        env: Mapping[str, str] | None = None,
+        ok: Sequence[int] = (0,),
+    ) -> Completed:
+        """Runs one git command that says more than has to be in memory at once.
+
+        Args:
+            args: options and command.
+            take: is given some lines of its output at a time, without their ends.
+            data: its standard input; if it comes in parts, none of them is empty.
+            env: variables to set beside those of `environment()`.
+            ok: the exit codes that are no failure.
+
+        Returns:
+            What it said besides.
+
+        Raises:
+            GitError: another exit code.
+        """
+        rest = b""
+
+        def into(chunk: bytes) -> None:
+            nonlocal rest
+            *lines, rest = (rest + chunk).split(b"\n")
+            take(lines)
+
+        done = Child([*self._prefix, *args], self._environment(env, locks=False)).communicate(data, into=into)
+        if done.code not in ok:
+            raise GitError(args, done.code, done.complaint)
+        return done
 
     @staticmethod
     def finish(

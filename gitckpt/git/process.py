@@ -14,7 +14,7 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn
 
     FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
@@ -192,19 +192,27 @@ class Child:
             pass  # it has ended early, and `communicate` returns why
         self._end_input()
 
-    def communicate(self, data: bytes = b"", deadline: float | None = None, most: int | None = None) -> Completed:
+    def communicate(
+        self,
+        data: bytes | Iterable[bytes] = b"",
+        deadline: float | None = None,
+        most: int | None = None,
+        into: Callable[[bytes], object] | None = None,
+    ) -> Completed:
         """Writes `data`, closes its input, and returns once it has ended, with all it said.
 
         Args:
-            data: what it reads.
+            data: what it reads; if it comes in parts, none of them is empty.
             deadline: when to give up, on the clock of `time.monotonic`; it must have a group of its own then.
             most: after how many bytes of output it is ended, with what it has said by then. None for any number.
+            into: is given its output as it comes, which is not returned then.
 
         Raises:
             DeadlinePassed: it was ended, with all it had started.
         """
         out, err = [self._buffer], [self._errors]
-        pending = memoryview(data)
+        parts = iter((data,) if isinstance(data, bytes) else data)
+        pending = memoryview(next(parts, b""))
         poll = select.poll()
         poll.register(self.stdout, select.POLLIN)
         poll.register(self.stderr, select.POLLIN)
@@ -225,7 +233,7 @@ class Child:
             for fd, _ in ready:
                 if fd == self.stdin:
                     try:
-                        pending = pending[os.write(fd, pending[:_CHUNK]) :]
+                        pending = pending[os.write(fd, pending[:_CHUNK]) :] or memoryview(next(parts, b""))
                     except BrokenPipeError:
                         pending = memoryview(b"")
                     if not pending:
@@ -233,7 +241,9 @@ class Child:
                     continue
                 chunk = os.read(fd, _CHUNK)
                 said += len(chunk)
-                if chunk:
+                if chunk and into is not None and fd == self.stdout:
+                    into(chunk)
+                elif chunk:
                     (out if fd == self.stdout else err).append(chunk)
                 else:
                     poll.unregister(fd)

@@ -6,13 +6,17 @@ Commits that are missing count for nothing, and nothing is fetched. Replaced com
 
 from __future__ import annotations
 
+from itertools import chain, islice
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from gitckpt.git.command import Git
 
 AS_GC = {"GIT_NO_LAZY_FETCH": "1"}
+
+_AT_ONCE = 1000
 
 
 def newest(git: Git, commits: Collection[str]) -> set[str]:
@@ -21,27 +25,34 @@ def newest(git: Git, commits: Collection[str]) -> set[str]:
     Raises:
         GitError: git cannot walk the history.
     """
-    return _walk(git, [f"{commit}^!" for commit in commits])
+    return _walk(git, [f"{commit}^!" for commit in commits]) if commits else set()
 
 
-def outside(git: Git, commits: Collection[str], tips: Iterable[str]) -> set[str]:
+def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     """Returns those of some commits that no tip leads to, and that are there. A tip leads to itself.
+
+    Args:
+        git: where.
+        commits: may be gone through twice.
+        tips: likewise.
 
     Raises:
         GitError: git cannot walk the history.
     """
-    return _walk(git, [*commits, *(f"^{tip}" for tip in tips)] if commits else []) & set(commits)
+    if next(iter(commits), None) is None:
+        return set()
+    found = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
+    return found.intersection(commits) if found else found
 
 
-def unreached(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str]:
+def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
     """Returns what `outside` does, and is never misled by dates; where there is something to return, it walks all that the tips lead to.
 
-    Raises:
-        GitError: git cannot walk the history.
+    Args and errors: as `outside`.
     """
     # git ends a walk that excludes something where a handful of dates say that no more will come: six commits of 1970 are enough.
     found = outside(git, commits, tips)
-    return found - _walk(git, list(tips)) if found and tips else found
+    return found - _walk(git, tips) if found and tips else found
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
@@ -50,12 +61,21 @@ def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
     Raises:
         GitError: git cannot walk the history.
     """
-    excluded = [f"^{commit}" for commit in commits]
-    return _walk(git, [*tips, *excluded], "--ancestry-path") & set(tips) if tips and excluded else set()
-
-
-def _walk(git: Git, revs: list[str], *options: str) -> set[str]:
-    if not revs:
+    if not tips or next(iter(commits), None) is None:
         return set()
-    data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
-    return set(git.run("rev-list", "--ignore-missing", *options, "--stdin", data=data, env=AS_GC).out.decode("ascii").split())
+    return _walk(git, chain(tips, (f"^{commit}" for commit in commits)), "--ancestry-path").intersection(tips)
+
+
+def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
+    """Returns the oids that git says, told many revisions, which need not be in memory at once."""
+    found: set[str] = set()
+    words = ("rev-list", "--ignore-missing", *options, "--stdin")
+    git.each_line(*words, take=lambda lines: found.update(line.decode("ascii") for line in lines), data=lines_of(revs), env=AS_GC)
+    return found
+
+
+def lines_of(words: Iterable[str]) -> Iterator[bytes]:
+    """Yields many words in ASCII, a line each, for the input of a process."""
+    remaining = iter(words)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield "".join(f"{word}\n" for word in some).encode("ascii")
