@@ -20,6 +20,13 @@ DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fs
 """Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
 
 
+LEAN = (
+    *("-c", "core.packedGitWindowSize=1m", "-c", "core.packedGitLimit=32m"),  # else all of each pack is mapped
+    *("-c", "core.deltaBaseCacheLimit=16m"),
+)
+"""Options for git commands that walk through a whole repository: a tenth of the memory, and no more time."""
+
+
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # a program of the user's that git starts, and that may stay
     *("-c", "core.warnAmbiguousRefs=false"),  # an oid is an oid: git looks six times for a ref with such a name, to warn of it

@@ -7,6 +7,8 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, encode_tree, object_id, place_in
 
@@ -28,6 +30,9 @@ MOST = 500_000
 
 _LONGEST = 4 << 20
 """The longest note that is read, in bytes; no line is added to a longer one."""
+
+_PORTION = 50_000
+"""So many notes are read at once, where they are not all wanted together."""
 
 _REBUILD_FROM = 500
 """With so many changes at once the whole tree is made anew: most of it would change anyway, and it comes out with fewer parts."""
@@ -110,6 +115,20 @@ class Notes:
         found = {commit: oid for commit, (mode, oid) in entries.items() if mode != DIRECTORY}
         return {commit: lines for commit, lines in zip(found, self._lines_of(list(found.values())), strict=True) if lines is not None}
 
+    def each(self, most: int = MOST) -> Iterator[tuple[str, list[str]]]:
+        """Yields each annotated commit with the lines of its note, as `everything` has them, without all of them in memory.
+
+        Args:
+            most: how many notes, and trees of them, are looked at.
+        """
+        tip = self.tip()
+        root = self._tree_of(tip) if tip else ""
+        notes = ((commit, oid) for commit, mode, oid in self._walk(root, most=most) if mode != DIRECTORY)
+        while some := list(islice(notes, _PORTION)):
+            for (commit, _), lines in zip(some, self._lines_of([oid for _, oid in some]), strict=True):
+                if lines is not None:
+                    yield commit, lines
+
     def _lines_of(self, oids: Sequence[str]) -> Iterator[list[str] | None]:
         """Yields the lines of each note; None for one that is missing or damaged."""
         likely = self._likely
@@ -134,15 +153,19 @@ class Notes:
             if mode != DIRECTORY:
                 yield path, oid
 
-    def _walk(self, root: str, only: set[str] | None = None) -> Iterator[tuple[str, bytes, str]]:
+    def _walk(self, root: str, only: set[str] | None = None, *, most: int | None = None) -> Iterator[tuple[str, bytes, str]]:
         """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
 
-        It ends after `MOST` of them: a few trees, each of which has the next one 256 times, may stand for more than any disk holds.
+        No path comes twice: where two places of the tree have a note of one commit, the deeper one counts.
+
+        It ends after `most` of them, `MOST` by default: a few trees, each of which has the next one 256 times, may stand for more than any
+        disk holds.
         """
         whole = 64 if self._format == "sha256" else 40
         starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
         level = [("", root)] if root else []
-        left = MOST
+        left = MOST if most is None else most
+        above: dict[str, tuple[bytes, str]] = {}
         while level:
             prefixes, trees = zip(*level, strict=True)
             level = []
@@ -150,15 +173,22 @@ class Notes:
                 entries = self._decoded(found)
                 left -= len(entries) + 1
                 if left < 0:
+                    yield from ((path, mode, oid) for path, (mode, oid) in above.items())
                     return
+                below = {name for name, (mode, _) in entries.items() if mode == DIRECTORY}
                 for name, (mode, oid) in entries.items():
                     path = prefix + name.decode("ascii", "replace")
                     if _is_note(name, mode, whole - len(prefix)):
+                        if name[:2] in below:
+                            above[path] = mode, oid
+                            continue
+                        above.pop(path, None)
                         yield path, mode, oid
                     elif mode != DIRECTORY or not _is_hex(name, 2):
                         yield "", DIRECTORY, oid
                     elif only is None or path in starts.get(len(path), ()):
                         level.append((path, oid))
+        yield from ((path, mode, oid) for path, (mode, oid) in above.items())
 
     def _rebuilt(self, root: str, commits: Sequence[str], change: Edit) -> str | None:
         """Returns a new tree with the notes of some commits changed; None where something else than notes is in it."""

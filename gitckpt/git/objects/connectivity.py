@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from gitckpt.git.objects import partial
+from gitckpt.git.command import LEAN
+from gitckpt.git.objects import partial, reachability
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model.values import dataclass, field
@@ -45,29 +46,31 @@ class Lacking:
     complaint: str = ""
 
 
-def lacking(repository: Repository, objects: Objects, roots: Collection[str], damaged: Collection[str] = ()) -> Lacking:
+def lacking(repository: Repository, objects: Objects, roots: Iterable[str], damaged: Collection[str] = ()) -> Lacking:
     """Returns what is missing or damaged beneath commits and trees. The contents of blobs are not read.
 
     Args:
         repository: where.
         objects: its objects.
-        roots: oids of commits and trees that are there.
+        roots: oids of commits and trees that are there, in any order and number; gone through more than once.
         damaged: objects that are known not to be readable.
     """
-    if not roots:
+    if next(iter(roots), None) is None:
         return Lacking()
     promised = partial.promisor(repository) is not None
     # Without the commit-graph, by which git takes commits to be there that are not.
-    words = ["-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
+    words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
     words.append("--exclude-promisor-objects" if promised else "--missing=print")
-    data = "".join(f"{oid}\n" for oid in sorted(roots)).encode("ascii")
-    done = repository.git.run(*words, data=data, env=_NO_FETCH, ok=(0, 128))
-    # With `--quiet` only what is missing is printed; without, it is marked.
-    found = done.out.split()
-    if done.code == 0 and not (
-        any(line.startswith(b"?") for line in found) or {oid.encode("ascii") for oid in damaged}.intersection(found)
-    ):
+    lost = {oid.encode("ascii") for oid in damaged}
+    found: list[bytes] = []
+
+    def look(lines: list[bytes]) -> None:
+        # With `--quiet` only what is missing is printed; without, it is marked.
+        found.extend(line for line in lines if line.startswith(b"?") or line in lost)
+
+    done = repository.git.each_line(*words, take=look, data=reachability.lines_of(roots), env=_NO_FETCH, ok=(0, 128))
+    if done.code == 0 and not found:
         return Lacking()
     walk = _Walk(repository, objects, roots, _promised(repository, objects) if promised else frozenset(), damaged)
     complaint = "" if walk.missing else done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
@@ -82,18 +85,18 @@ class _Walk:
     """
 
     def __init__(
-        self, repository: Repository, objects: Objects, roots: Collection[str], promised: Collection[str], damaged: Collection[str]
+        self, repository: Repository, objects: Objects, roots: Iterable[str], promised: Collection[str], damaged: Collection[str]
     ) -> None:
         self._objects = objects
         self._format = repository.object_format
-        self._roots = roots
+        self._roots = dict.fromkeys(roots)
         self._promised = promised
         self._present = _present(repository).difference(damaged)
         self._cut = _cut(repository)
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
-        level = list(roots)
-        seen = set(roots)
+        level = list(self._roots)
+        seen = set(level)
         while level:
             level = list(dict.fromkeys(child for child in self._below(level) if child not in seen))
             seen.update(level)

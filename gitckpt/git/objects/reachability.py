@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from itertools import chain, islice
 
+from gitckpt.git.command import LEAN
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -69,7 +71,7 @@ def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
 def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
     """Returns the oids that git says, told many revisions, which need not be in memory at once."""
     found: set[str] = set()
-    words = ("rev-list", "--ignore-missing", *options, "--stdin")
+    words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
     git.each_line(*words, take=lambda lines: found.update(line.decode("ascii") for line in lines), data=lines_of(revs), env=AS_GC)
     return found
 

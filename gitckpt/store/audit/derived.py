@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import MOST, Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
-from gitckpt.model.values import replace
+from gitckpt.model.readers import codec
 from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import Flaw, Link, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import waiting as waiting_links
-from gitckpt.store.records import index, layout
+from gitckpt.store.records import entry, index, layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NOTES_EACH = 3
+"""For each checkpoint its note, and the trees that lead to it."""
 
 
 def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tuple[list[Flaw], int]:
@@ -27,51 +34,99 @@ def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tu
         evidence: what there is.
         driven: runs that somebody drives, who may have put links off.
     """
-    flaws: list[Flaw] = []
     links_waiting = waiting_links(store.repository)  # first: they may be written meanwhile
     waiting = {note.link_id(line) for lines in links_waiting.values() for line in lines}
-    noted = Notes(store.repository, store.objects, layout.NOTES).everything()
-    listed: set[str] = set()
-    for commit in sorted(noted):
-        for line in noted[commit]:
-            name = note.link_id(line)
-            listed.add(name)
-            flaws += _line(evidence, commit, name, line)
-    crowded = {commit for commit, lines in noted.items() if note.is_crowded(lines)}
-    waiting &= evidence.records.keys()  # a kill leaves lines of checkpoints that were never finished
-    for record in evidence.records.values():
-        entry = record.entry
-        if entry.git_sha in crowded or entry.id in waiting:
+    waiting = {name for name in waiting if _valid(evidence, name) is not None}  # a kill leaves lines of those that were never finished
+    stray: list[tuple[str, Flaw]] = []
+    crowded: set[str] = set()
+    count = 0
+    # Where each checkpoint has a note of its own, they are more than anybody else would look at.
+    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each(max(MOST, _NOTES_EACH * len(evidence.table))):
+        if note.is_crowded(lines):
+            crowded.add(commit)
+        said = note.Note(lines)
+        count += len(said.links) + said.left_out
+        for line in lines:
+            stray += ((commit, flaw) for flaw in _line(evidence, commit, line))
+    stray.sort(key=lambda found: found[0])
+    missing = _missing(evidence, driven, crowded, waiting)
+    waits = sum(not evidence.listed[at] for name in waiting if (at := evidence.table.find(name)) is not None)
+    return [*(flaw for _, flaw in stray), *missing], count + waits
+
+
+def _missing(evidence: Evidence, driven: Collection[str], crowded: Collection[str], waiting: Collection[str]) -> Iterator[Flaw]:
+    """Yields the checkpoints that no note lists, of commits whose notes list all."""
+    for at in evidence.places():
+        if evidence.listed[at]:
             continue
-        if entry.id not in listed and entry.run not in driven and evidence.kinds.get(entry.git_sha) == "commit":
-            sentence = f"the note of its commit {entry.git_sha} does not list it"
-            new = note.link_line(entry.id, entry.phase, entry.timestamp)
-            flaws.append(mendable("note-missing", record.ref, sentence, link=Link(entry.git_sha, None, new)))
-    left_out = sum(note.Note(noted[commit]).left_out for commit in crowded)
-    return flaws, sum(len(note.Note(lines).links) for lines in noted.values()) + left_out + len(waiting - listed)
+        record = evidence.record(at)
+        commit = record.git_sha
+        if commit in crowded or record.id in waiting or record.run in driven:
+            continue
+        if commit and evidence.kind(layout.KEEP, commit) == "commit":
+            sentence = f"the note of its commit {commit} does not list it"
+            new = note.link_line(record.id, record.phase, record.timestamp)
+            yield mendable("note-missing", record.ref, sentence, link=Link(commit, None, new))
 
 
-def _line(evidence: Evidence, commit: str, name: str, line: str) -> Iterator[Flaw]:
-    """Yields what is wrong with one line of a note. What people wrote there themselves is theirs."""
-    if name in evidence.records:
-        entry = evidence.records[name].entry
-        new = note.link_line(entry.id, entry.phase, entry.timestamp)
-        if line != new:
-            sentence = f"the note of {commit} says something else of {name} than its document"
-            yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, new))
-    elif ids.is_id(name) and name not in evidence.unjudged:
-        sentence = f"the note of {commit} lists {name}, which does not exist"
-        yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, None))
+def _valid(evidence: Evidence, name: str) -> int | None:
+    """Returns where a valid checkpoint stands in the table."""
+    at = evidence.table.find(name)
+    return at if at is not None and evidence.table.valid[at] else None
+
+
+def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
+    """Yields what is wrong with one line of a note, and notes whom it lists. What people wrote there themselves is theirs."""
+    name = note.link_id(line)
+    at = _valid(evidence, name)
+    if at is None:
+        evidence.strays.add(name)
+        if ids.is_id(name) and name not in evidence.unjudged:
+            sentence = f"the note of {commit} lists {name}, which does not exist"
+            yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, None))
+        return
+    evidence.listed[at] = 1
+    new = note.link_line(name, evidence.table.phase(at), evidence.table.timestamp(at))
+    if line != new:
+        sentence = f"the note of {commit} says something else of {name} than its document"
+        yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, new))
 
 
 def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns whether the index lists something else than there is."""
-    found = {entry.id: replace(entry, changed=None) for entry in store.list()}
-    wanted = {record.entry.id: replace(record.entry, changed=None) for record in evidence.records.values()}
+    table = evidence.table
+    unlike: dict[str, tuple[Any, ...] | None] = {}
+    seen = bytearray()
+
+    def compare(rows: Iterable[tuple[Any, ...]]) -> None:
+        nonlocal seen
+        unlike.clear()
+        seen = bytearray(len(table))
+        for row in rows:
+            at = table.find_bytes(row[0])
+            if at is None or not table.valid[at] or hash(row) != table.digests[at]:
+                unlike[ids.from_bytes(row[0])] = row
+            if at is not None:
+                seen[at] = 1
+
+    store.index.audited(compare)
+    unlike |= {table.id(at): None for at in evidence.places() if not seen[at]}
     # Of a document whose state cannot be read, the index knows the header.
-    differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name) and name not in evidence.unjudged)
+    differing = sorted(
+        name for name, row in unlike.items() if name not in evidence.unjudged and not _says_the_same(store, evidence, name, row)
+    )
     if not differing:
         return []
     others = f" and {len(differing) - 1} others" if len(differing) > 2 else " and one other" if len(differing) == 2 else ""
     path = os.path.join(store.repository.private_dir, index.FILE)
     return [mendable("index-stale", path, f"does not list {differing[0]}{others} as their documents say", in_index=True)]
+
+
+def _says_the_same(store: Checkpoints, evidence: Evidence, name: str, row: tuple[Any, ...] | None) -> bool:
+    """Tells whether a row lists what a document says, though it holds it in other words."""
+    at = _valid(evidence, name)
+    found = next(store.objects.read([evidence.table.oid(at)])) if at is not None and row is not None else None
+    if at is None or row is None or found is None:
+        return False
+    checkpoint = codec.decode(found[1], layout.CHECKPOINTS + name)
+    return entry.of_audited(row) == entry.of_audited(entry.audited(checkpoint, evidence.table.oid(at)))

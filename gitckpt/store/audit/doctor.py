@@ -89,8 +89,8 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         store: of the repository.
         version: of git.
     """
-    listing, complaint = inventory.list_refs(store.repository)
-    refs = [*inventory.broken(store.repository, complaint), *inventory.in_the_way(store.repository, listing)]
+    listing = inventory.list_refs(store.repository)
+    refs = [*inventory.broken(store.repository, listing.complaint), *inventory.in_the_way(store.repository, listing.barring)]
     return [
         *installation.inspect(store.repository, version=version),
         *remotes.inspect(store.repository),

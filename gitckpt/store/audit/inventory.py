@@ -2,99 +2,160 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from gitckpt.git.refs import Update
+from gitckpt.git.objects.reachability import AS_GC, lines_of
 from gitckpt.git.repository import Repository
+from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.names import shell_word
 from gitckpt.model.readers.codec import decode
 from gitckpt.model.readers.fence import fenced
+from gitckpt.model.readers.plain import PlainReader
 from gitckpt.model.values import dataclass
+from gitckpt.store.audit.ledger.table import Oids, Record, Table
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Entry
 
+KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit", layout.ORIGINALS: "blob"}
+"""Namespace → the kind of object that its refs keep."""
+
+_BARRING = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)))
 _BROKEN = "ignoring broken ref "
 _CURE_OF_BAR = "look at it: git show {ref}; move it away: git tag NAME {ref} && git update-ref --no-deref -d {ref}"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What the document of a valid checkpoint says, less what nothing depends on.
-
-    Attributes:
-        entry: what a listing should know of it.
-        parent: the checkpoint before it in its run, as it says.
-        holds: namespace of refs → the oid that its ref there should point to, or, below `refs/keep/ckpt/`, keep.
-        names: the other checkpoints it names, each with the key that does.
-    """
-
-    entry: Entry
-    parent: str | None
-    holds: Mapping[str, str]
-    names: Sequence[tuple[str, str]]
-
-    @property
-    def ref(self) -> str:
-        """Full name of its ref."""
-        return layout.CHECKPOINTS + self.entry.id
-
-    @property
-    def is_there(self) -> Update:
-        """What a transaction that depends on it begins with."""
-        return Update(self.ref, self.entry.oid, self.entry.oid)
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """What there is.
 
+    Args:
+        object_format: of the repository.
+
     Attributes:
-        listing: what git said of the refs.
-        refs: oid by full name, without those of other tools below `refs/checkpoints/`.
-        symbolic: what a ref stands for that points to no object itself, by its full name.
-        records: the valid checkpoints by id.
+        table: the checkpoints, those that are valid and others.
+        listing: a digest of what git said of the refs.
+        complaint: what it complained of.
+        refs: oid by full name, without those below `refs/checkpoints/`.
+        symbolic: what a ref stands for that points to no object itself, and its oid, by its full name.
+        barring: refs that stand where git needs a directory for ours.
         unjudged: oid by name, below `refs/checkpoints/`, of what is no valid checkpoint or of a newer gitckpt.
-        kinds: kind of each object that a ref of a checkpoint should point to; those that are missing are left out.
         flaws: what was wrong with refs and documents as such.
+        odd: kind of each object that a ref of a checkpoint should point to and that is of another kind; None for one that is missing.
+        listed: for each place of the table whether a note lists it; `derived.links` notes that.
+        strays: ids that notes list, of no valid checkpoint; likewise.
     """
 
-    listing: bytes
-    refs: Mapping[str, str]
-    symbolic: Mapping[str, str]
-    records: Mapping[str, Record]
-    unjudged: Mapping[str, str]
-    kinds: Mapping[str, str]
-    flaws: Sequence[Flaw]
+    def __init__(self, object_format: str) -> None:
+        self.table = Table(object_format)
+        self.listing = b""
+        self.complaint = ""
+        self.refs: dict[str, str] = {}
+        self.symbolic: dict[str, tuple[str, str]] = {}
+        self.barring: list[str] = []
+        self.unjudged: dict[str, str] = {}
+        self.flaws: list[Flaw] = []
+        self.odd: dict[str, str | None] = {}
+        self.listed = bytearray()
+        self.strays: set[str] = set()
+        self._runs: dict[str, list[int]] | None = None
 
     def is_there(self, checkpoint_id: str) -> bool:
         """Tells whether a checkpoint has its ref, whatever that holds."""
-        return checkpoint_id in self.records or checkpoint_id in self.unjudged
+        return self.table.find(checkpoint_id) is not None
+
+    def places(self) -> Iterator[int]:
+        """Yields where the valid checkpoints stand in the table, in the order of their ids."""
+        valid = self.table.valid
+        return (at for at in range(len(self.table)) if valid[at])
+
+    def rich(self) -> Iterator[Record]:
+        """Yields the valid checkpoints that are in a run, or name more than a commit."""
+        return (self.record(at) for at in sorted(self.table.extras))
+
+    def record(self, at: int) -> Record:
+        """Returns the valid checkpoint at a place of the table."""
+        return self.table.record(at)
+
+    def kind(self, space: str, oid: str) -> str | None:
+        """Returns the kind of an object that a ref below a namespace should point to; None where it is missing."""
+        return self.odd.get(oid, KINDS[space])
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Returns name, full name and oid of each ref below a namespace."""
+        """Returns name, full name and oid of each ref below a namespace of ours, but for that of checkpoints."""
         return [(ref.removeprefix(space), ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
 
-    def runs(self) -> dict[str, list[Record]]:
-        """Returns the valid checkpoints of each run, by sequence."""
-        found: dict[str, list[Record]] = {}
-        for record in self.records.values():
-            if record.entry.run:
-                found.setdefault(record.entry.run, []).append(record)
-        for chain in found.values():
-            chain.sort(key=lambda record: (record.entry.sequence or 0, record.entry.id))
-        return found
+    def runs(self) -> dict[str, list[int]]:
+        """Returns where the valid checkpoints of each run stand in the table, by sequence."""
+        if self._runs is None:
+            found: dict[str, list[int]] = {}
+            extras = self.table.extras
+            for at in sorted(extras):
+                run = extras[at].run
+                if run is not None:
+                    found.setdefault(run, []).append(at)
+            for chain in found.values():
+                chain.sort(key=lambda at: (extras[at].sequence or 0, at))
+            self._runs = found
+        return self._runs
+
+    def commits(self) -> Iterator[str]:
+        """Yields the linked commits that are there."""
+        for at in self.places():
+            commit = self.table.commit(at)
+            if commit and self.kind(layout.KEEP, commit) == KINDS[layout.KEEP]:
+                yield commit
 
 
-def list_refs(repository: Repository) -> tuple[bytes, str]:
-    """Returns a line for each ref of ours, with oid, name, and the ref that it stands for if it is symbolic; and git's complaints."""
-    done = repository.git.run("for-each-ref", "--format=%(objectname) %(refname) %(symref)", *layout.OWN, layout.NOTES)
-    return done.out, done.complaint
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """The linked commits that are there; they can be gone through again and again, and are never in memory together."""
+
+    evidence: Evidence
+
+    def __iter__(self) -> Iterator[str]:
+        return self.evidence.commits()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What git said of the refs of ours.
+
+    Attributes:
+        digest: of all of it.
+        complaint: what it complained of.
+        barring: refs that stand where git needs a directory for ours.
+    """
+
+    digest: bytes
+    complaint: str
+    barring: Sequence[str]
+
+
+def list_refs(repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None) -> Listing:
+    """Lists the refs of ours, in the order of their names.
+
+    Args:
+        repository: where.
+        take: is given oid, full name, and the ref that it stands for if it is symbolic, of each.
+    """
+    digest = hashlib.blake2b()
+    barring: list[str] = []
+
+    def look(lines: list[bytes]) -> None:
+        for line in lines:
+            digest.update(line + b"\n")
+            oid, ref, target = line.decode("utf-8", "surrogateescape").split(" ")
+            if ref in _BARRING:
+                barring.append(ref)
+            take(oid, ref, target)
+
+    done = repository.git.each_line("for-each-ref", "--format=%(objectname) %(refname) %(symref)", *layout.OWN, layout.NOTES, take=look)
+    return Listing(digest.digest(), done.complaint, barring)
 
 
 def gather(store: Checkpoints) -> Evidence:
@@ -103,34 +164,45 @@ def gather(store: Checkpoints) -> Evidence:
     Raises:
         GitError: git cannot list the refs.
     """
-    listing, complaint = list_refs(store.repository)
-    lines = listing.decode("utf-8", "surrogateescape").split("\n")[:-1]
-    found = [(oid, ref, target) for oid, ref, target in (line.split(" ") for line in lines) if not layout.is_foreign(ref)]
-    refs = {ref: oid for oid, ref, _ in found}
-    symbolic = {ref: target for _, ref, target in found if target}
-    own = [(ref, oid) for ref, oid in refs.items() if ref.startswith(layout.CHECKPOINTS)]
-    records: dict[str, Record] = {}
-    unjudged: dict[str, str] = {}
-    flaws = [*broken(store.repository, complaint), *in_the_way(store.repository, listing)]
-    for (ref, oid), read in zip(own, store.objects.read([oid for _, oid in own]), strict=True):
-        try:
-            record = fenced(ref, partial(_record, ref, oid, read))
-        except InvalidCheckpoint as error:
-            unjudged[ref.removeprefix(layout.CHECKPOINTS)] = oid
-            flaws.append(_invalid(error, is_missing=read is None))
+    evidence = Evidence(store.repository.object_format)
+    table = evidence.table
+    start = len(layout.CHECKPOINTS)
+
+    def take(oid: str, ref: str, target: str) -> None:
+        if ref.startswith(layout.CHECKPOINTS):
+            if not ids.is_id(ref[start:]):
+                return
+            table.append(ref[start:], oid)
         else:
-            records[record.entry.id] = record
-    held = {oid for record in records.values() for oid in record.holds.values()}
-    return Evidence(listing, refs, symbolic, records, unjudged, _kinds(store, held), flaws)
+            evidence.refs[ref] = oid
+        if target:
+            evidence.symbolic[ref] = target, oid
+
+    listing = list_refs(store.repository, take)
+    evidence.listing = listing.digest
+    evidence.flaws += [*broken(store.repository, listing.complaint), *in_the_way(store.repository, listing.barring)]
+    table.listed()
+    reader = PlainReader()
+    for at, read in enumerate(layout.documents(store.repository, store.objects, Oids(table))):
+        name, oid = table.id(at), table.oid(at)
+        plain = reader.read(read[1], name) if read is not None and read[0] == "blob" else None
+        if plain is not None:
+            table.fill_plain(at, plain)
+            continue
+        ref = layout.CHECKPOINTS + name
+        try:
+            fenced(ref, partial(_fill, table, at, ref, oid, read))
+        except InvalidCheckpoint as error:
+            evidence.unjudged[name] = oid
+            evidence.flaws.append(_invalid(error, is_missing=read is None))
+    _find_odd(store.repository, evidence)
+    evidence.listed = bytearray(len(table))
+    return evidence
 
 
-def _record(ref: str, oid: str, found: tuple[str, bytes] | None) -> Record:
+def _fill(table: Table, at: int, ref: str, oid: str, found: tuple[str, bytes] | None) -> None:
     checkpoint = decode(layout.document(found, ref, oid, lack="missing or damaged"), ref)
-    files = checkpoint.worktree
-    tree, operation_commit = (files.tree, files.operation_commit) if files else (None, None)
-    original = checkpoint.imported.original if checkpoint.imported is not None else None
-    kept = zip((*layout.HOLDERS, layout.KEEP), (tree, operation_commit, original, checkpoint.git_sha), strict=True)
-    return Record(Entry.of(checkpoint, oid), checkpoint.parent, {space: held for space, held in kept if held}, _names(checkpoint))
+    table.fill(at, checkpoint, _names(checkpoint))
 
 
 def _names(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
@@ -175,16 +247,14 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
     ]
 
 
-def in_the_way(repository: Repository, listing: bytes) -> list[Flaw]:
+def in_the_way(repository: Repository, barring: Sequence[str]) -> list[Flaw]:
     """Returns the refs that stand where git needs a directory for ours: as long as they do, nothing can be recorded.
 
     Args:
         repository: where.
-        listing: what `list_refs` returned.
+        barring: what `list_refs` returned.
     """
-    spaces = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)))
-    listed = {line.split(b" ")[1].decode("utf-8", "surrogateescape") for line in listing.splitlines()}
-    there = [ref for ref in spaces if ref in listed]
+    there = [ref for ref in _BARRING if ref in barring]
     there += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]  # others live below as well
     return [
         lasting(
@@ -194,13 +264,25 @@ def in_the_way(repository: Repository, listing: bytes) -> list[Flaw]:
     ]
 
 
-def _kinds(store: Checkpoints, oids: Iterable[str]) -> dict[str, str]:
-    """Returns the kinds of objects, without fetching any."""
-    wanted = sorted(oids)
-    if not wanted:
-        return {}
-    data = "".join(f"{oid}\n" for oid in wanted).encode("ascii")
-    words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
-    done = store.repository.git.run(*words, data=data, env={"GIT_NO_LAZY_FETCH": "1"})
-    pairs = (line.split(" ") for line in done.out.decode("ascii").splitlines())
-    return {oid: kind for oid, kind in pairs if kind != "missing"}
+def _find_odd(repository: Repository, evidence: Evidence) -> None:
+    """Notes which objects that refs should point to are missing, or of another kind; nothing is fetched."""
+    held: dict[str, set[str]] = {space: set() for space in layout.HOLDERS}
+    for extra in evidence.table.extras.values():
+        for space, oid in zip(layout.HOLDERS, extra.held, strict=True):
+            if oid:
+                held[space].add(oid)
+    wanted: dict[str, Iterable[str]] = {space: sorted(oids) for space, oids in held.items()}
+    wanted[layout.KEEP] = Linked(evidence)
+    for space, oids in wanted.items():
+        words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
+        found: dict[str, str | None] = {}  # apart: what is asked comes from those that were found
+        look = partial(_look_at_kinds, f" {KINDS[space]}".encode("ascii"), found)
+        repository.git.each_line(*words, take=look, data=lines_of(oids), env=AS_GC)
+        evidence.odd.update(found)
+
+
+def _look_at_kinds(usual: bytes, odd: dict[str, str | None], lines: list[bytes]) -> None:
+    for line in lines:
+        if not line.endswith(usual):
+            oid, kind = line.decode("ascii").split(" ")
+            odd[oid] = None if kind == "missing" else kind

@@ -10,8 +10,9 @@ from gitckpt.git.objects import connectivity
 from gitckpt.model import ids
 from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
-from gitckpt.store.audit.inventory import Evidence, Record
-from gitckpt.store.audit.refs import KINDS
+from gitckpt.model.values import dataclass
+from gitckpt.store.audit.inventory import KINDS, Evidence
+from gitckpt.store.audit.ledger.table import Record
 from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
@@ -27,22 +28,22 @@ def audit(store: Checkpoints, evidence: Evidence, damage: Damage) -> list[Flaw]:
         evidence: what there is.
         damage: of the files that objects lie in.
     """
-    roots = {record.entry.id: _roots(record, evidence) for record in evidence.records.values()}
-    below = {oid for held in roots.values() for oid in held}
-    lacking = connectivity.lacking(store.repository, store.objects, below, damage.lost)
+    lacking = connectivity.lacking(store.repository, store.objects, _Roots(evidence), damage.lost)
     flaws = [lasting("objects-unreadable", layout.OWN[1], lacking.complaint, "see what is wrong: git fsck")] if lacking.complaint else []
-    gone = {record.entry.id: _gone(record, evidence) for record in evidence.records.values()}
+    lacks = lacking.samples or None in evidence.odd.values()
+    gone = {at: lost for at in evidence.places() if (lost := _gone(evidence.record(at), evidence))} if lacks else {}
     wanted = {oid: lacking.paths.get(oid, ()) for oid in {*damage.lost, *lacking.paths, *(oid for oids in gone.values() for oid in oids)}}
     found: Mapping[str, str] = {}
     if wanted:
         with Salvage(store.repository) as salvage:
             found = salvage.find(wanted, wanted)
-    for record in evidence.records.values():
-        name = record.entry.id
-        oids = list(dict.fromkeys([*gone[name], *(oid for root in roots[name] for oid in lacking.samples.get(root, ()))]))
+    for at in evidence.places() if lacks else ():
+        record = evidence.record(at)
+        own = gone.get(at, [])
+        oids = list(dict.fromkeys([*own, *(oid for root in _roots(record, evidence) for oid in lacking.samples.get(root, ()))]))
         if oids:
             again = {oid: wanted[oid] for oid in oids if oid in found}
-            flaws.append(_incomplete(record, oids, again, lacks_commit=record.holds.get(layout.KEEP) in gone[name]))
+            flaws.append(_incomplete(record, oids, again, lacks_commit=record.holds.get(layout.KEEP) in own))
     return [*flaws, *_of_files(damage, wanted, found)]
 
 
@@ -70,12 +71,24 @@ def _gone(record: Record, evidence: Evidence) -> list[str]:
     return [
         oid
         for space, oid in record.holds.items()
-        if oid not in evidence.kinds and (space == layout.KEEP or evidence.refs.get(space + record.entry.id) == oid)
+        if evidence.kind(space, oid) is None and (space == layout.KEEP or evidence.refs.get(space + record.id) == oid)
     ]
 
 
 def _roots(record: Record, evidence: Evidence) -> list[str]:
-    return [oid for space, oid in record.holds.items() if evidence.kinds.get(oid) == KINDS[space]]
+    return [oid for space, oid in record.holds.items() if evidence.kind(space, oid) == KINDS[space]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Roots:
+    """What all checkpoints lean on that is there; it can be gone through again and again, and is never in memory at once."""
+
+    evidence: Evidence
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.evidence.commits()
+        for record in self.evidence.rich():
+            yield from (oid for oid in _roots(record, self.evidence) if oid != record.git_sha)
 
 
 def _incomplete(record: Record, oids: list[str], again: Mapping[str, Collection[bytes]], *, lacks_commit: bool) -> Flaw:
@@ -84,5 +97,5 @@ def _incomplete(record: Record, oids: list[str], again: Mapping[str, Collection[
     if again:
         return Flaw(Finding("objects-missing", record.ref, sentence, REPAIR), anew=again)
     fetch = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'" if lacks_commit else "git fetch REMOTE"
-    cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.entry.id[: ids.SHORT]}"
+    cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, sentence, cure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git.objects import reachability
 from gitckpt.git.process import GitError
@@ -11,21 +11,22 @@ from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.names import shell_word
-from gitckpt.store.audit.inventory import Evidence, Record
+from gitckpt.store.audit.inventory import KINDS, Evidence, Linked
+from gitckpt.store.audit.ledger.table import Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import keep, layout
 from gitckpt.store.submodules import keeper
 
 WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
-KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit", layout.ORIGINALS: "blob"}
-"""Namespace → the kind of object that its refs keep."""
 
 _MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
 
 
 def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
     """Returns what is wrong with the refs of checkpoints, other than their own."""
-    flaws = [flaw for record in evidence.records.values() for flaw in _of_checkpoint(repository, record, evidence)]
+    concerned = {at for space in layout.HOLDERS for name, _, _ in evidence.below(space) if (at := evidence.table.find(name)) is not None}
+    concerned = {at for at in concerned if evidence.table.valid[at]}.union(evidence.table.extras)
+    flaws = [flaw for at in sorted(concerned) for flaw in _of_checkpoint(repository, evidence.record(at), evidence)]
     for space in layout.HOLDERS:
         for name, ref, oid in evidence.below(space):
             if not evidence.is_there(name.rpartition("/")[2]) and not keep.is_young(repository, ref):
@@ -39,8 +40,8 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
 def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     """Yields what is wrong with the checkpoints of submodules; of each that several checkpoints name, once."""
     seen = set()
-    for record in evidence.records.values():
-        for checkpoint, path in keeper.named_by([record.entry]).items():
+    for record in evidence.rich():
+        for checkpoint, path in keeper.named_by([record.submodules]).items():
             problem = keeper.problem(repository, path, checkpoint) if checkpoint not in seen else None
             seen.add(checkpoint)
             if problem is not None:
@@ -51,8 +52,7 @@ def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]
 
 def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
     """Yields the refs of ours that stand for others, but for those of commits: they would move, and go, with these."""
-    for ref, target in evidence.symbolic.items():
-        oid = evidence.refs[ref]
+    for ref, (target, oid) in evidence.symbolic.items():
         sentence = f"stands for {target}, and points to nothing itself"
         if ref.startswith(layout.CHECKPOINTS):
             yield lasting("ref-symbolic", ref, sentence, f"git update-ref --no-deref {shell_word(ref)} {oid}")
@@ -62,24 +62,24 @@ def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
 
 def _of_checkpoint(repository: Repository, record: Record, evidence: Evidence) -> Iterator[Flaw]:
     for space in layout.HOLDERS:
-        ref = space + record.entry.id
+        ref = space + record.id
         wanted, there = record.holds.get(space), evidence.refs.get(ref)
         if wanted is None:
             if there is not None and not keep.is_young(repository, ref):
                 sentence = f"its checkpoint names no {_MEANT[space]}"
                 yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
             continue
-        kind = evidence.kinds.get(wanted)
+        kind = evidence.kind(space, wanted)
         if kind is not None and kind != KINDS[space]:
             sentence = f"its checkpoint names {wanted}, which is a {kind}, not a {KINDS[space]}"
-            yield lasting(f"{WORDS[space]}-ref-wrong", ref, sentence, f"git ckpt remove {record.entry.id}")
+            yield lasting(f"{WORDS[space]}-ref-wrong", ref, sentence, f"git ckpt remove {record.id}")
         elif there != wanted:
             yield _unlike(record, space, there, is_gone=kind is None)
 
 
 def _unlike(record: Record, space: str, there: str | None, *, is_gone: bool) -> Flaw:
     """Returns the flaw of a ref that is missing or points elsewhere."""
-    ref, wanted = space + record.entry.id, record.holds[space]
+    ref, wanted = space + record.id, record.holds[space]
     if there is None:
         code, sentence = f"{WORDS[space]}-ref-missing", f"nothing keeps {wanted}, the {_MEANT[space]} of its checkpoint"
     else:
@@ -92,47 +92,58 @@ def _unlike(record: Record, space: str, there: str | None, *, is_gone: bool) -> 
 
 def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     """Yields what is wrong with the refs that keep linked commits."""
-    linked: dict[str, Record] = {}
     gone: set[str] = set()
-    for record in evidence.records.values():
-        commit = record.holds.get(layout.KEEP)
-        kind = evidence.kinds.get(commit) if commit else None
-        if commit and kind == "commit":
-            linked.setdefault(commit, record)
-        elif commit and kind is None:
+    for at in evidence.places() if evidence.odd else ():
+        commit = evidence.table.commit(at)
+        kind = evidence.kind(layout.KEEP, commit)
+        if commit and kind is None:
             gone.add(commit)
-        elif commit:
+        elif commit and kind != KINDS[layout.KEEP]:
+            record = evidence.record(at)
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
-            yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.entry.id}")
+            yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.id}")
     kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
     plain = {name: oid for name, (ref, oid) in kept.items() if ids.is_oid(name) and ref not in evidence.symbolic}
     right = {name for name, oid in plain.items() if keep.is_right(repository, name, oid)}
+    linked = Linked(evidence)
+    needed = right.intersection(linked)
     try:
         lost = reachability.unreached(repository.git, linked, right)
-        useful = reachability.above(repository.git, right - linked.keys(), linked)
+        useful = reachability.above(repository.git, right - needed, linked)
         is_whole = not right & gone
     except GitError:
         is_whole = False
     if not is_whole:  # something of the history is missing, which is a finding of its own
         lost, useful = (set() if right else set(linked)), right
+    owners = _owners(evidence, lost)
     for commit in sorted(lost):
-        record, (ref, there) = linked[commit], kept.get(commit, (layout.KEEP + commit, ""))
-        code, sentence = "commit-ref-missing", f"nothing keeps {commit}, the linked commit of {record.entry.id}"
+        record, (ref, there) = owners[commit], kept.get(commit, (layout.KEEP + commit, ""))
+        code, sentence = "commit-ref-missing", f"nothing keeps {commit}, the linked commit of {record.id}"
         if there:
-            code, sentence = "commit-ref-wrong", f"points to {there}, which does not keep {commit}, the linked commit of {record.entry.id}"
-        target = evidence.symbolic.get(ref)
+            code, sentence = "commit-ref-wrong", f"points to {there}, which does not keep {commit}, the linked commit of {record.id}"
+        target, _ = evidence.symbolic.get(ref, (None, None))
         if target is not None:
-            sentence = f"stands for {target}, and keeps {commit}, the linked commit of {record.entry.id}, only while that does not move"
+            sentence = f"stands for {target}, and keeps {commit}, the linked commit of {record.id}, only while that does not move"
         update = Update(ref, commit, there, is_symbolic=target is not None)
         yield mendable(code, ref, sentence, updates=(record.is_there, update))
     yield from _without_holder(repository, {name: kept[name] for name in sorted(right)})
     if evidence.unjudged:
         useful = right  # by checkpoints that cannot be read
     for name, (ref, there) in kept.items():
-        if name in lost or (name in right and (name in linked or name in useful)) or keep.is_young(repository, ref):
+        if name in lost or (name in right and (name in needed or name in useful)) or keep.is_young(repository, ref):
             continue
         sentence = "keeps something for no checkpoint" if name in right else "does not keep the commit that it is named after"
         yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
+
+
+def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, Record]:
+    """Returns the first checkpoint of each of some linked commits."""
+    found: dict[str, Record] = {}
+    for at in evidence.places() if commits else ():
+        commit = evidence.table.commit(at)
+        if commit in commits and commit not in found:
+            found[commit] = evidence.record(at)
+    return found
 
 
 def _without_holder(repository: Repository, kept: Mapping[str, tuple[str, str]]) -> Iterator[Flaw]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gitckpt.git.notes import Notes
 from gitckpt.git.refs import Update
 from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.format import note
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
-from gitckpt.store.audit.inventory import Evidence, Record
+from gitckpt.store.audit.inventory import Evidence
+from gitckpt.store.audit.ledger.table import Record
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
@@ -25,25 +24,20 @@ _RUN = phases.split(layout.RUN_COMPLETE)[0]
 
 
 def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Returns what is wrong with runs."""
+    """Returns what is wrong with runs; `derived.links` was asked before, which knows what notes list.
+
+    Who removes a checkpoint takes the note of it, and refs that keep something for it. Where its own ref alone is gone (a pruning fetch, a
+    disk, a slip), they tell of it.
+    """
     runs = evidence.runs()
     flaws: list[Flaw] = []
-    traces = _traces(store, evidence)
+    traces = evidence.strays | {name for space in layout.HOLDERS for name, _, _ in evidence.below(space)}
     for run in sorted(runs):
-        flaws += _Chain(run, runs[run], evidence, traces).flaws()
-        if not _is_over(runs[run]):  # else it may outlive what it went on from
-            flaws += _dangling(run, runs[run], evidence)
+        records = [evidence.record(at) for at in runs[run]]
+        flaws += _Chain(run, records, evidence, traces).flaws()
+        if not _is_over(records):  # else it may outlive what it went on from
+            flaws += _dangling(run, records, evidence)
     return flaws + list(_heads(store, evidence, runs))
-
-
-def _traces(store: Checkpoints, evidence: Evidence) -> set[str]:
-    """Returns the ids that notes and refs name which keep something for a checkpoint.
-
-    Who removes a checkpoint takes these with it. Where its own ref alone is gone (a pruning fetch, a disk, a slip), they tell of it.
-    """
-    noted = Notes(store.repository, store.objects, layout.NOTES).everything()
-    listed = {note.link_id(line) for lines in noted.values() for line in lines}
-    return listed | {name for space in layout.HOLDERS for name, _, _ in evidence.below(space)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +53,25 @@ class _Chain:
         """Yields gaps, forks, and wrong parents."""
         before: list[Record] = []
         for at, record in enumerate(self.records):
-            sequence, last = record.entry.sequence or 0, (before[0].entry.sequence or 0) if before else 0
+            sequence, last = record.sequence or 0, (before[0].sequence or 0) if before else 0
             if before and sequence == last:
-                sentence = f"{record.entry.id} and {before[0].entry.id} both are number {sequence} of the run"
-                yield lasting("chain-fork", layout.RUNS + self.run, sentence, f"look at both, then: git ckpt remove {record.entry.id}")
+                sentence = f"{record.id} and {before[0].id} both are number {sequence} of the run"
+                yield lasting("chain-fork", layout.RUNS + self.run, sentence, f"look at both, then: git ckpt remove {record.id}")
                 before.append(record)
                 continue
             if sequence == last + 1:
                 yield from self._parent(record, before)
             elif not (self._may_be_gone(at) or self._was_removed(record)):
                 missing = f"number {last + 1} is" if sequence == last + 2 else f"numbers {last + 1} to {sequence - 1} are"
-                yield lasting("chain-gap", layout.RUNS + self.run, f"{missing} missing before {record.entry.id}", _GAP)
+                yield lasting("chain-gap", layout.RUNS + self.run, f"{missing} missing before {record.id}", _GAP)
             before = [record]
 
     def _parent(self, record: Record, before: Sequence[Record]) -> Iterator[Flaw]:
         """Yields a flaw where a checkpoint does not name the one before it as its parent."""
-        wanted = [each.entry.id for each in before]
+        wanted = [each.id for each in before]
         if record.parent in wanted or (record.parent is None and not wanted):
             return
-        remove = f"git ckpt remove {record.entry.id}"
+        remove = f"git ckpt remove {record.id}"
         if record.parent is None:
             yield lasting("parent-wrong", record.ref, f"names no parent, though {wanted[0]} comes before it", remove)
         elif self.evidence.is_there(record.parent):
@@ -93,7 +87,7 @@ class _Chain:
             return True
         if _is_over(self.records) and all(record in (_driven(self.records), self.records[-1]) for record in self.records):
             return True  # a kill interrupted its expiry, which takes its end last
-        later = [phases.split(record.entry.phase) for record in self.records[at:]]
+        later = [phases.split(record.phase) for record in self.records[at:]]
         return any((name, status) in later for name in self._open_at(at) for status in _CLOSING)
 
     def _was_removed(self, after: Record) -> bool:
@@ -104,7 +98,7 @@ class _Chain:
         """Returns the phases that had started, and not ended well, where a record stands: progress in them is squashed by expiry."""
         found: set[str] = set()
         for record in self.records[:at]:
-            name, status = phases.split(record.entry.phase)
+            name, status = phases.split(record.phase)
             if status == "started" and name != _RUN:
                 found.add(name)
             elif status in _CLOSING:
@@ -114,11 +108,11 @@ class _Chain:
 
 def _driven(records: Sequence[Record]) -> Record:
     """Returns the newest checkpoint that whoever drives the run recorded, or else the newest one."""
-    return next((record for record in reversed(records) if record.entry.trigger == PHASE), records[-1])
+    return next((record for record in reversed(records) if record.trigger == PHASE), records[-1])
 
 
 def _is_over(records: Sequence[Record]) -> bool:
-    return _driven(records).entry.phase == layout.RUN_COMPLETE
+    return _driven(records).phase == layout.RUN_COMPLETE
 
 
 def _dangling(run: str, records: Sequence[Record], evidence: Evidence) -> Iterator[Flaw]:
@@ -131,17 +125,17 @@ def _dangling(run: str, records: Sequence[Record], evidence: Evidence) -> Iterat
             seen.add(named)
 
 
-def _heads(store: Checkpoints, evidence: Evidence, runs: dict[str, list[Record]]) -> Iterator[Flaw]:
+def _heads(store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[int]]) -> Iterator[Flaw]:
     """Yields a flaw for each head that does not point to the newest checkpoint of its run."""
     heads = {run: oid for run, _, oid in evidence.below(layout.RUNS)}
     unjudged = set(evidence.unjudged.values())
     for run in sorted({*heads, *runs}):
         ref, head = layout.RUNS + run, heads.get(run)
-        newest = runs[run][-1] if run in runs else None
+        newest = evidence.record(runs[run][-1]) if run in runs else None
         if head is None and newest is not None:
-            sentence = f"the run has no head; its newest checkpoint is {newest.entry.id}"
-            yield mendable("run-head-missing", ref, sentence, updates=(newest.is_there, Update(ref, newest.entry.oid, "")))
-        elif head is None or head in unjudged or (newest is not None and head == newest.entry.oid):
+            sentence = f"the run has no head; its newest checkpoint is {newest.id}"
+            yield mendable("run-head-missing", ref, sentence, updates=(newest.is_there, Update(ref, newest.oid, "")))
+        elif head is None or head in unjudged or (newest is not None and head == newest.oid):
             continue
         elif newest is None:
             # A young one may belong to a run that starts; but not where its object is gone, and then no gc succeeds.
@@ -149,14 +143,14 @@ def _heads(store: Checkpoints, evidence: Evidence, runs: dict[str, list[Record]]
                 sentence = "no checkpoint of the run exists"
                 yield mendable("run-head-orphan", ref, sentence, updates=(Update(ref, "", head),), is_leftover=True)
         else:
-            code, sentence = _wrong_head(store, runs[run], head)
-            said = f"{sentence}; the newest checkpoint of the run is {newest.entry.id}"
-            yield mendable(code, ref, said, updates=(newest.is_there, Update(ref, newest.entry.oid, head)))
+            code, sentence = _wrong_head(store, [evidence.record(at) for at in runs[run]], head)
+            said = f"{sentence}; the newest checkpoint of the run is {newest.id}"
+            yield mendable(code, ref, said, updates=(newest.is_there, Update(ref, newest.oid, head)))
 
 
 def _wrong_head(store: Checkpoints, chain: Sequence[Record], head: str) -> tuple[str, str]:
     """Returns code and sentence for a head that does not point to the newest checkpoint."""
-    lagging = next((record.entry for record in chain if record.entry.oid == head), None)
+    lagging = next((record for record in chain if record.oid == head), None)
     if lagging is not None:
         return "run-head-lags", f"points to {lagging.id}, number {lagging.sequence}"
     found = next(store.objects.read([head]))
@@ -166,6 +160,6 @@ def _wrong_head(store: Checkpoints, chain: Sequence[Record], head: str) -> tuple
         said = codec.decode(found[1], "")
     except InvalidCheckpoint:
         return "run-head-wrong", "does not point to a checkpoint document"
-    if said.run != chain[0].entry.run:
+    if said.run != chain[0].run:
         return "run-head-wrong", f"points to {said.id}, which is none of this run"
     return "run-head-wrong", f"points to {said.id}, which does not exist any more"

@@ -82,7 +82,7 @@ def _settled(store: Checkpoints, damaged: Collection[str]) -> _Look:
     """Looks again while others write, and keeps what is found each time: a record in progress is no flaw."""
     look = _look(store, damaged)
     for _ in range(_LOOKS - 1):
-        if not look.flaws or inventory.list_refs(store.repository)[0] == look.listing:
+        if not look.flaws or inventory.list_refs(store.repository).digest == look.listing:
             break
         again = _look(store, damaged)
         lasting = {flaw.key for flaw in look.flaws}
@@ -108,8 +108,8 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
         *in_worktrees,
     ]
     checked = {
-        "checkpoints": len(found.records) + len(found.unjudged),
-        "refs": len(found.refs),
+        "checkpoints": len(found.table),
+        "refs": len(found.table) + len(found.refs),
         "runs": len({*found.runs(), *(run for run, _, _ in found.below(layout.RUNS))}),
         "links": links,
         "leases": len(found.below(layout.LEASES)),

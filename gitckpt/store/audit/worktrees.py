@@ -106,7 +106,7 @@ def _gone(owner: Owner, evidence: Evidence) -> str | None:
 
 
 def _exists(run: str, evidence: Evidence) -> bool:
-    return layout.RUNS + run in evidence.refs or any(record.entry.run == run for record in evidence.records.values())
+    return layout.RUNS + run in evidence.refs or run in evidence.runs()
 
 
 def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:

@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
+    from gitckpt.model.readers.plain import Plain
+
 
 Value = str | int | bytes
 """What a row holds, but for None."""
@@ -73,8 +75,14 @@ class Entry:
             tree=checkpoint.tree,
             operation=files.operation if files else None,
             changed=0 if files is not None and not files.dirty else None,
-            submodules="".join(f"{one.checkpoint} {one.path}\0" for one in files.submodules) if files else "",
+            submodules=submodules(checkpoint),
         )
+
+
+def submodules(checkpoint: Checkpoint) -> str:
+    """Returns the submodules of a checkpoint as `Entry` has them."""
+    files = checkpoint.worktree
+    return "".join(f"{one.checkpoint} {one.path}\0" for one in files.submodules) if files else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,9 @@ FIELDS = tuple(Entry.__slots__)
 COLUMNS = (*FIELDS, "name", "status", "rank")
 """Those of a row: of the entry, and of its phase the name and the status; what decides over its place in a listing."""
 
+AUDITED = tuple(name for name in FIELDS if name != "changed")
+"""Those of a row that follow from the document."""
+
 ID_BYTES = "id_bytes"
 """The SQL function that `id_bytes` has to be for the conditions of a query."""
 
@@ -193,6 +204,7 @@ UNION ALL SELECT COUNT(*), run, id, oid, MIN(sequence) FROM entry WHERE run IS N
 
 _PLACES = {name: at for at, name in enumerate(FIELDS)}
 _ID, _TIME, _TIMESTAMP, _EXAMINED = (_PLACES[name] for name in ("id", "time", "timestamp", "examined"))
+_CHANGED = _PLACES["changed"]
 _HEX = tuple(_PLACES[name] for name in ("oid", "git_sha", "tree"))
 """What is kept as bytes, which takes half the room."""
 
@@ -219,6 +231,24 @@ def of_row(row: Sequence[Any]) -> Entry:
         values[_TIMESTAMP] = times.to_text(values[_TIME])
     values[_EXAMINED] = bool(values[_EXAMINED])
     return Entry(*values)
+
+
+def audited(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
+    """Returns the `AUDITED` columns of the row of a checkpoint whose document is the blob `oid`."""
+    found = row(checkpoint, oid)[: len(FIELDS)]
+    return (*found[:_CHANGED], *found[_CHANGED + 1 :])
+
+
+def audited_plain(found: Plain, oid: bytes) -> tuple[Value | None, ...]:
+    """Returns what `audited` does, for a plain document."""
+    id_, run, _, sequence, phase, time, git_sha, branch, trigger, message, agent, examined, _, tree = found
+    key, commit, files = bytes.fromhex(id_.replace("-", "")), bytes.fromhex(git_sha), None if tree is None else bytes.fromhex(tree)
+    return key, oid, run, sequence, phase, None, time, commit, branch, trigger, message, agent, examined, files, None, ""
+
+
+def of_audited(row: Sequence[Any]) -> Entry:
+    """Returns the entry of a row that has the `AUDITED` columns."""
+    return of_row([*row[:_CHANGED], None, *row[_CHANGED:]])
 
 
 def id_bytes(text: str) -> bytes | None:

@@ -139,6 +139,10 @@ class Index:
         (total, *_), *rows = self._ask(entry.SIZES)
         return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
 
+    def audited(self, take: Callable[[Iterable[tuple[Any, ...]]], object]) -> None:
+        """Has each row looked at, in any order, with the columns `entry.AUDITED`; anew from the first one where the file is damaged."""
+        self._ask(f"SELECT {', '.join(entry.AUDITED)} FROM entry", take=take)  # noqa: S608 - fixed parts only
+
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         """Keeps the number of changed paths of some checkpoints, each given by id."""
         with self._turn, contextlib.suppress(sqlite3.DatabaseError), self._opened() as connection:  # read-only: counted anew each time
@@ -151,19 +155,21 @@ class Index:
                 self._connection.close()
                 self._connection = None
 
-    def _ask(self, question: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
-        """Returns the rows of a query on the refs as they are now."""
+    def _ask(self, question: str, values: Sequence[Value] = (), take: Callable[[Iterable[tuple[Any, ...]]], Any] = list) -> Any:
+        """Returns the rows of a query on the refs as they are now, or what is made of them."""
         with self._turn:
             try:
-                return self._answer(self._opened(), question, values)
+                return self._answer(self._opened(), question, values, take)
             except sqlite3.DatabaseError as error:  # damaged, locked for long, or on a disk that is full or read-only: it is only a cache
                 self.close()
                 if not isinstance(error, sqlite3.OperationalError):
                     self._discard()
                 self._connection = _connect(":memory:")
-                return self._answer(self._connection, question, values)
+                return self._answer(self._connection, question, values, take)
 
-    def _answer(self, connection: sqlite3.Connection, question: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+    def _answer(
+        self, connection: sqlite3.Connection, question: str, values: Sequence[Value], take: Callable[[Iterable[tuple[Any, ...]]], Any]
+    ) -> Any:
         """Brings the index up to the refs, and answers in the same transaction: another process may have seen older refs."""
         state = validity.look(self._repository, _DIRECTORY)
         with connection:
@@ -172,7 +178,7 @@ class Index:
                 connection.rollback()
                 if not self._catch_up(connection, state):
                     self._list(connection, state)
-            return connection.execute(question, values).fetchall()
+            return take(connection.execute(question, values))
 
     def _catch_up(self, connection: sqlite3.Connection, state: State) -> bool:
         """Reads the refs that have come as files of their own, or changed, where no others can have. Leaves the transaction open.

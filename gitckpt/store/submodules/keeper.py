@@ -161,10 +161,18 @@ def _known(inner: Checkpoints, head: tuple[str, str | None], worktree: Worktree)
     return None
 
 
-def named_by(entries: Iterable[Entry]) -> dict[str, bytes]:
-    """Returns the checkpoints of submodules that some checkpoints name, each with the path of its submodule."""
-    lines = (line.partition(" ") for entry in entries for line in entry.submodules.split("\0")[:-1])
+def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
+    """Returns the checkpoints of submodules that some checkpoints name, each with the path of its submodule.
+
+    Args:
+        submodules: those of each checkpoint, as `Entry` has them.
+    """
+    lines = (line.partition(" ") for each in submodules for line in each.split("\0")[:-1])
     return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
+
+
+def _submodules(entries: Iterable[Entry]) -> Iterator[str]:
+    return (entry.submodules for entry in entries)
 
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
@@ -206,7 +214,7 @@ def removal(store: Checkpoints, checkpoint_ids: Collection[str]) -> Iterator[Non
         checkpoint_ids: what is to be removed.
     """
     try:
-        named = named_by(fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))))
+        named = named_by(_submodules(fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids))))))
     except CkptError:
         named = {}  # what is to be removed may be the reason that nothing can be listed: an expiry looks for the others
     yield
@@ -214,7 +222,7 @@ def removal(store: Checkpoints, checkpoint_ids: Collection[str]) -> Iterator[Non
         return
     with _alone(store) as is_alone:
         if is_alone and not store.problems():  # what cannot be read may name any of them
-            _remove(store, named.keys() - named_by(store.list()).keys(), named.values())
+            _remove(store, named.keys() - named_by(_submodules(store.list())).keys(), named.values())
 
 
 def sweep(store: Checkpoints) -> None:
@@ -234,7 +242,7 @@ def sweep(store: Checkpoints) -> None:
         sweep(inner)
 
     with _alone(store) as is_alone:
-        named, until = named_by(store.list()), store.clock() - _GRACE
+        named, until = named_by(_submodules(store.list())), store.clock() - _GRACE
         if is_alone and not store.problems():  # what cannot be read may name any of them
             _in_each(store, named.values(), clear)
 
