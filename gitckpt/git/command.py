@@ -27,6 +27,9 @@ LEAN = (
 """Options for git commands that walk through a whole repository: a tenth of the memory, and no more time."""
 
 
+BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
+"""Options for git commands that read many objects of a repository, whose packs may be larger than the memory: no more of them is mapped."""
+
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # a program of the user's that git starts, and that may stay
     *("-c", "core.warnAmbiguousRefs=false"),  # an oid is an oid: git looks six times for a ref with such a name, to warn of it

@@ -37,7 +37,7 @@ def is_id(text: str) -> bool:
     return (
         len(text) == 36
         and text.count("-") == 4
-        and all(text[i] == "-" for i in _HYPHENS)
+        and text[8] == text[13] == text[18] == text[23] == "-"
         and text[14] == "4"
         and text[19] in "89ab"
         and _HEX.issuperset(text.replace("-", ""))

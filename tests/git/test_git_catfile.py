@@ -74,6 +74,12 @@ class TestContents:
             count += 1
         assert count == 1000
 
+    def test_a_large_one_among_thousands_is_left_out_and_the_rest_is_read(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+        large, small = (main_checkout.git("hash-object", "-w", "--stdin", data="x" * size) for size in (3_000_000, 10))
+        found = list(cat_file.contents([*[small] * 6000, large, *[small] * 6000], 10))
+        one = (small, "blob", b"x" * 10)
+        assert (found[:6000], found[6000], found[6001:]) == ([one] * 6000, (large, "oversized", b""), [one] * 6000)
+
     def test_of_none_is_nothing(self, cat_file: CatFile) -> None:
         assert list(cat_file.contents([])) == []
 

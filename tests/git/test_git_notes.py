@@ -297,7 +297,24 @@ class TestLines:
         listed = (line.split() for line in book.checkout.git("notes", "--ref=checkpoints", "list").splitlines())
         assert sorted(book.notes.items()) == sorted((commit, blob) for blob, commit in listed)
 
+    @pytest.mark.parametrize("count", [5, 300])
+    def test_one_by_one_they_are_all_of_them(self, book: Book, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gitckpt.git.notes._PORTION", 7)
+        book.change(many(count))
+        assert sorted(book.notes.each()) == sorted(many(count).items())
+        assert len(list(book.notes.each(most=3))) < count
+
+    def test_of_two_notes_of_one_commit_the_deeper_one_counts(self, book: Book) -> None:
+        name = commit_name(7)
+        index = {"GIT_INDEX_FILE": str(book.checkout.path / ".git" / "scratch")}
+        for place in (name, f"{name[:2]}/{name[2:]}"):
+            blob = book.checkout.git("hash-object", "-w", "--stdin", data=f"at {len(place)}\n")
+            book.checkout.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{place}", env=index)
+        book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"))
+        assert (list(book.notes.each()), book.notes.everything()) == ([(name, ["at 41"])], {name: ["at 41"]})
+
     def test_without_notes_there_are_none(self, book: Book) -> None:
+        assert list(book.notes.each()) == []
         assert [book.notes.tip(), book.notes.lines([commit_name(1)]), list(book.notes.items())] == ["", {}, []]
 
     def test_of_notes_that_others_changed_meanwhile(self, book: Book) -> None:

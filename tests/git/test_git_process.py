@@ -56,6 +56,18 @@ def children_of_ours() -> set[str]:
     return found
 
 
+class TestInParts:
+    def test_more_than_a_pipe_holds_goes_in_and_comes_out(self) -> None:
+        came: list[bytes] = []
+        echo = start("import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)")
+        done = echo.communicate((b"%07d\n" % number for number in range(100_000)), into=came.append)
+        assert (done.code, done.out, b"".join(came)) == (0, b"", b"".join(b"%07d\n" % number for number in range(100_000)))
+
+    def test_who_does_not_listen_to_all_of_it_is_waited_for(self) -> None:
+        done = start("print('enough')").communicate(b"x" * 1000 for _ in range(1000))
+        assert (done.code, done.out) == (0, b"enough\n")
+
+
 class TestRun:
     def test_gives_code_output_and_complaints(self) -> None:
         done = run(python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from gitckpt.git.command import BOUNDED
 from gitckpt.git.objects.reachability import AS_GC, lines_of
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
@@ -277,7 +278,7 @@ def _find_odd(repository: Repository, evidence: Evidence) -> None:
         words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
         found: dict[str, str | None] = {}  # apart: what is asked comes from those that were found
         look = partial(_look_at_kinds, f" {KINDS[space]}".encode("ascii"), found)
-        repository.git.each_line(*words, take=look, data=lines_of(oids), env=AS_GC)
+        repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(oids), env=AS_GC)
         evidence.odd.update(found)
 
 
