@@ -47,6 +47,35 @@ class Item:
     original: str
 
 
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What shall be recorded of a file.
+
+    Attributes:
+        item: the file.
+        checkpoint: what it becomes, without its place in a run.
+        fields: the keys of its document.
+        state: the state.
+    """
+
+    item: Item
+    checkpoint: Checkpoint
+    fields: dict[str, Any]
+    state: dict[str, Any] | None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its run may go on from it without anybody's trust."""
+        return self.item.record.drive is None
+
+    def goes_with(self, before: Drafted) -> bool:
+        """Tells whether one transaction can record it behind another one of its run."""
+        mine, theirs = (tuple(each.fields.get(key) for key in ("git_sha", "branch", "worktree")) for each in (self, before))
+        is_other = self.checkpoint.id != before.checkpoint.id and self.item.original != before.item.original
+        # After a kill the newest of those that are there is found by its time.
+        return mine == theirs and is_other and self.is_ours == before.is_ours and self.checkpoint.time > before.checkpoint.time
+
+
 def place(store: Checkpoints, item: Item, *, dry_run: bool) -> tuple[str, str | None, Worktree | None]:
     """Returns commit, branch and files of a checkpoint: of the worktree that the file names, if it is one of this repository."""
     record, repository = item.record, store.repository

@@ -12,7 +12,7 @@ from itertools import count
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import clock, conversion, files, history
-from gitckpt.formats.conversion import Item
+from gitckpt.formats.conversion import Drafted, Item
 from gitckpt.formats.known import Known, shown, trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
@@ -28,13 +28,16 @@ from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
 
 _LOCK, _PATIENCE = "import.lock", 120.0
 """In seconds: after so long, or where nothing can be locked, the refs alone see to it that nothing is recorded twice under one id."""
+
+_TOGETHER = 20
+"""So many files of a run are recorded at most in one transaction: each has locks that others may wait for."""
 
 _NAME = 1000
 """In characters: what a run is about may be of any length; so much of it is looked at for its id."""
@@ -226,7 +229,7 @@ class Importer:
                 fresh.append(item)
                 seen.add(item.original)
         if not fresh:
-            return outcomes
+            return self._settled(outcomes)
         run = self._known.run(fresh[0].record)
         newest = self._store.heads.catch_up(run) if run is not None else None
         if newest is not None and newest.trigger != trigger(fresh[0].record.format):
@@ -236,21 +239,53 @@ class Importer:
             run = newest = None
         if not self._dry_run:
             self._store.objects.write([("blob", item.source.data) for item in fresh])
-        for item in fresh:
+        together = 1 if self._dry_run else _TOGETHER
+        while fresh:
+            group: list[Drafted] = []
             try:
-                made = self._take(item, newest, is_second=self._fork)
+                group = self._group(fresh[:together], newest)
+                made = self._take(group, newest, is_second=self._fork)
             except (StateError, UsageError) as error:
-                outcomes.append(replace(_outcome(item, FAILED, run), problem=error.message))
+                if len(group) > 1:
+                    together = 1  # the others may be right
+                    continue
+                outcomes.append(replace(_outcome(fresh.pop(0), FAILED, run), problem=error.message))
                 continue
-            newest = made
-            outcome = _outcome(item, IMPORTED, made.run, made)
-            if self._dry_run and made.id != item.record.id:
-                outcome = replace(outcome, checkpoint=None)  # it will get another one
-            outcomes.append(outcome)
+            newest = made[-1]
+            for each, checkpoint in zip(group, made, strict=True):
+                outcome = _outcome(each.item, IMPORTED, checkpoint.run, checkpoint)
+                if self._dry_run and checkpoint.id != each.item.record.id:
+                    outcome = replace(outcome, checkpoint=None)  # it will get another one
+                outcomes.append(outcome)
+            del fresh[: len(made)]
         return outcomes
 
-    def _take(self, item: Item, newest: Checkpoint | None, *, is_second: bool) -> Checkpoint:
-        """Records the checkpoint of one file, as the first of a run or behind the newest one, and returns it."""
+    def _settled(self, outcomes: list[ImportedFile]) -> list[ImportedFile]:
+        """Returns outcomes, after the heads of runs have moved that lag: whoever was killed just before that left nothing else to do."""
+        if not self._dry_run:
+            for run in {each.run for each in outcomes if each.run is not None}:
+                self._store.heads.move_up(run)
+        return outcomes
+
+    def _group(self, items: Sequence[Item], newest: Checkpoint | None) -> list[Drafted]:
+        """Returns the first of some files of a run, and those that can be recorded together with it: on one commit, with the same files.
+
+        Raises:
+            StateError, UsageError: the first one cannot be recorded.
+        """
+        group = [self._draft(items[0], newest)]
+        for item in items[1:]:
+            try:
+                following = self._draft(item, group[-1].checkpoint)
+            except (StateError, UsageError):
+                break  # told when it is the first one
+            if not all(following.goes_with(each) for each in group):
+                break
+            group.append(following)
+        return group
+
+    def _draft(self, item: Item, newest: Checkpoint | None) -> Drafted:
+        """Returns what shall be recorded of a file that follows a checkpoint; None where it is the first of its run."""
         record, store = item.record, self._store
         checkpoint_id = record.id
         if checkpoint_id is not None and store.refs.read(layout.CHECKPOINTS + checkpoint_id) is not None:
@@ -276,30 +311,33 @@ class Importer:
             checkpoint_id=checkpoint_id,
             instant=item.time.instant,
         )
-        drafted = replace(drafted, imported=imported)
         fields = {**fields, "imported": {"path": imported.path, "original": imported.original, "at": imported.at}}
         if imported.untrusted:
             fields["imported"]["untrusted"] = True
-        run = newest.run if newest is not None else None
-        if self._dry_run:
-            if run is None:
-                run = self._free_run(item)
-                self._planned.add(run)
-            return replace(drafted, run=run)
-        if run is not None:
-            fields["run"] = run
-            self._recorder.record(Proposal(fields, state, is_ours=record.drive is None), store.clock())
-        else:
-            self._start(item, fields, state, with_key=not (is_second and self._known.run(record) is not None))
-        self._known.note(item.original, checkpoint_id)
-        return draft.recorded(drafted, fields, state)
+        return Drafted(item, replace(drafted, imported=imported), fields, state)
 
-    def _start(self, item: Item, fields: dict[str, Any], state: dict[str, Any] | None, *, with_key: bool) -> None:
-        """Records the first checkpoint of a run, under the id that the file has for it where that is free."""
-        claim = self._known.claim(item.record) if with_key else None
-        fields["run"] = self._free_run(item)
-        proposal = Proposal(fields, state, starts_run=True, claim=claim, is_ours=item.record.drive is None)
-        self._recorder.record(proposal, self._store.clock())
+    def _take(self, group: Sequence[Drafted], newest: Checkpoint | None, *, is_second: bool) -> list[Checkpoint]:
+        """Records the checkpoints of files in one transaction, as the first of a run or behind the newest one, and returns them."""
+        first = group[0]
+        run = newest.run if newest is not None else None
+        claim = None
+        if run is None:
+            run = self._free_run(first.item)
+            if self._dry_run:
+                self._planned.add(run)
+            elif not (is_second and self._known.run(first.item.record) is not None):
+                claim = self._known.claim(first.item.record)
+        if self._dry_run:
+            return [replace(first.checkpoint, run=run)]
+        for each in group:
+            each.fields["run"] = run
+        proposals = [Proposal(each.fields, each.state, is_ours=each.is_ours) for each in group]
+        if newest is None:
+            proposals[0] = Proposal(first.fields, first.state, starts_run=True, claim=claim, is_ours=first.is_ours)
+        self._recorder.record(proposals[0], self._store.clock(), then=proposals[1:])
+        for each in group:
+            self._known.note(each.item.original, each.checkpoint.id)
+        return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
 
     def _free_run(self, item: Item) -> str:
         """Returns the id of a new run: the one that its file has for it where that is free, else with a number behind it."""

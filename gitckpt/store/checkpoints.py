@@ -223,7 +223,7 @@ class Checkpoints:
         if then is not None:
             draft.require_call(then.phase, then.details, state=then.state)
             second = drafted(then.phase, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
-            recorder(Proposal(fields, data, guard=guard, keeps=keeps), then=Proposal(*second[1:], keeps=keeps))
+            recorder(Proposal(fields, data, guard=guard, keeps=keeps), then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
         elif start is None:
             recorder(Proposal(fields, data, guard=guard, change=changing, keeps=keeps))

@@ -158,13 +158,13 @@ class Recorder:
         self._line: keep.Line | None = None
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
-    def record(self, proposal: Proposal, instant: int, then: Proposal | None = None, holds: Callable[[], bool] | None = None) -> None:
+    def record(self, proposal: Proposal, instant: int, then: Sequence[Proposal] = (), holds: Callable[[], bool] | None = None) -> None:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
             proposal: what shall be recorded; its fields are those of the document afterwards.
             instant: now, in microseconds since the epoch.
-            then: what follows it in its run, in the same transaction, on the same commit, with a state of its own.
+            then: what follows it in its run, in order, in the same transaction, with its commit and files, and states of their own.
             holds: tells whether what the fields say of the worktree is so, while the disk is waited for.
 
         Raises:
@@ -187,8 +187,8 @@ class Recorder:
                 attempt += 1
                 head, before, carried = self._place(proposal)
                 made = [(proposal, proposal.document(before, carried))]
-                if then is not None:
-                    made.append((then, then.document(proposal.fields, proposal.state or {})))
+                for each in then:
+                    made.append((each, each.document(made[-1][0].fields, made[-1][0].state or {})))
                 try:
                     with_links = due and attempt <= _LINK_TRIES
                     blob = self._write(made, head, instant, holds, with_links=with_links, again=attempt > 1)
