@@ -252,13 +252,14 @@ class Importer:
                 outcomes.append(replace(_outcome(fresh.pop(0), FAILED, run), problem=error.message))
                 continue
             newest = made[-1]
-            for each, checkpoint in zip(group, made, strict=True):
-                outcome = _outcome(each.item, IMPORTED, checkpoint.run, checkpoint)
-                if self._dry_run and checkpoint.id != each.item.record.id:
-                    outcome = replace(outcome, checkpoint=None)  # it will get another one
-                outcomes.append(outcome)
+            outcomes += [self._imported(each.item, checkpoint) for each, checkpoint in zip(group, made, strict=True)]
             del fresh[: len(made)]
         return outcomes
+
+    def _imported(self, item: Item, made: Checkpoint) -> ImportedFile:
+        outcome = _outcome(item, IMPORTED, made.run, made)
+        is_drawn = self._dry_run and made.id != item.record.id  # then it will get another one
+        return replace(outcome, checkpoint=None) if is_drawn else outcome
 
     def _settled(self, outcomes: list[ImportedFile]) -> list[ImportedFile]:
         """Returns outcomes, after the heads of runs have moved that lag: whoever was killed just before that left nothing else to do."""

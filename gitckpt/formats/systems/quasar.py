@@ -160,8 +160,8 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         losses.append("the phase error, which quasar's reader refuses: the phase in which it came up stands there")
         state = replace(state, phase=cycle.resumes_in(state), failed_in="", problem="")
     for key, value in state.more().items():
-        if key == "beads":
-            value = any(state.beads.values())  # else they are those that quasar made
+        if key == "beads" and not any(state.beads.values()):
+            continue  # those are quasar's own
         if value and key not in ("phase", "findings", "all_findings"):
             losses.append(f"{key} of the review")
     statuses = {each.status for each in state.all_findings} - {"found"}
