@@ -161,7 +161,7 @@ def test_the_protocol_holds_for_a_track_that_was_born_here(imports: Imports, rep
     run = imports.ok("runs").split("\t")[0]
     loop = require_superpowers(imports.ok("export", run, "--format", "superpowers").encode())
     begun = {step for step, record in loop["checkpoints"].items() if record["status"] != "NOT_STARTED"}
-    assert begun == {report.split()[1] for report in reports}
+    assert reports[-1].split()[1] in begun <= {report.split()[1] for report in reports}  # a plan that fails is to be made again
 
 
 def test_it_holds_for_what_a_track_of_theirs_became(imports: Imports) -> None:
