@@ -212,6 +212,7 @@ class TestTries:
             plain.record("a-complete", {})
         assert (caught.value.stderr, len(seen), main_checkout.refs()) == ("fatal: no", 1, before)
 
+    @pytest.mark.long
     def test_each_begins_with_what_is_there_by_then(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, tries: Any) -> None:
         run = str(plain.record("a-started", {"n": 1}, start="Add login!").run)
         other = make_store(main_checkout)
