@@ -89,8 +89,7 @@ def test_a_packed_one(main_checkout: Checkout, make_store: MakeStore) -> None:
         made = store.save("two-complete")
         assert [oid in sentence for sentence in told(store)] == [True]
         assert store.read(made.id).tree == made.tree
-    content = main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/new")
-    assert content.encode("utf-8", "surrogateescape") == (main_checkout.path / "new").read_bytes()
+    assert main_checkout.blobs(f"refs/ckpt/trees/{made.id}:files/new") == [(main_checkout.path / "new").read_bytes()]
 
 
 @pytest.mark.sampled(2)
