@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections import Counter
@@ -138,8 +139,10 @@ def module_name(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+@functools.cache
 def imports_of(path: str, source: str) -> list[Import]:
     """Returns every import of a module, wherever it stands."""
+    in_expressions = "__import__" in source or "import_module" in source
     package = module_name(path).split(".")
     if not path.endswith("/__init__.py"):
         package = package[:-1]
@@ -157,7 +160,8 @@ def imports_of(path: str, source: str) -> list[Import]:
             first = node.args[0]
             # A name that is computed could be any module: the rules cannot judge it, so no floor has it.
             names = [first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else "gitckpt.<computed>"]
-        found.extend(Import(name, getattr(node, "lineno", 0), type_checking, in_function) for name in names)
+        if names:
+            found.extend(Import(name, getattr(node, "lineno", 0), type_checking, in_function) for name in names)
         if isinstance(node, ast.If) and _called(node.test) == "TYPE_CHECKING":
             for statement in node.body:
                 visit(statement, True, in_function)
@@ -166,7 +170,8 @@ def imports_of(path: str, source: str) -> list[Import]:
             return
         inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
-            visit(child, type_checking, inside)
+            if in_expressions or not isinstance(child, ast.expr):
+                visit(child, type_checking, inside)
 
     visit(ast.parse(source, path), False, False)
     return found
@@ -187,6 +192,12 @@ def room_of(module: str) -> str | None:
 
 def allowed(path: str, places: tuple[str, ...]) -> bool:
     return any(path == place or (place.endswith("/") and path.startswith(place)) for place in places)
+
+
+@functools.lru_cache(maxsize=1)
+def _nodes(tree: ast.Module) -> list[ast.AST]:
+    """Returns all nodes of a module, which each rule goes through."""
+    return list(ast.walk(tree))
 
 
 def violations(path: str, source: str) -> list[str]:
@@ -244,8 +255,10 @@ def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
     why = "text from a repository could tell a terminal what to do: say it through gitckpt.cli.screen.terminal, which escapes it"
     if path in SPEAKERS:
         return
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if not isinstance(node, ast.Call):
+            continue
+        if _called(node) not in ("write", "writelines", "Shown", "echo", "secho", "print"):
             continue
         said = ast.unparse(node.func)
         if re.fullmatch(r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?Shown|(typer|click)\.s?echo|print", said):
@@ -286,7 +299,7 @@ def _pure_floor_0(path: str, imports: list[Import]) -> Iterator[str]:
 def _no_input_or_output(path: str, tree: ast.Module) -> Iterator[str]:
     if room_of(module_name(path)) != "model":
         return
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TALKING:
             yield f"{path}:{node.lineno}: calls {node.func.id}(); floor 0 is pure values and functions without input or output"
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr != "urandom":
@@ -309,14 +322,14 @@ def _processes(path: str, tree: ast.Module, imports: list[Import]) -> Iterator[s
         return
     reason = "gitckpt/git/process.py starts processes: it strips GIT_*, never asks a terminal, and lets no child outlive its parent"
     system = {"os", "posix"}
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Import):
             system |= {alias.asname for alias in node.names if alias.name in ("os", "posix") and alias.asname}
     for each in imports:
         module, _, name = each.module.rpartition(".")
         if each.module.split(".")[0] in STARTING_MODULES or (module in ("os", "posix") and name in STARTING):
             yield f"{path}:{each.line}: imports {each.module}; only {reason}"
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Attribute):
             base = node.value.id if isinstance(node.value, ast.Name) else ""
             if (base in system and node.attr in STARTING) or node.attr in ("create_subprocess_exec", "create_subprocess_shell"):
@@ -326,7 +339,7 @@ def _processes(path: str, tree: ast.Module, imports: list[Import]) -> Iterator[s
 def _private_directory(path: str, tree: ast.Module) -> Iterator[str]:
     if path in (REPOSITORY, "gitckpt/git/files/premises.py"):
         return
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Call) and _called(node) == "join" and any(_is_private(argument) for argument in node.args):
             yield (
                 f"{path}:{node.lineno}: `{ast.unparse(node)}`: only {REPOSITORY} knows the path of the private directory; "
@@ -345,7 +358,7 @@ def _broad_excepts(path: str, tree: ast.Module) -> Iterator[str]:
         "a broad except hides bugs and swallows Ctrl-C; each door catches everything once, at its top, and nobody else does "
         "(one that ends in a bare `raise` only cleans up, and may stand anywhere)"
     )
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node):
             yield f"{path}:{node.lineno}: `except {ast.unparse(node.type) if node.type else ''}`: {reason}"
         if isinstance(node, ast.Call) and _called(node) == "suppress" and any(_is_broad(argument) for argument in node.args):
@@ -382,7 +395,7 @@ def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0].lineno if path.startswith("gitckpt/cli/commands/") else node.lineno
             lines = (node.end_lineno or 0) - first + 1 - _documentation(node)
