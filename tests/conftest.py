@@ -23,6 +23,7 @@ from typing import IO
 
 import pygit2
 import pytest
+from hypothesis import settings
 from pygit2.enums import ConfigLevel
 
 from gitckpt.git import disk
@@ -93,9 +94,15 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settles the lane; the workers of pytest-xdist are handed it with the other options."""
+    """Settles the lane, and how many examples a property is tried with that says no number of its own: in the lane `test`, a third of all.
+
+    The workers of pytest-xdist are handed the lane with the other options.
+    """
     if config.option.lane is None:
         config.option.lane = "test" if config.args_source is pytest.Config.ArgsSource.TESTPATHS else "all"
+    if config.option.lane == "test" and config.getoption("--hypothesis-profile", None) is None:
+        settings.register_profile("third", settings(), max_examples=settings().max_examples // 3)
+        settings.load_profile("third")
 
 
 def is_long(item: pytest.Item) -> bool:
@@ -103,6 +110,11 @@ def is_long(item: pytest.Item) -> bool:
     marker = item.get_closest_marker("long")
     case = getattr(item, "callspec", None)
     return marker is not None and (case is None or case.id not in marker.kwargs.get("but", ()))
+
+
+def is_property(item: pytest.Item) -> bool:
+    """Tells whether a test tries many examples: in the lane `test` some, and again in the lane `long`."""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 def lane_of(item: pytest.Item, *, is_late: bool) -> str | None:
@@ -158,7 +170,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
     later = without_a_turn(items)
-    wanted = [item for item in items if lane in ("all", lane_of(item, is_late=item in later))]
+    lanes = [(item, lane_of(item, is_late=item in later)) for item in items]
+    wanted = [item for item, own in lanes if lane in ("all", own) or (lane == "long" and own == "test" and is_property(item))]
     wanted = wanted[number - 1 :: count]  # the cases of a long test stand side by side: so each shard gets its share of them
     kept = set(wanted)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])

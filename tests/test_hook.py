@@ -128,6 +128,7 @@ def test_the_first_commit_is_in_the_notes_at_once_and_the_next_one_waits(hooked:
         assert _ids_in_note(hooked, f"HEAD~{number}") == [entry.id]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("state", ["waits", "is written", "waits and is due"])
 def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hooked.commit("one")
@@ -150,7 +151,7 @@ def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, 
     assert _ids_in_note(hooked, "HEAD~1") == [entries[0].id]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_rebase_carries_over_what_waits_and_what_is_written(checkout: Checkout, backend: str, waits: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ MARKERS = "\n".join(f"    {name}: as in the project" for name in ("long", "turns
 INI = f"[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n{MARKERS}\n"
 TESTS = """\
 import pytest
+from hypothesis import given, settings, strategies
 
 def test_short(): ...
 
@@ -60,9 +62,15 @@ def test_reals(case): ...
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", range(8))
 def test_grid(case): ...
+
+@given(strategies.integers())
+def test_property(number): print(settings().max_examples, "examples")
 """
-LONG = {"test_long", "test_some[a]", "test_some[c]"}
-SHORT = {"test_short", "test_some[b]", "test_cases[a]", "test_cases[b]", "test_adapters[libgit2]", "test_adapters[plumbing]"}
+LONG = {"test_long", "test_some[a]", "test_some[c]", "test_property"}
+SHORT = {
+    *("test_short", "test_property", "test_some[b]"),
+    *("test_cases[a]", "test_cases[b]", "test_adapters[libgit2]", "test_adapters[plumbing]"),
+}
 PLACES = {"test_place[main]", "test_place[linked]"}
 CELLS = [f"{place}-{adapter}" for place in ("main", "linked") for adapter in ("libgit2", "plumbing")]
 
@@ -75,11 +83,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def collected(project: Path, *args: str) -> list[str]:
-    """Returns the names of the tests that would be run."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", *args]
+def run(project: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest there."""
+    command = [sys.executable, "-m", "pytest", *args]
     done = subprocess.run(command, cwd=project, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def collected(project: Path, *args: str) -> list[str]:
+    """Returns the names of the tests that would be run."""
+    done = run(project, "--collect-only", "--quiet", *args)
     return [line.removeprefix("test_it.py::") for line in done.stdout.splitlines() if "::" in line]
 
 
@@ -95,6 +109,7 @@ def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None
     assert alike(collected(project, "test_it.py", "--lane", "test")) == SHORT
 
 
+@pytest.mark.long
 def test_real_clients_are_driven_only_where_somebody_asks_for_it(project: Path) -> None:
     found = {
         lane: [name for name in collected(project, "--lane", lane) if name.startswith("test_real")] for lane in ("test", "clients", "all")
@@ -137,9 +152,15 @@ def test_of_a_grid_some_cases_stand_for_all(project: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_property_is_tried_with_fewer_examples_where_it_is_to_be_quick(project: Path) -> None:
+    said = [run(project, "-s", "-k", "property", "--lane", lane).stdout for lane in ("test", "long", "all")]
+    assert [re.findall(r"(\d+) examples", text)[-1:] for text in said] == [["33"], ["100"], ["100"]]
+
+
+@pytest.mark.long
 def test_shards_share_the_lane_out_among_them(project: Path) -> None:
     shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
-    assert [len(shard) for shard in shards] == [39, 39]
+    assert [len(shard) for shard in shards] == [40, 39]
     assert alike([name for shard in shards for name in shard]) == LONG
 
 

@@ -76,6 +76,7 @@ class TestAProgramsRun:
         assert attempt.number == 2
         assert stage.ckpt("verify").code == 0
 
+    @pytest.mark.long
     def test_from_the_first_one(self, stage: Stage) -> None:
         run, _, _ = program(stage)
         done = stage.ckpt("resume", run, "--from", "one")
@@ -84,6 +85,7 @@ class TestAProgramsRun:
         assert stage.ckpt("resume", run, "--from", "one").code == 0  # twice is once
         assert program(stage, run)[1] == ["one", "two", "three"]
 
+    @pytest.mark.long
     def test_in_a_linked_worktree_whose_run_has_lost_its_own(self, stage: Stage, tmp_path: Path) -> None:
         run, _, _ = program(stage)
         stage.checkout.git("worktree", "remove", "--force", "--force", str(stage.worktree(run)))
@@ -125,6 +127,7 @@ class TestAProgramsRun:
         assert stage.newest(run) == before
         assert stage.status(run) == "complete"
 
+    @pytest.mark.long
     def test_after_it_was_taken_back_and_in_a_fork(self, stage: Stage) -> None:
         run, _, _ = program(stage)
         at = stage.checkpoint(run, "two-complete").id

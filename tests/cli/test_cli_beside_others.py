@@ -73,6 +73,7 @@ def own(checkout: Checkout) -> list[str]:
     return [name]
 
 
+@pytest.mark.long
 def test_refs_of_others_are_left_alone(ckpt: Ckpt, checkout: Checkout, doctor: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gitckpt.git.packing.PACK_FROM", 1)
     mine = own(checkout)

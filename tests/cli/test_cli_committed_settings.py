@@ -70,6 +70,7 @@ class TestBegin:
 class TestEnd:
     """Of runs whose worktree has such a file all the same: a phase has made it, or a person."""
 
+    @pytest.mark.long
     def test_resume_finish_and_expire(self, stage: Stage) -> None:
         stage.checkout.write("gitckpt.toml", CORRECT)
         assert stage.ckpt("run", "ci").code == 20

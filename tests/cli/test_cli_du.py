@@ -98,6 +98,7 @@ def test_what_was_left_is_told_with_the_command_that_deletes_it(ckpt: Ckpt, main
     assert ckpt("du", at=main_checkout).err == ""
 
 
+@pytest.mark.long
 def test_what_frees_room_is_told_where_there_is_some(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     main_checkout.write("new", os.urandom(1_500_000))
     save(main_checkout)

@@ -51,6 +51,7 @@ def test_init_tells_what_it_did_and_a_second_time_does_nothing(ckpt: Ckpt, check
     assert ckpt("doctor", at=checkout).out.splitlines()[-1] == "nothing is wrong"
 
 
+@pytest.mark.long
 def test_an_amended_commit_survives_gc_and_comes_back(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path) -> None:
     assert git_ckpt.exists()
     checkout.git("ckpt", "init", "--hooks", "files")
@@ -325,6 +326,7 @@ def test_a_repository_with_sha256(ckpt: Ckpt, make_checkout: Callable[..., Check
     assert ckpt("remove", id_, at=checkout).out == f"{id_}\n"
 
 
+@pytest.mark.long
 def test_paths_of_every_kind(ckpt: Ckpt, make_checkout: Callable[..., Checkout], git_ckpt: Path) -> None:
     assert git_ckpt.exists()
     checkout = make_checkout('it\'s a "project" / größe\n日本'.replace("/", "-"))

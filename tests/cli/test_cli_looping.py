@@ -146,6 +146,7 @@ def test_one_that_is_exhausted_has_failed_and_goes_on(stage: Stage, plan: Path) 
     assert stage.newest(run).state["loop"]["iterations"] == 3
 
 
+@pytest.mark.long
 def test_from_begins_with_the_first_iteration(stage: Stage, plan: Path) -> None:
     agent = script(stage, {})
     stage.ok("loop", "docs/The plan.md", "--agent", agent, "--until-tests-pass", "--tests", "true")

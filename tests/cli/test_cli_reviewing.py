@@ -84,6 +84,7 @@ def test_a_task_that_is_approved_in_the_second_cycle(pair: Pair) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_task_may_be_a_file(pair: Pair) -> None:
     pair.say(CODER, [{"say": "APPROVED:"}])
     pair.stage.checkout.write("TASK.md", "# Say two\n\nIn the file a.\n")
@@ -94,6 +95,7 @@ def test_a_task_may_be_a_file(pair: Pair) -> None:
     assert pair.stage.newest(run).state["review"]["task_title"] == "# Say two\n\nIn the file a.\n".strip()
 
 
+@pytest.mark.long
 def test_too_many_cycles_then_more_of_them(pair: Pair) -> None:
     pair.say(CODER, [*([{"say": FOUND}] * 1), {"say": "APPROVED:"}])
     done = pair.review("--max-cycles", "1")
@@ -111,6 +113,7 @@ def test_too_many_cycles_then_more_of_them(pair: Pair) -> None:
     assert pair.stage.newest(run).pipeline.inputs["max_cycles"] == "2"  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_what_a_person_commits_after_a_failure_stays(pair: Pair) -> None:
     pair.say(CODER, [{"say": "", "exit": 3}, {"say": "APPROVED:"}])
     assert pair.review().code == 20
@@ -149,6 +152,7 @@ def test_a_head_that_diverged_is_refused_until_it_is_forced(pair: Pair) -> None:
     assert pair.stage.ckpt("resume", run).code == 0
 
 
+@pytest.mark.long
 def test_the_task_may_change_in_flight(pair: Pair) -> None:
     script = 'cd "$PROJECT" && git ckpt review "Say three" --refactor "$CKPT_RUN"'
     pair.say([{**CODER[0], "run": ["sh", "-c", script]}, *CODER[1:]], REVIEWER)
@@ -188,6 +192,7 @@ def test_what_is_refused_before_anything_begins(stage: Stage, words: list[str], 
 
 
 class TestInputs:
+    @pytest.mark.long
     def test_an_input_of_a_run_can_be_changed(self, stage: Stage) -> None:
         stage.pipeline('one: [ "$CKPT_INPUT_NAME" = b ]', top='inputs = { name = "a" }')
         assert stage.ckpt("run", "ci").code == 20
@@ -212,6 +217,7 @@ class TestInputs:
 
 
 class TestWatch:
+    @pytest.mark.long
     def test_it_ends_with_the_run(self, stage: Stage) -> None:
         stage.pipeline('one: until [ -e "$CALLS.go" ]; do sleep 0.02; done')
         driver = stage.begin("run", "ci")

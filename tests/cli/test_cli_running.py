@@ -146,6 +146,7 @@ class TestRun:
         assert (code, err.splitlines()[-2]) == (20, "error: phase 'one' failed: signal 11")
         assert "half" in stage.files(stage.newest(stage.run()))
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("limit", "words"),
         [("timeout", "it took more than 1s"), ("idle_timeout", "it printed nothing for more than 1s")],

@@ -84,6 +84,7 @@ class TestSignals:
         assert f"error: the lease of run {run} was taken over by git ckpt resume" in err
         assert stage.labels(run) == labels
 
+    @pytest.mark.long
     def test_a_run_goes_on_where_nobody_listens(self, stage: Stage) -> None:
         stage.pipeline('one: echo a; until [ -e "$CALLS.go" ]; do sleep 0.02; done; yes | head -c 300000', "two: echo b")
         driver = stage.begin("run", "ci")
@@ -226,6 +227,7 @@ class TestRuns:
         ]
         assert rows[2][4].startswith("side")
 
+    @pytest.mark.long
     def test_some(self, three: Stage) -> None:
         names = [line.split("\t")[1] for line in three.ok("runs", "-n", "2").splitlines()]
         assert names == ["open", "complete"]
@@ -302,6 +304,7 @@ class TestResume:
             "[2/2] two (attempt 2)\n      two: complete after 0.0s\nrun STAMP-ci is complete\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n",
         )
 
+    @pytest.mark.long
     def test_from_a_phase_that_is_blocked(self, stage: Stage) -> None:
         stage.pipeline('one: echo one >> "$CALLS"', '2nd: echo 2 >> "$CALLS"; [ -e ok ] || exit 4')
         assert stage.ckpt("run", "ci").code == 4
@@ -327,6 +330,7 @@ class TestResume:
         assert stage.calls == ["1", "2", "2"]
         assert (stage.worktree(new) / "work").read_text() == "work\n"
 
+    @pytest.mark.long
     def test_an_older_checkpoint_needs_a_word(self, stage: Stage) -> None:
         stage.pipeline('one: echo "$CKPT_ATTEMPT" > work', "two: echo two > work; exit 1")
         assert stage.ckpt("run", "ci").code == 20
@@ -350,6 +354,7 @@ class TestResume:
         assert saved.worktree is not None
         assert stage.checkout.git("show", f"{saved.worktree.tree}:files/work") == "two"
 
+    @pytest.mark.long
     def test_a_pipeline_that_is_gone(self, stage: Stage) -> None:
         stage.pipeline("one: exit 1")
         assert stage.ckpt("run", "ci").code == 20

@@ -87,6 +87,7 @@ def test_one_may_look_at_its_files(stage: Stage, elsewhere: Checkout) -> None:
     assert (Path(path) / "new").read_text() == "new\n"
 
 
+@pytest.mark.long
 def test_whoever_has_seen_it_is_not_asked_again(stage: Stage, elsewhere: Checkout) -> None:
     run = stage.run()
     done = stage.ckpt("resume", run, "--trust", at=elsewhere.path)
@@ -115,6 +116,7 @@ def test_inputs_that_were_replaced_by_a_fetch_are_not_ours(stage: Stage, elsewhe
     assert not (stage.worktree(run) / "evil").exists()
 
 
+@pytest.mark.long
 def test_without_what_came_it_is_ours_again(stage: Stage, elsewhere: Checkout) -> None:
     run = stage.run()
     assert stage.ckpt("resume", run, "--trust", at=elsewhere.path).code == 20
@@ -126,6 +128,7 @@ def test_without_what_came_it_is_ours_again(stage: Stage, elsewhere: Checkout) -
     assert done.code == 20
 
 
+@pytest.mark.long
 def test_where_the_chain_is_gone_one_is_asked_and_nothing_is_lost(stage: Stage) -> None:
     stage.pipeline("one: echo x=1 >>$CKPT_SET", "two: false")
     assert stage.ckpt("run", "ci").code == 20

@@ -408,6 +408,7 @@ def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(tmp_path:
             leftovers.end(mark)
 
 
+@pytest.mark.sampled(2)
 @needs_proc
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(is_stopped: bool, tmp_path: Path) -> None:

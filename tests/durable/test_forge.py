@@ -165,6 +165,7 @@ class TestFailures:
         else:
             project.program(what, script)
 
+    @pytest.mark.long
     def test_the_agent_is_read_like_the_others(self, project: Stage) -> None:
         said = '{"type": "result", "result": "I did it.", "session_id": "s-1", "total_cost_usd": 0.25, "usage": {"input_tokens": 7}}'
         project.program("claude", f"cat > feature; echo \"$*\" > words; echo '{said}'")
@@ -197,11 +198,13 @@ class TestFailures:
         assert limited.state["retry_at"] > limited.timestamp
         assert "retry_at" not in project.newest(project.run()).state
 
+    @pytest.mark.long
     def test_an_agent_that_changes_no_file_after_a_limit_has_failed(self, project: Stage) -> None:
         once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
         project.program("claude", once)
         assert start(project)[0] == 20
 
+    @pytest.mark.long
     def test_work_before_a_limit_counts_as_changed(self, project: Stage) -> None:
         once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo x > feature; echo "429: try again in 1 seconds"; exit 1; }'
         project.program("claude", once)
@@ -281,6 +284,7 @@ class TestResume:
         assert again.code == (0 if done < 6 else 2)
         assert project.calls == project_calls + PHASES[done:]
 
+    @pytest.mark.long
     def test_a_worktree_that_is_gone_is_made_again_with_the_work_in_it(self, project: Stage) -> None:
         project.program("gh", "exit 1")
         assert start(project)[0] == 20
@@ -301,6 +305,7 @@ class TestFrom:
     def test_how_a_phase_may_be_written(self, said: str) -> None:
         assert pipelines.preset("plan-to-pr", registry.OPTIONS).phase(said).name == "commit and push"
 
+    @pytest.mark.long
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
         assert start(project)[0] == 0
         assert project.ckpt("resume", project.run(), "--from", "Commit-and-push").code == 0
@@ -361,6 +366,7 @@ class TestRetention:
             then.record(label, {}, run=first.run, trigger=PHASE, pipeline=said)
         return str(first.run)
 
+    @pytest.mark.long
     def test_a_run_takes_older_ones_of_its_pipeline_with_it(self, project: Stage) -> None:
         old = self.past(project.checkout, "run-complete", "old", 7.1)
         kept = [
@@ -460,6 +466,7 @@ def test_a_branch_of_somebody_else_is_not_touched(project: Stage) -> None:
     assert project.checkout.git("rev-parse", "forge/my-plan") == theirs
 
 
+@pytest.mark.long
 def test_a_second_run_of_the_same_plan_does_not_take_the_branch_of_the_first(project: Stage) -> None:
     assert start(project)[0] == 0
     work = project.checkout.git("rev-parse", "forge/my-plan")

@@ -141,6 +141,7 @@ class TestCleanup:
 
 
 class TestCleanupOfRuns:
+    @pytest.mark.long
     def test_complete_ones_of_a_pipeline_go_with_their_worktrees(self, store: Store, clock: Clock) -> None:
         def ended(name: str, pipeline: str, *, complete: bool = True) -> Run:
             first = store.record("run-started", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=pipeline))

@@ -95,6 +95,7 @@ def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so
     assert (stage.worktree(stage.run()) / "lines").read_text().split()[-1] == "begin"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["timeout", "cancel", "interrupt"])
 def test_whoever_ends_a_phase_ends_its_tools(how: str, stage: Stage) -> None:
     stage.pipeline(phase(TOOLS["daemon"]), more="timeout = '2s'\n" if how == "timeout" else "")

@@ -125,6 +125,7 @@ def test_b12_a_run_goes_on_where_only_its_refs_are(stage: Stage, tmp_path: Path)
     assert stage.calls == ["x", "7", "é why?"] * 3
 
 
+@pytest.mark.long
 def test_b13_the_project_may_be_moved(stage: Stage, tmp_path: Path) -> None:
     stage.checkout.write("plan.md", "do it\n")
     stage.program("gh", "exit 1")
@@ -157,6 +158,7 @@ class TestTheBranchIsThereAndTheWorktreeIsGone:
     def mend(self, stage: Stage) -> None:
         stage.checkout.git("remote", "set-url", "origin", str(stage.remote.path))
 
+    @pytest.mark.long
     def test_f1_after_the_commit(self, stage: Stage, run: str) -> None:
         shutil.rmtree(stage.worktree(run))
         self.mend(stage)
@@ -315,6 +317,7 @@ class TestThePlanHasChanged:
         assert stage.ckpt("resume", "--accept-changes").code == 0
         assert self.read(stage) == "second version"
 
+    @pytest.mark.long
     def test_f7_an_accepted_plan_is_not_asked_about_again(self, stage: Stage, run: str) -> None:
         stage.checkout.write("plan.md", "second version\n")
         stage.program("claude", "exit 1")
@@ -323,6 +326,7 @@ class TestThePlanHasChanged:
         assert stage.ckpt("resume").code == 0
         assert self.read(stage) == "second version"
 
+    @pytest.mark.long
     def test_f7_a_deleted_plan_goes_on_from_the_copy(self, stage: Stage, run: str) -> None:
         (stage.checkout.path / "plan.md").unlink()
         shutil.rmtree(stage.checkout.path / ".ckpt/runs")
@@ -356,6 +360,7 @@ def test_f9_attempts_are_counted_for_good(stage: Stage) -> None:
     assert stage.events(run)["one"].attempts == 4
 
 
+@pytest.mark.long
 def test_f10_the_directory_one_is_in_does_not_matter(stage: Stage) -> None:
     stage.checkout.write("docs/deep/plan.md", "do it\n")
     stage.program("gh", "exit 1")

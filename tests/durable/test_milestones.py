@@ -122,6 +122,7 @@ def test_what_is_saved_after_a_milestone_does_not_move_it(plain: Store, main_che
         assert run.phase("work", lambda: Path(run.path, "a").read_text(), conduct=RESET) == "1\n"
 
 
+@pytest.mark.long
 def test_one_that_cannot_be_written_moves_nothing(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
     """Files and state go back together, to the newest milestone that is in the store."""
     flag = tmp_path / "full"

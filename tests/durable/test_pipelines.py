@@ -106,6 +106,7 @@ class TestARun:
         assert Pipelines(plain).resume(run, phase="two").status == "complete"
         assert [event.attempts for event in plain.history(run).events] == [2, 2]
 
+    @pytest.mark.long
     def test_that_is_taken_back(self, plain: Store, define: Callable[[str], None]) -> None:
         define("echo 1 >>one")
         outcome = Pipelines(plain).run("ci")

@@ -159,6 +159,7 @@ class TestPhases:
         said = "error: phase 'research' failed: exit code 1: there is no question: start a run with the input question"
         assert (code, err.splitlines()[-2]) == (20, said)
 
+    @pytest.mark.long
     def test_without_beads_the_run_is_blocked_until_somebody_says_that_it_goes_on(self, act: Act) -> None:
         act.stage.program("bd", "exit 4")
         assert act().code == 4
@@ -178,6 +179,7 @@ class TestPhases:
         assert act.prompt("implementation").startswith("# Task\n\nImplement the TDD plan at thoughts/feature/plan.md\n")
         assert act.stage.newest(act.stage.run()).state["loop"]["iterations"] == 3
 
+    @pytest.mark.long
     def test_the_implementation_goes_on_until_its_issues_are_closed(self, act: Act) -> None:
         act.stage.program("bd", '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"$(cat status)\\"}]"')
         act.stage.program("claude", f'{AGENT}\n[ "$CKPT_ATTEMPT$CKPT_PHASE" != 1implementation ] || echo open > status')
@@ -192,6 +194,7 @@ class TestPhases:
     def test_phases_go_by_other_names_too(self, name: str, phase: str) -> None:
         assert preset("rlm-act", OPTIONS).phase(name).name == phase
 
+    @pytest.mark.long
     def test_from_a_phase_by_its_other_name(self, act: Act) -> None:
         assert act().code == 0
         run = act.stage.run()
@@ -236,6 +239,7 @@ class TestPausesWithoutATerminal:
         done = act(autonomy=None)
         assert done.err.splitlines()[-1] == f"paused after research. To go on: git ckpt resume {act.stage.run()}"
 
+    @pytest.mark.long
     def test_another_mode_from_now_on(self, act: Act) -> None:
         assert act(autonomy=None).code == 0
         assert act.stage.ckpt("resume", "--autonomy", "batch").err.splitlines()[-1].startswith("paused after tdd_planning.")
@@ -260,6 +264,7 @@ class TestQuestions:
         assert act.stage.ckpt("resume", "--autonomy", "fully_autonomous").code == 0
         assert act.asked().count("research") == 1
 
+    @pytest.mark.long
     def test_continue_and_exit(self, act: Act, asked: Talk) -> None:
         asked.types("")
         asked.reads(self.QUESTION.format("decomposition"))
@@ -297,6 +302,7 @@ class TestQuestions:
         assert tree is not None
         assert act.stage.checkout.git("show", f"{tree.tree}:files/thoughts/feature/research.md") == "# research, attempt 3"
 
+    @pytest.mark.long
     def test_what_is_to_be_revised_is_known_to_that_phase_only(self, act: Act, asked: Talk) -> None:
         for line in ("r", "shorter", ""):
             asked.types(line)
@@ -307,6 +313,7 @@ class TestQuestions:
         assert asked.ends() == 0
         assert "shorter" not in act.prompt("decomposition")
 
+    @pytest.mark.long
     def test_restart(self, act: Act, asked: Talk) -> None:
         act.stage.program("claude", f'ls thoughts/feature >> "$CALLS.seen"; {AGENT}')
         by_hand = act.stage.worktree(act.stage.run()) / "by-hand"
@@ -328,6 +335,7 @@ class TestQuestions:
         run = act.stage.run()
         assert (act.ended(run), act.stage.status(run)) == (["research-complete"], "paused")
 
+    @pytest.mark.long
     def test_no_questions_where_no_pause_is(self, act: Act, talk: Callable[..., Talk]) -> None:
         begun = talk("run", "rlm-act", "-i", "question=why?", *ONCE, "--autonomy", "fully_autonomous")
         assert begun.ends() == 0
@@ -386,6 +394,7 @@ class TestShortcuts:
         assert err.splitlines()[0].startswith("error: h.json, the input plan_path, is not JSON: ")
         assert act.stage.runs() == []
 
+    @pytest.mark.long
     def test_a_resume_skips_what_the_run_was_started_with(self, act: Act) -> None:
         """The driver was killed before it had skipped them all."""
         act.stage.checkout.write("plan.md", "# the plan\n")
@@ -497,6 +506,7 @@ class TestIssues:
         assert state["loop"]["iterations"] == 3
         assert "`bd-1`" in act.prompt("implementation")
 
+    @pytest.mark.long
     def test_a_second_attempt_makes_none_again(self, stage: Stage) -> None:
         act = Act(stage)
         self.documents(act)
@@ -505,6 +515,7 @@ class TestIssues:
         assert stage.ckpt("resume", stage.run(), "--from", "beads_sync").code == 0
         assert len(act.note("issues").read_text().splitlines()) == 3
 
+    @pytest.mark.long
     def test_who_names_issues_gets_no_others(self, stage: Stage) -> None:
         act = Act(stage)
         self.documents(act)

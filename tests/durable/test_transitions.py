@@ -105,7 +105,7 @@ def test_nobody_is_told_of_an_end_that_is_not_recorded(store: Store) -> None:
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("done", range(9))
 def test_a_git_that_is_killed_leaves_nothing_undone(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int) -> None:
     git = DyingGit(tmp_path / "dying", monkeypatch)

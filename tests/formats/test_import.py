@@ -94,6 +94,7 @@ def test_runs_with_order_time_and_status(imports: Imports) -> None:
     assert [cells[1] for cells in listed] == sorted((cells[1] for cells in listed), reverse=True)
 
 
+@pytest.mark.long
 def test_what_was_imported_does_not_expire_by_its_old_date(imports: Imports, clock: Clock) -> None:
     imports.bring()
     made = imports()
@@ -175,6 +176,7 @@ class TestAgain:
         named = {(line.path, line.checkpoint) for line in made if line.checkpoint in line.path}  # rlm-act's files say their ids
         assert {(line.path, line.checkpoint) for line in would if line.checkpoint != "-"} == named
 
+    @pytest.mark.long
     def test_several_at_a_time(self, imports: Imports) -> None:
         imports.bring()
         call = [sys.executable, "-m", "gitckpt", "import", "."]

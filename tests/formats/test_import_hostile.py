@@ -235,7 +235,7 @@ def test_odd_json(imports: Imports) -> None:
     assert imports.ok("verify") == ""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("wrong", [5, [], {}, "x", None, 1e300, True])
 @pytest.mark.parametrize(
     "key", ["id", "phase", "timestamp", "errors", "git_commit", "started_at", "phase_results", "project_path", "metadata"]

@@ -100,6 +100,7 @@ def test_as_one_by_one(many: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again == heads
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("there", [1, 2, COUNT - 1, COUNT])
 def test_a_transaction_of_which_git_had_done_a_part(many: Imports, there: int) -> None:
     """Git writes its refs one after the other: the bytes, the checkpoints, and the head of the run last."""

@@ -74,6 +74,7 @@ class TestContents:
             count += 1
         assert count == 1000
 
+    @pytest.mark.long
     def test_a_large_one_among_thousands_is_left_out_and_the_rest_is_read(self, main_checkout: Checkout, cat_file: CatFile) -> None:
         large, small = (main_checkout.git("hash-object", "-w", "--stdin", data="x" * size) for size in (3_000_000, 10))
         found = list(cat_file.contents([*[small] * 6000, large, *[small] * 6000], 10))

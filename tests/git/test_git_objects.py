@@ -216,7 +216,7 @@ class TestWrite:
         objects.write([("blob", b"one")])
         assert object_file(main_checkout, oid).stat().st_mtime > 0  # or the next gc would prune it
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(8)
     @pytest.mark.turns("adapter")
     @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 262_143, 262_144, 30 << 20])
     def test_of_any_size(self, main_checkout: Checkout, objects: Objects, size: int) -> None:

@@ -57,6 +57,7 @@ def children_of_ours() -> set[str]:
 
 
 class TestInParts:
+    @pytest.mark.long
     def test_more_than_a_pipe_holds_goes_in_and_comes_out(self) -> None:
         came: list[bytes] = []
         echo = start("import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)")

@@ -75,6 +75,7 @@ def test_what_is_deleted_by_its_rules(lived_in: Checkout, ckpt: Ckpt, capfd: pyt
     assert LINE.strip() in (lived_in.main / ".git/ckpt/log").read_text()
 
 
+@pytest.mark.long
 def test_once_it_is_allowed_it_is_deleted(lived_in: Checkout, ckpt: Ckpt) -> None:
     branches.deleting(lived_in)
     allow(lived_in)
@@ -121,6 +122,7 @@ def test_a_hook_in_the_worktree_of_a_run_captures_no_more_and_says_so(
     assert held == ["README", "gitckpt.toml", "new"]
 
 
+@pytest.mark.long
 def test_the_runs_that_a_pipeline_would_forget(main_checkout: Checkout, ckpt: Ckpt) -> None:
     main_checkout.write("gitckpt.toml", '[[pipelines.ci.phases]]\nname = "a"\nrun = "true"\n')
     assert ckpt("run", "ci", at=main_checkout).code == 0
@@ -132,7 +134,7 @@ def test_the_runs_that_a_pipeline_would_forget(main_checkout: Checkout, ckpt: Ck
     assert ckpt("runs").out == ""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("words", [["run", "plan.md"], ["run", "plan-to-pr"], ["run", "rlm-act"], ["loop", "plan.md"], ["review", "x"]])
 def test_a_preset_that_is_another_one_is_announced_each_time(checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]) -> None:
     branches.redefining(checkout, tmp_path / "marker")
@@ -153,7 +155,7 @@ def test_presets_as_they_are_are_not_announced(main_checkout: Checkout, ckpt: Ck
         assert "redefines" not in ckpt("run", name, "--dry-run", *(["-i", "title=x"] if name == "review" else []), at=main_checkout).err
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "git"])
 def test_an_agent_that_is_another_one_is_announced_each_time(checkout: Checkout, ckpt: Ckpt, tmp_path: Path, agent: str) -> None:
     marker = tmp_path / "marker"
@@ -172,6 +174,7 @@ def test_agents_with_names_of_their_own_are_not_announced(checkout: Checkout, ck
     assert "redefines" not in done.err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("agent", ["claude", "mine"])
 def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
     checkout: Checkout, ckpt: Ckpt, tmp_path: Path, agent: str

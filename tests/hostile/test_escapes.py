@@ -139,7 +139,7 @@ def test_every_text_of_a_document_is_full_of_escapes(main_checkout: Checkout) ->
     assert {"worktree.operation", "worktree.degraded", "attempt.output", "pipeline.autonomy", "progress.current_task", "branch"} <= fields
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_escape_reaches_anybody(hostile: Checkout, command: str) -> None:
     for words in CALLS[command]:

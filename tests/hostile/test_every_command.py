@@ -163,7 +163,7 @@ def test_of_names_without_end_the_beginning_is_told(victim: Victim, spawn: Spawn
         require_sound(call, spawn(*words(call, victim), at=victim.at, preexec=limited))
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name.startswith(("document_", "checkpoint_", "large_tree"))])
 def test_a_checkpoint_that_is_none_is_a_problem_and_can_be_removed(victim: Victim, name: str, spawn: Spawn) -> None:
     ATTACKS[name](victim)

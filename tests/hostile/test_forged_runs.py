@@ -90,6 +90,7 @@ def test_other_contents_under_the_digest_of_ours(victim: Stage, tmp_path: Path) 
     assert (victim.programs / "read").read_text() == "GOOD PLAN\n"
 
 
+@pytest.mark.long
 def test_a_checkpoint_far_ahead_does_not_move_a_head_of_ours(victim: Stage, tmp_path: Path) -> None:
     assert victim.ckpt("run", "ci").code == 20
     run = victim.run()
@@ -116,6 +117,7 @@ def test_a_checkpoint_of_theirs_is_nothing_to_rewind_to_or_to_fork(victim: Stage
     assert victim.checkout.refs("refs/ckpt/runs") == refs
 
 
+@pytest.mark.long
 def test_an_attempt_begins_with_the_files_of_none_of_theirs(victim: Stage, tmp_path: Path) -> None:
     text = (victim.checkout.path / "gitckpt.toml").read_text()
     victim.checkout.commit("another pipeline", **{"gitckpt.toml": f'{text}on_resume = "reset"\n'})
@@ -154,6 +156,7 @@ def test_a_head_moved_backwards_goes_on_where_we_were(victim: Stage, tmp_path: P
     assert (victim.programs / "done").read_text() == "one\ntwo\n"
 
 
+@pytest.mark.long
 def test_half_of_a_chain_that_came_forwards_is_foreign(victim: Stage, tmp_path: Path) -> None:
     assert victim.ckpt("run", "ci", "--autonomy", "checkpoint").code == 0
     run = victim.run()
@@ -219,6 +222,7 @@ def test_a_stolen_key_of_a_run_that_is_complete_keeps_nothing_from_being_done(vi
     assert [victim.ckpt(*words).code for words in (["run", "ci", "--key", "nightly"], ["resume", FORGED])] == [2, 2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("renewed", ["now", "9999-12-31T23:59:00.000000Z"])
 def test_an_endless_lease_of_another_machine_is_named_and_ended(victim: Stage, tmp_path: Path, renewed: str) -> None:
     assert victim.ckpt("run", "ci").code == 20
@@ -250,6 +254,7 @@ def test_a_copy_of_an_input_is_compared_at_each_start_of_a_phase(victim: Stage) 
     assert (victim.programs / "read").read_text() == "GOOD\n"  # the file that it was started with is there still
 
 
+@pytest.mark.long
 def test_where_the_file_is_gone_its_copy_may_be_accepted(victim: Stage) -> None:
     victim.pipeline('one: echo OTHER >"$CKPT_INPUT_PLAN"; false', 'two: cat "$CKPT_INPUT_PLAN" >>$HOME_OF_VICTIM/read', top=COPIES)
     victim.checkout.commit("another pipeline", **{"plan.md": "GOOD\n"})
@@ -333,7 +338,7 @@ def claims(victim: Stage, run: str, label: str) -> None:
     here.git("update-ref", f"refs/checkpoints/{LATER}", here.git("hash-object", "-w", "--stdin", data=codec.encode(forged)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("label", ["run-complete", "review-complete", "build-complete", "build-started"])
 def test_what_claims_to_be_of_a_run_of_ours_decides_nothing(victim: Stage, label: str) -> None:
     assert victim.ckpt("run", "ci").code == 20

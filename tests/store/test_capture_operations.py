@@ -110,7 +110,7 @@ def forget(here: Checkout, refs: dict[str, str]) -> None:
     here.git("gc", "--quiet", "--prune=now")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @each_kind
 def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
     kind.start(checkout)
@@ -133,7 +133,7 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     there.git("fsck", "--connectivity-only", "--no-dangling")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @each_kind
 @pytest.mark.parametrize("trace", ["reset", "stash", "written"])
 def test_what_moved_head_since_leaves_no_difference(checkout: Checkout, make_store: MakeStore, kind: Kind, trace: str) -> None:
@@ -180,7 +180,7 @@ REBASES = {
 MOVES = "the rebase in progress moves no branch; to put what comes of it on topic: git branch --force topic HEAD"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("is_over", [True, False], ids=["over at home", "open at home"])
 @pytest.mark.parametrize("how", ["--abort", "--continue"])
 @pytest.mark.parametrize("kind", REBASES)
@@ -283,7 +283,7 @@ REWINDING = [kind for kind in KINDS if kind.name != "merge"]
 class TestNoBranchIsMoved:
     """What comes back in place, at the same commit, on a branch that it was not begun on."""
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
     def test_by_an_operation_of_another_branch(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         kind.start(checkout)
@@ -326,7 +326,7 @@ class TestNoBranchIsMoved:
         store.undo()
         assert head_name.read_text() == "refs/heads/topic\n"
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
     def test_by_an_operation_captured_elsewhere(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         """Whoever made it says which branch that was, and where it goes back to."""
@@ -345,6 +345,7 @@ class TestNoBranchIsMoved:
             assert inside(store).repository.operation() == kind.name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize("option", ["--first-parent", "--no-checkout"])
 def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeStore, option: str, is_own: bool) -> None:
@@ -395,7 +396,7 @@ def test_what_a_merge_has_stashed_comes_with_it(checkout: Checkout, make_store: 
 class TestCapturedElsewhere:
     """What somebody else captured may have been made to harm: the private directory does not know it."""
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     @each_kind
     def test_git_goes_on_with_what_git_wrote(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         kind.start(checkout)
@@ -411,6 +412,7 @@ class TestCapturedElsewhere:
         assert go_on(there, kind)[::2] == ends[::2]
         assert not (there.path / "was-run").exists()
 
+    @pytest.mark.long
     def test_a_command_comes_only_where_it_is_asked_for(self, checkout: Checkout, make_store: MakeStore) -> None:
         rebase("--interactive", todo="echo 'exec touch was-run' >>")(checkout)
         store = make_store(checkout)
@@ -492,6 +494,7 @@ class TestCapturedElsewhere:
         operation.bring_back(repository, {**files, "refs/rewritten/a": head.encode()})
         assert set(checkout.refs("refs/rewritten")) == {"refs/rewritten/a"}
 
+    @pytest.mark.long
     def test_directories_without_end(self, checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store(checkout)
         objects = inside(store).objects

@@ -200,7 +200,7 @@ def test_of_several_processes_each_line_is_there(plain: Store, main_checkout: Ch
     assert inside(plain).heads.is_ours(run)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("done", range(5))
 def test_a_git_that_dies_within_the_transaction_makes_no_run_of_ours_foreign(
     main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int

@@ -154,6 +154,7 @@ class TestWholeRuns:
             assert "nonsense" in found["r"]
         assert (work.worktree.path.exists(), other.worktree.path.exists()) == (True, False)
 
+    @pytest.mark.long
     def test_mistakes_in_the_file_of_a_worktree_do_not_keep_its_run(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         """What a commit has, or a phase has made of it, would else keep it for good; built-in limits apply to its files."""
         works = [worked(plain, name, make_store) for name in ("r", "more")]

@@ -109,6 +109,7 @@ class TestConfigHooks:
 
 
 class TestSettings:
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize(
         ("config", "changed"),
         [

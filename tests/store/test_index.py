@@ -67,6 +67,7 @@ DAMAGES: tuple[Damage, ...] = (
 
 
 class TestTheIndexIsOnlyACache:
+    @pytest.mark.sampled(2)
     def test_damage(self, make_store: MakeStore, main_checkout: Checkout, adapter: str, tmp_path: Path) -> None:
         store = make_store(main_checkout, adapter)
         run = store.record("a-complete", {}, start="r").run

@@ -365,6 +365,7 @@ class TestNames:
         assert lost(hooked) == set()
         assert len(kept(hooked)) < 10
 
+    @pytest.mark.long
     def test_of_a_short_topic_that_is_rebased_onto_a_line(self, hooked: Checkout, tmp_path: Path) -> None:
         branch = hooked.git("symbolic-ref", "--short", "HEAD")
         hooked.git("checkout", "--quiet", "-b", "topic")
@@ -414,6 +415,7 @@ class TestNames:
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         require_same_names(main_checkout, tmp_path)
 
+    @pytest.mark.long
     def test_while_a_merge_is_in_progress(self, hooked: Checkout, tmp_path: Path) -> None:
         branch = hooked.git("symbolic-ref", "--short", "HEAD")
         hooked.commit("base", a="base")

@@ -113,7 +113,7 @@ class TestAKillAtEveryGitCall:
                 assert (len(reported), at > 30) == (2, True)
                 return
 
-    @pytest.mark.long(but=["True-0"])
+    @pytest.mark.long
     @each_share
     def test_of_records_on_lines_that_go_on_and_end(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
         main_checkout.commit("one")

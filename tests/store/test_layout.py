@@ -189,7 +189,7 @@ def test_what_is_too_much_is_said(plain: Store, main_checkout: Checkout, monkeyp
     assert (found.directories, sorted(found.modes)) == ([b"d0", b"d1", b"d2"], [b"d0", b"d1", b"d2"])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "path", [b"../outside", b"/tmp/x", b"a/../../b", b".git/hooks", b"d/.GIT/x", b".git", b"", b"a//b", b".gi\xe2\x80\x8ct/x"]
 )

@@ -67,6 +67,7 @@ class TestWhatIsWritten:
         assert plain.write_notes()
         assert loose(main_checkout) - before == 23
 
+    @pytest.mark.long
     def test_stores_that_come_and_go_write_once_a_minute(self, main_checkout: Checkout, make_store: MakeStore, clock: Clock) -> None:
         """As `git ckpt save` in a loop."""
         clock.step = MINUTE // 20
@@ -90,6 +91,7 @@ class TestWhatIsWritten:
         require_clean(main_checkout)
         assert plain.verify().checked["links"] == 1000
 
+    @pytest.mark.long
     def test_the_file_is_bounded(self, main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(links, "LARGE", 1000)
         for _ in range(100):

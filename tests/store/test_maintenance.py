@@ -166,6 +166,7 @@ class TestManyObjects:
     def loose(self, checkout: Checkout) -> int:
         return int(checkout.git("count-objects").split()[0])
 
+    @pytest.mark.long
     def test_are_packed(self, full: Checkout, repository: Repository) -> None:
         tree = full.git("rev-parse", "HEAD^{tree}")
         maintenance.maintain(repository)

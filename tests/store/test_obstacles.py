@@ -33,6 +33,7 @@ class TestAReadOnlyRepository:
         "store.close()\n"
     )
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("has_private", [True, False])
     def test_is_read_and_refuses_the_rest(
         self, main_checkout: Checkout, make_store: MakeStore, adapter: str, denied: Denied, has_private: bool

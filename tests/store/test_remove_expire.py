@@ -174,6 +174,7 @@ class TestRemove:
         assert plain.remove([nth(1)]) == 1
 
 
+@pytest.mark.long
 def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: Checkout, ids: Ids) -> None:
     store = make_store(main_checkout)
     run = store.record("a-complete", {}, start="r").run

@@ -15,6 +15,7 @@ from tests.store.conftest import MakeStore
 from tests.store.working import driven_elsewhere, worked
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("end", ["run-complete", "build-failed"])
 def test_it_goes_with_all_that_it_had(plain: Store, main_checkout: Checkout, make_store: MakeStore, end: str) -> None:
     other = worked(plain, "other", make_store)

@@ -184,7 +184,7 @@ class TestAll:
 
 
 class TestPaths:
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize(
         ("paths", "expected"),
         [
@@ -323,6 +323,7 @@ class TestUndo:
         )
         assert main_checkout.fingerprint() == before
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("lost", ["deleted", "garbage", "empty"])
     def test_worktrees_do_not_mix_even_if_the_pointer_is_lost(
         self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, lost: str

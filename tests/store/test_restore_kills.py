@@ -97,7 +97,7 @@ class TestAKillAtEveryGitCall:
                 assert number > 2
                 return
 
-    @pytest.mark.long(but=["0"])
+    @pytest.mark.long
     @each_share
     @pytest.mark.parametrize("step", ["undo", "redo"])
     def test_of_an_undo_and_a_redo(self, main_checkout: Checkout, copies: Copies, killer: Killer, step: str, share: int) -> None:

@@ -267,6 +267,7 @@ class TestAnEnemysSnapshot:
         *("..", ".", ".git", "x/.Git/hooks/y", "sub/.."),
     )
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("path", PATHS)
     def test_paths_that_lead_astray(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, path: str) -> None:
         made = forge.checkpoint(("40000", "files", forge.below(path, forge.blob("evil"))))
@@ -315,7 +316,7 @@ class TestAnEnemysSnapshot:
         *(("CHERRY_PICK_HEAD", "ref: refs/heads/evil\n"), ("ORIG_HEAD", "ref: HEAD\n"), ("refs/bisect/bad", "ref: refs/heads/main\n")),
     )
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize(("name", "content"), OPERATION, ids=[name for name, _ in OPERATION])
     def test_an_operation(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, name: str, content: str) -> None:
         files = forge.tree(("100644", "README", forge.blob("changed\n")))

@@ -31,6 +31,7 @@ def convert(here: Checkout) -> None:
     assert here.git("cat-file", "blob", ":t.txt") == "onfr"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("paths", [(), (b"t.txt", b".gitattributes")])
 def test_those_are_not_wanted(store: Store, checkout: Checkout, paths: tuple[bytes, ...]) -> None:
     made = store.save("a-complete", {})

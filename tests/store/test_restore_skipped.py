@@ -41,7 +41,7 @@ def make(here: Checkout, there: str, flagged: str = "skipped") -> None:
         here.git("update-index", "--assume-unchanged", *NAMES)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(THERE, THERE)])
 def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -> None:
     make(checkout, then)
@@ -61,7 +61,7 @@ def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -
     assert view(there.path) == wanted
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(FLAGGED, FLAGGED)])
 @pytest.mark.parametrize("there", ["not there", "tweaked"])
 def test_flags_that_differ(store: Store, checkout: Checkout, then: str, now: str, there: str) -> None:

@@ -123,6 +123,7 @@ class TestARuthlessGc:
         self.gc(main_checkout)
         assert list(require_whole(main_checkout)) == [made.id]
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("begun", ["before the files are looked at", "before they are recorded"])
     def test_files_of_which_a_gc_at_work_knows_nothing(
         self, main_checkout: Checkout, make_store: MakeStore, adapter: str, begun: str, monkeypatch: pytest.MonkeyPatch
@@ -175,7 +176,7 @@ class TestARuthlessGc:
         assert main_checkout.git("cat-file", "blob", f"{commit}:deep/new") == "x"
         require_whole(main_checkout)
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize("times", [1, 2, 10])
     def test_save_captures_again(
         self, main_checkout: Checkout, make_store: MakeStore, adapter: str, times: int, monkeypatch: pytest.MonkeyPatch

@@ -138,7 +138,7 @@ STATES: list[Prepare] = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("prepare", STATES)
 def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> None:
     prepare(checkout)

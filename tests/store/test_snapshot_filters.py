@@ -83,6 +83,7 @@ def there_and_back(store: Store, here: Checkout, made: Checkpoint, name: str) ->
     return [*found, path.read_bytes(), (Path(resume(inside(store), made).path) / name).read_bytes()]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("strict", ["unset", "true", "warn"])
 def test_line_ends_that_change_are_kept(store: Store, checkout: Checkout, strict: str) -> None:
     checkout.commit("rules", **{".gitattributes": "* text=auto\n", "tracked": "1\n", "same": "1\n"})
@@ -110,6 +111,7 @@ def test_ident(store: Store, checkout: Checkout) -> None:
     assert there_and_back(store, checkout, made, "a.c") == [b"/* $Id: whatever stood here $ */\nint a;\n"] * 3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "codec"), [("UTF-16LE", "utf-16-le"), ("UTF-16BE", "utf-16-be"), ("ISO-8859-1", "latin-1")])
 def test_encodings(store: Store, checkout: Checkout, name: str, codec: str) -> None:
     checkout.write(".gitattributes", f"*.txt text eol=lf working-tree-encoding={name}\n")
@@ -177,6 +179,7 @@ def test_a_filter_that_fails_and_is_not_required(plain: Store, main_checkout: Ch
     assert (content, made.worktree and made.worktree.omitted) == (b"as it is\n", ())
 
 
+@pytest.mark.long
 def test_files_of_lfs(store: Store, checkout: Checkout, tmp_path: Path) -> None:
     if shutil.which("git-lfs") is None:
         pytest.skip("git-lfs is not installed")
@@ -266,6 +269,7 @@ class TestGitCrypt:
         assert names == ["README", "a.hid", "b.hid", "new.hid"]
         assert b"PLAIN" not in stored(main_checkout)
 
+    @pytest.mark.long
     def test_a_resumed_worktree_finds_the_key(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
         """`git worktree add` alone fails with git-crypt 0.7."""
         crypt(main_checkout)

@@ -238,7 +238,7 @@ def converted_then(here: Checkout, store: Store, rules: str) -> Checkpoint:
     return store.save("a-complete", {})
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("later", ["", "*.nothing filter=turn\n", "* text=auto\n", "a.txt text\n"])
 @pytest.mark.parametrize("rules", ["* text eol=crlf\n", "*.txt filter=turn\n"])
 def test_files_that_rules_no_longer_convert(plain: Store, main_checkout: Checkout, rules: str, later: str) -> None:

@@ -60,6 +60,7 @@ class TestCapture:
         third = plain.save("a-complete", {"n": 3})
         assert (named(third) == named(first), len(names(lib)), len(names(inner))) == (False, 2, 2)
 
+    @pytest.mark.long
     def test_one_that_git_modules_does_not_name(self, plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
         """As a sparse checkout leaves that file away."""
         main_checkout.git("sparse-checkout", "set", "--no-cone", "/README")
@@ -74,6 +75,7 @@ class TestCapture:
         restorer.redo(inside(plain))
         assert (lib.path / "l").read_text() == "l\n"
 
+    @pytest.mark.long
     def test_one_whose_checkpoint_is_gone_gets_another(self, plain: Store, lib: Checkout, make_store: MakeStore) -> None:
         (first,) = named(plain.save("a-complete", {}))
         with make_store(lib) as theirs:
@@ -81,6 +83,7 @@ class TestCapture:
         (second,) = named(plain.save("a-complete", {}))
         assert names(lib) == [second] != [first]
 
+    @pytest.mark.long
     def test_one_that_goes_with_the_last_that_names_it_just_now(
         self, plain: Store, main_checkout: Checkout, lib: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -157,6 +160,7 @@ class TestRetention:
         plain.remove([second.id])
         assert (lib.refs(CHECKPOINTS, "refs/ckpt"), inner.refs(CHECKPOINTS, "refs/ckpt")) == ({}, {})
 
+    @pytest.mark.long
     def test_no_expiry_takes_it_while_it_is_named(self, plain: Store, lib: Checkout, make_store: MakeStore, clock: Clock) -> None:
         made = plain.save("a-complete", {})
         clock.instant += 400 * DAY
@@ -202,6 +206,7 @@ class TestRetention:
         plain.expire()
         assert names(lib) == [own.id]
 
+    @pytest.mark.long
     def test_one_of_its_own_stays_whoever_names_it(
         self, plain: Store, main_checkout: Checkout, lib: Checkout, make_store: MakeStore, clock: Clock
     ) -> None:
@@ -239,7 +244,7 @@ class TestVerify:
         sentence = f"of the submodule lib: within it, no repository of it has the checkpoint {nested}"
         assert told(look(main_checkout)) == [("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)]
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize("path", ["../outside", "/etc", ".git/x", "lib/../../x", ""])
     def test_a_path_out_of_a_document_leads_nowhere(self, plain: Store, main_checkout: Checkout, lib: Checkout, path: str) -> None:
         made = plain.save("a-complete", {})

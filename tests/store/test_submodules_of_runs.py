@@ -34,6 +34,7 @@ def test_what_it_begins_with(plain: Store, main_checkout: Checkout, lib: Checkou
     assert [seen[0] for seen in settled(*there)] == ["", "", ""]
 
 
+@pytest.mark.long
 def test_the_same_checkpoint_serves_each_run(plain: Store, lib: Checkout, inner: Checkout) -> None:
     for _ in range(2):
         begin(plain)
@@ -67,6 +68,7 @@ def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, l
     assert (there.path / "l").exists() == (value == "all")
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_has_none_is_opened_with_them(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
     """As that of a hook, which waits for nobody."""
     made = plain.record("commit-complete", {}, trigger="post-commit")
@@ -77,6 +79,7 @@ def test_a_checkpoint_that_has_none_is_opened_with_them(plain: Store, main_check
     assert [seen[1:] for seen in settled(*map(Checkout, (top, top / "lib", top / "lib/inner")))] == [seen[1:] for seen in clean]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("setting", ["transfer.hideRefs", "uploadpack.hideRefs"])
 def test_a_submodule_that_hides_its_refs_from_others(plain: Store, lib: Checkout, inner: Checkout, setting: str) -> None:
     for one in (lib, inner):

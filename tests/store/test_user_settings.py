@@ -268,6 +268,7 @@ HOOKS = ("post-checkout", "post-index-change", "pre-commit", "post-commit", "pos
 """Those that act on files. Each transaction of refs runs `reference-transaction`: whoever has that wants to know of all of them."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["directory", "core.hooksPath", "configuration"])
 def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeStore, request: pytest.FixtureRequest) -> None:
     if how == "configuration":
@@ -295,6 +296,7 @@ def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeSt
     assert submodules == ()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("replaced", ["HEAD:README", "HEAD:d", "HEAD^{tree}", "HEAD", "HEAD~1"])
 def test_what_replaces_an_object_does_not_come_back(store: Store, checkout: Checkout, replaced: str) -> None:
     """git-replace(1): whoever reads an object gets another one."""

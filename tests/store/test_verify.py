@@ -97,6 +97,7 @@ def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
 # Refs that keep something alive
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("space", "word", "what"),
     [
@@ -268,6 +269,7 @@ def blob(id_: str) -> str:
     return f"x'{id_.replace('-', '')}'"
 
 
+@pytest.mark.long
 def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validity, "_SETTLED", 0)  # what is young would be read again
     with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:

@@ -160,7 +160,7 @@ def lose_its_commit(checkout: Checkout, opened: Path) -> None:
     (admin(checkout, opened) / "HEAD").write_text(f"{'1' * 40}\n")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "do",
     [

@@ -130,6 +130,7 @@ def test_a_monitor_is_neither_believed_nor_run(plain: Store, main_checkout: Chec
         assert ((top / "README").read_text(), (top / "new").read_text()) == ("changed\n", "x")
 
 
+@pytest.mark.long
 def test_a_submodule_that_is_left_alone_stays_where_it_is(make_store: MakeStore, tmp_path: Path) -> None:
     kind = next(kind for kind in kinds.KINDS if kind.name == "submodules")
     here = kinds.build(Cell(kind, "main", "sha1", "files"), tmp_path)

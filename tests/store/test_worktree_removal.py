@@ -304,7 +304,7 @@ class TestKills:
         assert remove_worktree(inside(plain), work.run) is None
         nothing_left(main_checkout)
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(6)
     def test_a_resume_goes_on_with_all_of_it(
         self, plain: Store, main_checkout: Checkout, make_store: MakeStore, work: Work, kill: Callable[[], None]
     ) -> None:

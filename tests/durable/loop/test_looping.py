@@ -48,6 +48,7 @@ class TestRequirement:
         assert "\n**Epic**: `bd-9`\n" in prompt
         assert "\n**Phase Issues**:\n- Phase 1: `bd-1`\n- Phase 2: `bd-2`\n" in prompt
 
+    @pytest.mark.long
     def test_req_019_1_2_there_are_at_most_100_iterations(self, bench: Bench) -> None:
         assert bench.definition.inputs["max_iterations"] == "100"
         assert options.MAX_ITERATIONS == 100
@@ -62,6 +63,7 @@ class TestRequirement:
         log = bench.checkout.path / ".ckpt/runs" / bench.run / "agent/agent.log"
         assert '"result": "I wrote a."' in log.read_text()
 
+    @pytest.mark.long
     def test_req_019_1_4_between_two_calls_it_sleeps_ten_seconds(self, bench: Bench) -> None:
         bench.script({}, {}, WORKS)
         bench.loop(tests=TESTS)
@@ -103,6 +105,7 @@ class TestRequirement:
             "iteration 2: the tests pass",
         ]
 
+    @pytest.mark.long
     def test_req_019_1_9_errors_and_timeouts_use_up_iterations(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(options, "AGENT_TIMEOUT", 1.0)
         monkeypatch.setattr(options, "TEST_TIMEOUT", 1.0)
@@ -313,6 +316,7 @@ class TestMemory:
         assert bench.path("a").read_text() == "x\ny\n"
         assert len(bench.prompts) == (3 if at == "second" else 2)
 
+    @pytest.mark.long
     def test_whole_table_and_files_of_each_iteration(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open", bd_2="closed")
         bench.script({"write": {"a": "1\n"}}, {"run": ["bd", "close", "bd-1"], "write": {"a": "2\n"}})
@@ -341,6 +345,7 @@ class TestMemory:
         contents = [bench.checkout.git("show", f"refs/ckpt/trees/{each.id}:files/a") for each in found]
         assert contents == ["1", "1", "2", "2"]
 
+    @pytest.mark.long
     def test_the_last_test_output_stays_while_issues_are_open_again(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="closed")
         bench.script({}, {"write": {".issues/bd-1": "open"}}, WORKS | {"run": ["bd", "close", "bd-1"]})
@@ -372,6 +377,7 @@ class TestExhaustion:
         assert fails(bench).message == "reached max iterations (1)"
         assert len(bench.prompts) == 1
 
+    @pytest.mark.long
     def test_a_crash_after_a_resume_takes_nothing_back(self, bench: Bench) -> None:
         bench.script({}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="1")
@@ -389,6 +395,7 @@ class TestExhaustion:
         assert (history.summary.status, event.status, event.attempts) == ("failed", "failed", 1)
         assert event.errors == ("Final tests failed: no\n", "reached max iterations (1)")
 
+    @pytest.mark.long
     def test_from_begins_with_the_first_iteration(self, bench: Bench) -> None:
         bench.script({"write": {"a": "1\n"}}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="2")
@@ -399,6 +406,7 @@ class TestExhaustion:
         assert bench.shown()[-2] == "iteration 1 of 2"
         assert bench.path("a").exists()
 
+    @pytest.mark.long
     def test_a_loop_that_is_complete_can_be_done_again(self, bench: Bench) -> None:
         """Even where only an earlier phase was named, and the memory is still there."""
         bench.pipeline(
@@ -418,6 +426,7 @@ class TestDone:
         assert bench.messages()[1] == f"iteration 1: {said}"
         assert bench.memory["iterations"] == 2
 
+    @pytest.mark.long
     def test_issues_go_first(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open")
         bench.script({}, {"run": ["bd", "close", "bd-1"]}, {"write": {"all": ""}})
@@ -488,6 +497,7 @@ class TestConversation:
         bench.drive()
         assert bench.words == ["", "--resume s-1", "--resume s-2"]
 
+    @pytest.mark.long
     def test_costs_add_up(self, bench: Bench) -> None:
         bench.script({"cost": 0.1}, {"cost": 0.2, "error": "out of ideas"}, WORKS | {"cost": 0.0625})
         assert bench.loop(tests=TESTS, pause="0s")["cost_usd"] == 0.3625
@@ -529,6 +539,7 @@ class TestPlan:
         bench.loop()
         assert bench.path(PLAN).read_text() == "# Changed\n"
 
+    @pytest.mark.long
     def test_what_the_agent_ticks_off_stays(self, bench: Bench) -> None:
         bench.script({"write": {PLAN: "# Plan\n\n- [x] half of it\n"}}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s")
@@ -652,6 +663,7 @@ class TestClasses:
         assert limited[0].state["loop"]["retry_at"] > limited[0].timestamp
         assert "retry_at" not in bench.memory
 
+    @pytest.mark.long
     def test_one_without_a_time_that_stays_uses_iterations(self, bench: Bench) -> None:
         """What a client says may be the agent's own words: "rate limit" is a feature, too."""
         self.agent(bench, *["echo 'I did not finish the rate limit'; exit 1"] * 99)
@@ -659,6 +671,7 @@ class TestClasses:
         assert fails(bench).message == "reached max iterations (1)"
         assert len(bench.prompts) == 9
 
+    @pytest.mark.long
     def test_a_limit_outlives_the_driver(self, bench: Bench) -> None:
         self.agent(bench, "echo '429: try again in 2 hours'; exit 1")
         bench.start(agent="own", pause="0s")
@@ -680,6 +693,7 @@ class TestClasses:
         assert fails(bench).message == "reached max iterations (1)"
         assert len(bench.prompts) == 6
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         "said", ["Invalid API key · Please run /login", "error: unexpected argument '--full-auto' found", "HTTP 401 Unauthorized"]
     )

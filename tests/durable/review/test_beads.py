@@ -162,6 +162,7 @@ class TestReview:
     def note(self, stage: Stage, name: str) -> Path:
         return Path(f"{stage.env['CALLS']}.{name}")
 
+    @pytest.mark.long
     def test_new_findings_get_child_beads(self, pair: Pair, stage: Stage) -> None:
         self.say(pair)
         stage.program("bd", BD)
@@ -176,6 +177,7 @@ class TestReview:
         assert {each[2] for each in made} == {f"--parent bd-9 --type task --labels ckpt-{run}"}
         assert stage.calls.count("bd") == 4
 
+    @pytest.mark.long
     def test_without_an_epic_nobody_is_asked(self, pair: Pair, stage: Stage) -> None:
         self.say(pair)
         stage.program("bd", BD)

@@ -145,7 +145,7 @@ def test_killed_after_each_transition(main_checkout: Checkout, tmp_path: Path, s
         assert len(other.coder.calls) + len(other.reviewer.calls) == CALLS - sum(map(len, asked)), number
 
 
-@pytest.mark.long(but=["coder"])
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["coder", "reviewer"])
 def test_killed_in_the_middle_of_each_call(copies: Callable[[], Checkout], role: str) -> None:
     """Only the answer that was cut off is asked for again, in the same words."""
@@ -163,6 +163,7 @@ def test_killed_in_the_middle_of_each_call(copies: Callable[[], Checkout], role:
         assert len(actor.calls) == len(getattr(bench, role).calls) + 1
 
 
+@pytest.mark.long
 def test_killed_again_and_again(copies: Callable[[], Checkout]) -> None:
     bench, result = undisturbed(copies())
     other = made(copies())
@@ -260,7 +261,7 @@ def test_a_run_whose_driver_is_killed_after_a_milestone(
     assert len(bench.coder.calls) + len(bench.reviewer.calls) == CALLS
 
 
-@pytest.mark.long(but=["reviewer-2"])
+@pytest.mark.long
 @pytest.mark.parametrize(("role", "number"), [("coder", 2), ("coder", 3), ("reviewer", 2)])
 def test_a_run_whose_driver_is_killed_while_an_agent_works(
     make_store: Callable[[Checkout], Store], copies: Callable[[], Checkout], role: str, number: int
