@@ -6,9 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Mapping
 
+from gitckpt.git.notes import Notes
+from gitckpt.git.objects import pack
+from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.repository import discover
 from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
 from gitckpt.model.format import note
@@ -17,6 +22,9 @@ from gitckpt.store.leases.lease import Lease, render
 from gitckpt.store.records import layout
 
 DAY = 86400 * times.MICRO
+
+_SETTLED = 0.2
+"""In seconds: refs that have changed a moment ago are looked at again each time, which those of a store that is in use seldom have."""
 
 
 class Scratch:
@@ -72,6 +80,7 @@ class Scratch:
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(source, path, symlinks=True)
         os.sync()  # or the first flushes that are measured would pay for the copy
+        time.sleep(_SETTLED)
         return path
 
 
@@ -92,7 +101,7 @@ def _build(path: str, count: int, *, linked: bool) -> None:
         for checkpoint, blob in zip(checkpoints, blobs, strict=True):
             refs[layout.CHECKPOINTS + checkpoint.id] = blob
         refs[layout.KEEP + commits[-1]] = commits[-1]
-        _import_notes(path, checkpoints)
+        refs[layout.NOTES] = _write_notes(path, checkpoints)
     _write_refs(path, refs)
     git(path, "reset", "--quiet", "--hard")
 
@@ -200,12 +209,14 @@ def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
     return _imported(path, text, len(documents), None)
 
 
-def _import_notes(path: str, checkpoints: list[Checkpoint]) -> None:
-    lines = ["commit refs/notes/checkpoints\ncommitter Bench <bench@example.org> 0 +0000\ndata 0\n"]
-    for checkpoint in checkpoints:
-        line = note.link_line(checkpoint.id, checkpoint.phase, checkpoint.timestamp) + "\n"
-        lines.append(f"N inline {checkpoint.git_sha}\ndata {len(line)}\n{line}")
-    _imported(path, "".join(lines), 0, None)
+def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
+    """Writes notes in trees of the shape that gitckpt gives them, in one pack, and returns their commit."""
+    lines = {each.git_sha: [note.link_line(each.id, each.phase, each.timestamp)] for each in checkpoints}
+    repository = discover(path)
+    commit, items = Notes(repository, open_objects(repository), layout.NOTES).edited("", list(lines), lambda sha, _: lines[sha], 0)
+    pack.write(repository, items)
+    repository.close()
+    return commit
 
 
 def path_of(number: int) -> str:

@@ -26,7 +26,7 @@ _SPLIT_ABOVE = {True: 256, False: 1024}
 """A tree with more notes than this is split by the next two digits of the commit, as git does; the root sooner than what is below it."""
 
 MOST = 500_000
-"""How many notes, and trees of them, are looked at."""
+"""How many notes, and trees of them, are looked at in trees that have been seen before."""
 
 _LONGEST = 4 << 20
 """The longest note that is read, in bytes; no line is added to a longer one."""
@@ -115,15 +115,11 @@ class Notes:
         found = {commit: oid for commit, (mode, oid) in entries.items() if mode != DIRECTORY}
         return {commit: lines for commit, lines in zip(found, self._lines_of(list(found.values())), strict=True) if lines is not None}
 
-    def each(self, most: int = MOST) -> Iterator[tuple[str, list[str]]]:
-        """Yields each annotated commit with the lines of its note, as `everything` has them, without all of them in memory.
-
-        Args:
-            most: how many notes, and trees of them, are looked at.
-        """
+    def each(self) -> Iterator[tuple[str, list[str]]]:
+        """Yields each annotated commit with the lines of its note, as `everything` has them, without all of them in memory."""
         tip = self.tip()
         root = self._tree_of(tip) if tip else ""
-        notes = ((commit, oid) for commit, mode, oid in self._walk(root, most=most) if mode != DIRECTORY)
+        notes = ((commit, oid) for commit, mode, oid in self._walk(root) if mode != DIRECTORY)
         while some := list(islice(notes, _PORTION)):
             for (commit, _), lines in zip(some, self._lines_of([oid for _, oid in some]), strict=True):
                 if lines is not None:
@@ -153,27 +149,30 @@ class Notes:
             if mode != DIRECTORY:
                 yield path, oid
 
-    def _walk(self, root: str, only: set[str] | None = None, *, most: int | None = None) -> Iterator[tuple[str, bytes, str]]:
+    def _walk(self, root: str, only: set[str] | None = None) -> Iterator[tuple[str, bytes, str]]:
         """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
 
         No path comes twice: where two places of the tree have a note of one commit, the deeper one counts.
 
-        It ends after `most` of them, `MOST` by default: a few trees, each of which has the next one 256 times, may stand for more than any
-        disk holds.
+        A few trees, each of which has the next one 256 times, may stand for more than any disk holds. So trees that were seen before are
+        looked at up to `MOST`; where that is not all, something without a name comes last.
         """
         whole = 64 if self._format == "sha256" else 40
         starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
         level = [("", root)] if root else []
-        left = MOST if most is None else most
+        left = MOST
+        seen: set[str] = set()
         above: dict[str, tuple[bytes, str]] = {}
         while level:
             prefixes, trees = zip(*level, strict=True)
             level = []
-            for prefix, found in zip(prefixes, self._objects.read(trees), strict=True):
+            for prefix, tree, found in zip(prefixes, trees, self._objects.read(trees), strict=True):
                 entries = self._decoded(found)
-                left -= len(entries) + 1
+                left -= len(entries) + 1 if tree in seen else 0
+                seen.add(tree)
                 if left < 0:
                     yield from ((path, mode, oid) for path, (mode, oid) in above.items())
+                    yield "", DIRECTORY, root
                     return
                 below = {name for name, (mode, _) in entries.items() if mode == DIRECTORY}
                 for name, (mode, oid) in entries.items():

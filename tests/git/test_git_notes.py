@@ -300,9 +300,26 @@ class TestLines:
     @pytest.mark.parametrize("count", [5, 300])
     def test_one_by_one_they_are_all_of_them(self, book: Book, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gitckpt.git.notes._PORTION", 7)
+        monkeypatch.setattr("gitckpt.git.notes.MOST", 3)  # which counts where trees are seen again
         book.change(many(count))
         assert sorted(book.notes.each()) == sorted(many(count).items())
-        assert len(list(book.notes.each(most=3))) < count
+        assert book.notes.everything() == many(count)
+
+    def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
+        self, book: Book, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("gitckpt.git.notes.MOST", 50)
+        blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
+        tree = book.checkout.git("mktree", data=f"100644 blob {blob}\t{'7' * 36}\n")
+        for _ in range(2):
+            tree = book.checkout.git("mktree", data="".join(f"040000 tree {tree}\t{number:02x}\n" for number in range(16)))
+        book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
+        assert len(list(book.notes.each())) < 50
+        wanted = {name: lines for name, lines in many(900).items() if name[:2] >= "10"}
+        assert len(wanted) > 500  # of so many, the whole is made anew where all of it is known
+        book.change(wanted)
+        before = {f"{first:02x}{second:02x}{'7' * 36}": ["a line"] for first in range(16) for second in range(16)}
+        assert book.as_git_reads_it() == before | wanted
 
     def test_of_two_notes_of_one_commit_the_deeper_one_counts(self, book: Book) -> None:
         name = commit_name(7)

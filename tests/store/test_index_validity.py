@@ -169,6 +169,7 @@ def test_an_answer_is_never_stale(
     seed: int,
 ) -> None:
     monkeypatch.setattr(validity, "_SETTLED", int(SETTLED * 1e9))
+    monkeypatch.setattr(validity, "_FINELY_SETTLED", int(SETTLED * 1e9))
     if ref_format == "reftable":
         main_checkout.git(
             "-C", str(request.getfixturevalue("newer_git") and main_checkout.main), "refs", "migrate", "--ref-format=reftable"
@@ -190,6 +191,7 @@ def test_an_answer_is_never_stale(
 
 def test_git_is_asked_only_where_refs_have_changed(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validity, "_SETTLED", int(SETTLED * 1e9))
+    monkeypatch.setattr(validity, "_FINELY_SETTLED", int(SETTLED * 1e9))
     asked: list[tuple[str, ...]] = []
     really = inside(plain).refs.list
 

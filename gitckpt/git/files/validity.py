@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _SETTLED = 2 * 10**9
 """In nanoseconds: FAT, the coarsest of file systems, counts two seconds."""
 
+_FINE, _FINELY_SETTLED = 10**6, 10**8
+"""Where a time says more than milliseconds, in nanoseconds, the clock behind it ticks every 10 ms at least."""
+
 _NONE = "none"
 
 
@@ -83,6 +86,7 @@ def _stamp(path: str) -> str | None:
 
 def _seen(status: os.stat_result, now: int) -> str | None:
     """Returns what stands for a file as it is; None where it is a link, or has changed just now, or in the future."""
-    if stat.S_ISLNK(status.st_mode) or now - max(status.st_ctime_ns, status.st_mtime_ns) < _SETTLED:
+    is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
+    if stat.S_ISLNK(status.st_mode) or now - max(status.st_ctime_ns, status.st_mtime_ns) < (_FINELY_SETTLED if is_fine else _SETTLED):
         return None
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 
-from gitckpt.git.notes import MOST, Notes
+from gitckpt.git.notes import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.model.readers import codec
@@ -18,9 +18,6 @@ from gitckpt.store.records import entry, index, layout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-_NOTES_EACH = 3
-"""For each checkpoint its note, and the trees that lead to it."""
 
 
 def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tuple[list[Flaw], int]:
@@ -40,8 +37,7 @@ def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tu
     stray: list[tuple[str, Flaw]] = []
     crowded: set[str] = set()
     count = 0
-    # Where each checkpoint has a note of its own, they are more than anybody else would look at.
-    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each(max(MOST, _NOTES_EACH * len(evidence.table))):
+    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each():
         if note.is_crowded(lines):
             crowded.add(commit)
         said = note.Note(lines)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from functools import cache
 
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects import reachability
-from gitckpt.model import policy
+from gitckpt.model import ids, policy, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError
 from gitckpt.model.format import note
@@ -15,7 +14,7 @@ from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains, links, roster
 from gitckpt.store.records import keys, layout
-from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.records.entry import AUDITED, Entry, Query
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate
@@ -24,9 +23,11 @@ from gitckpt.store.submodules import keeper
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from typing import Any
 
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.retention.runs import Noted
+
+_ID, _LABEL, _WRITTEN, _TIME = map(AUDITED.index, ("id", "phase", "timestamp", "time"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         progress("clearing away what was interrupted")
         _finish(store)
     total, _ = store.index.sizes()
-    noted = _notes(store)
+    noted = _Noted(store)
     alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, noted=noted)
     runs, by_run = run_expiry.decide(store, rules)
     runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, by_run, runs, progress, settled=False, noted=noted)
@@ -74,7 +75,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            store.remove(squashed.keys(), settled=False, noted=noted())
+            store.remove(squashed.keys(), settled=False, notes=noted.notes, noted=noted())
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
@@ -96,9 +97,29 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
     return Expired(gone, runs, squashed.keys(), total)
 
 
-def _notes(store: Checkpoints) -> Noted:
-    """Returns what reads the lines of every note, once, when they are needed: in which notes something is that goes, nobody can tell."""
-    return cache(Notes(store.repository, store.objects, layout.NOTES).everything)
+class _Noted:
+    """Reads the lines of every note, once, when they are needed: in which notes something is that goes, nobody can tell.
+
+    Attributes:
+        notes: what has read them.
+    """
+
+    def __init__(self, store: Checkpoints) -> None:
+        self._store = store
+        self._found: dict[str, list[str]] | None = None
+        self.notes = Notes(store.repository, store.objects, layout.NOTES)
+
+    def __call__(self) -> dict[str, list[str]]:
+        if self._found is None:
+            lines: list[str] = []
+            self._store.index.audited(lambda rows: lines.extend(map(_link_line, rows)))
+            self._found = self.notes.everything(lines)
+        return self._found
+
+
+def _link_line(row: Sequence[Any]) -> str:
+    written = row[_WRITTEN]
+    return note.link_line(ids.from_bytes(row[_ID]), row[_LABEL], times.to_text(row[_TIME]) if written is None else written)
 
 
 def _finish(store: Checkpoints) -> None:
@@ -115,7 +136,7 @@ def expire_alone(
     *,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-    noted: Noted | None = None,
+    noted: _Noted | None = None,
 ) -> list[tuple[Entry, Decision]]:
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
@@ -132,7 +153,7 @@ def expire_alone(
     Raises:
         BusyError, GitError: as `Checkpoints.remove`.
     """
-    noted = noted or _notes(store)
+    noted = noted or _Noted(store)
     if not dry_run:
         with contextlib.suppress(BusyError):  # they go on waiting
             store.write_links()
@@ -154,7 +175,7 @@ def expire_alone(
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
         oids = {entry.id: entry.oid for entry, _ in gone}
-        store.remove(oids.keys(), noted=noted(), runs=(), oids=oids, settled=False)
+        store.remove(oids.keys(), notes=noted.notes, noted=noted(), runs=(), oids=oids, settled=False)
     return gone
 
 
@@ -218,7 +239,7 @@ def _tagged(store: Checkpoints) -> set[str]:
     return set(store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split())
 
 
-def _rewritten(store: Checkpoints, entries: Sequence[Entry], noted: Noted) -> set[str]:
+def _rewritten(store: Checkpoints, entries: Sequence[Entry], noted: _Noted) -> set[str]:
     """Returns the ids of checkpoints by hooks whose commit was rewritten: no branch leads to it, and the note of another one lists them."""
     mine = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
     there = set(store.repository.cat_file.known(sorted(set(mine.values()))))
