@@ -273,7 +273,7 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
         return LockHeld(said.partition("Unable to create '")[2].partition("': File exists")[0])
     if "cannot lock references" in said or "data is locked" in said:
         return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
-    for line in said.splitlines():
+    for line in said.split("\n"):
         # A ref that is broken rather than gone cannot be resolved either: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):

@@ -12,6 +12,7 @@ import pytest
 from gitckpt.git.files import validity
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
+from gitckpt.model.names import shell_word
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, inside
@@ -198,12 +199,13 @@ def test_leftovers_stay_while_a_checkpoint_is_being_written(main_checkout: Check
         assert ref in main_checkout.refs()
 
 
-def test_a_broken_ref(main_checkout: Checkout) -> None:
-    place = main_checkout.path / ".git/refs/ckpt/trees" / ONE
+@pytest.mark.parametrize("ref", [f"refs/ckpt/trees/{ONE}", f"refs/ckpt/trees/{ONE}\u2028b"])
+def test_a_broken_ref(main_checkout: Checkout, ref: str) -> None:
+    place = main_checkout.path / ".git" / ref
     place.parent.mkdir(parents=True)
     place.touch()
-    seen = require_left(main_checkout, [("broken-ref", f"refs/ckpt/trees/{ONE}", "git cannot read this ref")])
-    assert seen.findings[0].cure == f"rm {place}"
+    seen = require_left(main_checkout, [("broken-ref", ref, "git cannot read this ref")])
+    assert seen.findings[0].cure == f"rm {shell_word(str(place))}"
 
 
 def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore) -> None:

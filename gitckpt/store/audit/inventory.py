@@ -241,7 +241,7 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
         repository: where.
         complaint: what `list_refs` returned.
     """
-    refs = [line.partition(_BROKEN)[2] for line in complaint.splitlines() if _BROKEN in line]
+    refs = [line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line]
     refs = [ref for ref in refs if not layout.is_foreign(ref)]
     return [
         lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}") for ref in refs
