@@ -1,17 +1,21 @@
-"""Git's own configuration, read in one call and written by git."""
+"""Git's own configuration: read in one call, again where one of its files has changed, and written by git."""
 
 from __future__ import annotations
 
 import os
+import time
 
 from gitckpt.git import disk
+from gitckpt.git.files import validity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.repository import Repository
+    from gitckpt.git.repository import Entries, Repository, Stamps
 
 _NAMING = ("include.path", "core.excludesfile", "core.attributesfile")
 """Settings that name a file."""
+
+_PLACES = ("HOME", "XDG_CONFIG_HOME")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
@@ -24,12 +28,12 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
     Returns:
         Values by name in git's canonical spelling (section and key lower case), in the order git reads them; the last one counts.
     """
-    out = repository.git.run("config", "--null", "--get-regexp", pattern, ok=(0, 1)).out
+    import re
+
     settings: dict[str, list[str]] = {}
-    for entry in out.decode("utf-8", "surrogateescape").split("\0"):
-        if entry:
-            name, newline, value = entry.partition("\n")
-            settings.setdefault(name, []).append(value if newline else "true")
+    for _, name, value in _entries(repository):
+        if re.search(pattern, name):
+            settings.setdefault(name, []).append(value)
     return settings
 
 
@@ -42,6 +46,52 @@ def files(repository: Repository) -> list[str]:
     Returns:
         Absolute paths; what does not exist is among them where git would read it if it did (git-config(1), "FILES").
     """
+    return _files(repository, _entries(repository))
+
+
+def _entries(repository: Repository) -> Entries:
+    """Returns all that git reads, in one call, and again only where a file has changed since, or a variable."""
+    known, variables = repository.configuration, _variables()
+    if known is not None:
+        entries, (before, stamps) = known
+        if before == variables and all(_stamp(path) == stamp for path, stamp in stamps.items()):
+            return entries
+    start = time.time_ns()
+    entries = []
+    words = repository.git.run("config", "--null", "--show-origin", "--list").out.decode("utf-8", "surrogateescape").split("\0")
+    for origin, entry in zip(words[::2], words[1::2], strict=False):
+        name, newline, value = entry.partition("\n")
+        entries.append((origin.removeprefix("file:") if origin.startswith("file:") else "", name, value if newline else "true"))
+    repository.configuration = _to_be_kept(repository, entries, variables, start)
+    return entries
+
+
+def _to_be_kept(repository: Repository, entries: Entries, variables: dict[str, str], start: int) -> tuple[Entries, Stamps] | None:
+    """Returns what was read with what will tell of a change; None where that might not: a file is young, or counts on one branch only."""
+    if any(name.startswith("includeif.onbranch:") for _, name, _ in entries):
+        return None
+    stamps = {path: _stamp(path, start) for path in _files(repository, entries)}
+    found = {path: stamp for path, stamp in stamps.items() if stamp is not None}
+    return (entries, (variables, found)) if len(found) == len(stamps) else None
+
+
+def _stamp(path: str, now: int | None = None) -> str | None:
+    """Returns what a file looks like, "" for one that is not there; None for one that cannot be looked at, or was too young then."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError):
+        return None
+    return validity.stamp(status, now)
+
+
+def _variables() -> dict[str, str]:
+    """Returns the variables that say which files git reads, and what besides."""
+    return {name: value for name, value in os.environ.items() if name in _PLACES or name.startswith("GIT_CONFIG")}
+
+
+def _files(repository: Repository, entries: Entries) -> list[str]:
     home = os.path.expanduser("~")
     shared = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git")
     found = [
@@ -52,10 +102,7 @@ def files(repository: Repository) -> list[str]:
         *(os.path.join(place, "config.worktree") for place in (repository.common_dir, repository.git_dir)),
         "/etc/gitattributes",
     ]
-    words = repository.git.run("config", "--null", "--show-origin", "--list").out.decode("utf-8", "surrogateescape").split("\0")
-    for origin, entry in zip(words[::2], words[1::2], strict=False):
-        place = origin.removeprefix("file:") if origin.startswith("file:") else ""
-        name, _, value = entry.partition("\n")
+    for place, name, value in entries:
         if place:
             found.append(place)
         if name.lower() in _NAMING or (name.startswith("includeif.") and name.endswith(".path")):

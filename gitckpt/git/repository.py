@@ -14,8 +14,14 @@ from gitckpt.model.errors import NotFoundError, RepositoryError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from gitckpt.git.process import Completed
+
+    Entries: TypeAlias = list[tuple[str, str, str]]
+    """Of each entry of a configuration the file that it stands in ("" for none), its name and its value, in the order git reads them."""
+    Stamps: TypeAlias = tuple[dict[str, str], dict[str, str]]
+    """What the environment says of a configuration; and what each file of it looks like, "" for one that is not there."""
 
 PSEUDO_REFS = (
     *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "MERGE_AUTOSTASH"),
@@ -35,6 +41,7 @@ class Repository:
         git: calls git here.
         cat_file: reads refs and objects here, through one long-lived process.
         main: the top of the main worktree, in a tuple once `administration.main_worktree` has found it, or that there is none.
+        configuration: what `config` has read of git's, and what tells whether it is as it was; None before, and where nothing would tell.
     """
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
@@ -45,6 +52,7 @@ class Repository:
         self.git = Git(git_dir, worktree)
         self.cat_file = CatFile(self.git)
         self.main: tuple[str | None] | None = None
+        self.configuration: tuple[Entries, Stamps] | None = None
 
     @property
     def is_linked(self) -> bool:

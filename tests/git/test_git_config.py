@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitckpt.git import config
-from gitckpt.git.process import GitError
-from gitckpt.git.repository import Repository
+from gitckpt.git.files import validity
+from gitckpt.git.process import Completed, GitError
+from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
 
 
@@ -45,14 +49,121 @@ class TestRead:
         }
 
     def test_of_a_linked_worktree_includes_its_own(self, checkout: Checkout, main_checkout: Checkout) -> None:
-        from gitckpt.git.repository import discover
-
         main_checkout.git("config", "extensions.worktreeConfig", "true")
         checkout.git("config", "--worktree", "ckpt.name", "here")
         repository = discover(str(checkout.path))
         config.write(repository, "ckpt.shared", "yes")
         assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["here"], "ckpt.shared": ["yes"]}
         assert config.read(discover(str(main_checkout.path)), r"^ckpt\.shared") == {"ckpt.shared": ["yes"]}
+
+
+class Changes:
+    """What may change a configuration, and `git config --list` after it.
+
+    Args:
+        checkout: whose.
+        home: of the user.
+        patch: sets variables.
+    """
+
+    def __init__(self, checkout: Checkout, home: Path, patch: pytest.MonkeyPatch) -> None:
+        self.checkout = checkout
+        self.home = home
+        self.patch = patch
+        self.included = home / "included"
+        checkout.git("config", "--global", "include.path", "included")  # is not there yet
+        checkout.git("config", "--global", f"includeIf.gitdir:{checkout.main}/.path", "/nowhere/of-ours")
+        checkout.git("config", "extensions.worktreeConfig", "true")
+
+    def local(self, value: str) -> None:
+        self.checkout.git("config", "ckpt.name", value)
+
+    def of_the_worktree(self, value: str) -> None:
+        self.checkout.git("config", "--worktree", "ckpt.name", value)
+
+    def of_the_user(self, value: str) -> None:
+        self.checkout.git("config", "--global", "ckpt.name", value)
+
+    def beside_it(self, value: str) -> None:
+        place = self.home / ".config/git"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "config").write_text(f"[ckpt]\n\tname = {value}\n")
+
+    def of_what_is_included(self, value: str) -> None:
+        self.included.write_text(f"[ckpt]\n\tname = {value}\n")
+
+    def of_the_same_length_in_the_same_file(self, value: str) -> None:
+        with (self.checkout.main / ".git/config").open("r+b") as file:
+            before = file.read()
+            file.seek(0)
+            file.write(before.replace(b"filemode = true", b"filemode = 1   ") if b"= true" in before else before.replace(b"1   ", b"true"))
+
+    def gone(self, value: str) -> None:
+        self.included.unlink(missing_ok=True)
+
+    def of_the_environment(self, value: str) -> None:
+        for name, said in (("COUNT", "1"), ("KEY_0", "ckpt.name"), ("VALUE_0", value)):
+            self.patch.setenv(f"GIT_CONFIG_{name}", said)
+
+    def of_a_home(self, value: str) -> None:
+        home = self.home / f"home-{value}"
+        home.mkdir()
+        (home / ".gitconfig").write_text(f"[ckpt]\n\tname = {value}\n")
+        self.patch.setenv("HOME", str(home))
+
+
+class TestKnown:
+    @pytest.fixture
+    def changes(self, checkout: Checkout, sealed: Path, monkeypatch: pytest.MonkeyPatch) -> Changes:
+        return Changes(checkout, sealed, monkeypatch)
+
+    def test_what_is_known_is_what_git_says(self, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(validity, "_FINELY_SETTLED", 2 * 10**7)
+        repository, chance, told = discover(str(changes.checkout.path)), random.Random(20261125), []
+        kinds = [name for name in vars(Changes) if not name.startswith("_")]
+        for number in range(60):
+            time.sleep(chance.choice([0, 0, 0.025]))
+            if chance.random() < 0.6:
+                told.append(chance.choice(kinds))
+                getattr(changes, told[-1])(f"of-{number}")
+            told.append("?")
+            said = changes.checkout.git("config", "--null", "--list").split("\0")[:-1]
+            expected: dict[str, list[str]] = {}
+            for entry in said:
+                name, _, value = entry.partition("\n")
+                expected.setdefault(name, []).append(value)
+            assert config.read(repository, r"^(ckpt\.|core\.filemode$)") == {
+                name: values for name, values in expected.items() if name in ("ckpt.name", "core.filemode")
+            }, told
+
+    def test_git_is_asked_once(self, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+        repository, asked = discover(str(changes.checkout.path)), list[str]()
+        really = repository.git.run
+
+        def counting(*words: str, **rest: Any) -> Completed:
+            asked.append(words[0])
+            return really(*words, **rest)
+
+        monkeypatch.setattr(repository.git, "run", counting)
+        changes.local("one")
+        time.sleep(0.06)
+        for _ in range(3):
+            assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["one"]}
+            assert str(changes.included) in config.files(repository)
+        assert asked == ["config"]
+        changes.local("two")
+        for _ in range(2):  # it is too young, at first
+            assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["two"]}
+        assert asked == ["config"] * 3
+
+    def test_what_counts_on_one_branch_is_asked_for_each_time(self, changes: Changes) -> None:
+        changes.checkout.git("config", "includeIf.onbranch:topic.path", "of-topic")
+        (changes.checkout.main / ".git/of-topic").write_text("[ckpt]\n\tname = of topic\n")
+        time.sleep(0.06)
+        repository = discover(str(changes.checkout.path))
+        found = [config.read(repository, r"^ckpt\.")]
+        changes.checkout.git("checkout", "--quiet", "-b", "topic")
+        assert [*found, config.read(repository, r"^ckpt\.")] == [{}, {"ckpt.name": ["of topic"]}]
 
 
 class TestWrite:

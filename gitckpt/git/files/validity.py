@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SETTLED = 2 * 10**9
 """In nanoseconds: FAT, the coarsest of file systems, counts two seconds."""
 
-_FINE, _FINELY_SETTLED = 10**6, 10**8
+_FINE, _FINELY_SETTLED = 10**6, 5 * 10**7
 """Where a time says more than milliseconds, in nanoseconds, the clock behind it ticks every 10 ms at least."""
 
 _NONE = "none"
@@ -86,7 +86,18 @@ def _stamp(path: str) -> str | None:
 
 def _seen(status: os.stat_result, now: int) -> str | None:
     """Returns what stands for a file as it is; None where it is a link, or has changed just now, or in the future."""
+    return None if stat.S_ISLNK(status.st_mode) else stamp(status, now)
+
+
+def stamp(status: os.stat_result, now: int | None) -> str | None:
+    """Returns what stands for a file as it is; None where a change that is still to come would not show.
+
+    Args:
+        status: of the file.
+        now: in nanoseconds since the epoch; None for what is only to be compared.
+    """
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
-    if stat.S_ISLNK(status.st_mode) or now - max(status.st_ctime_ns, status.st_mtime_ns) < (_FINELY_SETTLED if is_fine else _SETTLED):
+    settled = _FINELY_SETTLED if is_fine else _SETTLED
+    if now is not None and now - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
         return None
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}"
