@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LINKED, Checkout
+from gitckpt.git.repository import discover
+from tests.conftest import LINKED, Checkout, repository_of
 
 
 def look(checkout: Checkout) -> dict[str, object]:
@@ -33,6 +34,19 @@ def test_a_copy_is_as_git_makes_it(checkout: Checkout, make_checkout: Callable[.
         made.git("worktree", "add", "--quiet", "-b", "side", str(made.path.parent / LINKED))
         made = Checkout(made.path.parent / LINKED, made.path)
     assert look(checkout) == look(made)
+
+
+@pytest.mark.parametrize("options", [(), ("--object-format=sha256",), ("--bare",)], ids=["sha1", "sha256", "bare"])
+def test_a_repository_is_the_one_that_discover_finds(make_checkout: Callable[..., Checkout], options: tuple[str, ...]) -> None:
+    made = make_checkout("a project", *options)
+    if options != ("--bare",):
+        made.commit("first", README="hello\n")
+        made.git("worktree", "add", "--quiet", "-b", "side", str(made.path.parent / LINKED))
+    for place in (made, *([Checkout(made.path.parent / LINKED, made.path)] if options != ("--bare",) else [])):
+        found, wanted = repository_of(place), discover(str(place.path))
+        assert [getattr(found, name) for name in ("git_dir", "common_dir", "worktree", "object_format")] == [
+            getattr(wanted, name) for name in ("git_dir", "common_dir", "worktree", "object_format")
+        ]
 
 
 def _pack(here: Checkout) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, discover
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
@@ -33,9 +33,11 @@ def opened() -> Iterator[Callable[..., Repository]]:
 
 
 @pytest.fixture
-def repository(main_checkout: Checkout, opened: Callable[..., Repository]) -> Repository:
+def repository(main_checkout: Checkout) -> Iterator[Repository]:
     """The repository of `main_checkout`."""
-    return opened(main_checkout)
+    found = repository_of(main_checkout)
+    yield found
+    found.close()
 
 
 @pytest.fixture(params=["libgit2", "plumbing"])

@@ -22,7 +22,7 @@ from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
-from tests.conftest import Checkout, Clock, Ids
+from tests.conftest import Checkout, Clock, Ids, repository_of
 from tests.store.hook_standin import StandIn
 
 MakeStore = Callable[..., Store]
@@ -52,8 +52,8 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
     stores: list[Store] = []
 
     def make(place: Checkout | Path | str, adapter: str = "plumbing") -> Store:
-        path = place.path if isinstance(place, Checkout) else place
-        stores.append(Store(Checkpoints(discover(os.fspath(path)), adapter=adapter, clock=clock, new_id=ids)))
+        repository = repository_of(place) if isinstance(place, Checkout) else discover(os.fspath(place))
+        stores.append(Store(Checkpoints(repository, adapter=adapter, clock=clock, new_id=ids)))
         return stores[-1]
 
     yield make
