@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.model.checkpoint import Checkpoint, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Imported, Pipeline, Progress, Submodule, Worktree
+from gitckpt.model.format import budget
 from gitckpt.model.readers import codec
 from gitckpt.model.readers.plain import PlainReader
 from gitckpt.store.records import entry
-from tests.model.example_documents import CHECKPOINT, ID, PARENT, quick, read_or_fault
+from tests.model.example_documents import CHECKPOINT, DOCUMENT, DRIVEN_DOCUMENT, ID, PARENT, SMALL_DOCUMENT, quick, read_or_fault
 
 OID = "0123456789abcdef0123456789abcdef01234567"
 PLAIN = replace(
@@ -34,21 +35,34 @@ def agree(data: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    "checkpoint",
-    [
-        PLAIN,
-        replace(PLAIN, state={}),
-        replace(PLAIN, run=None, sequence=None, parent=None),
-        replace(PLAIN, git_sha="", branch=None, message=None, agent=None),
-        replace(PLAIN, git_sha=OID + OID[:24]),
-        replace(PLAIN, worktree=Worktree(dirty=False)),
-        replace(PLAIN, worktree=Worktree(dirty=True, tree=OID)),
-    ],
-)
+def rows_agree(data: bytes) -> bool:
+    """Checks that the row of what a listing reads with one match is the one that the codec gives; tells whether it was read so."""
+    found, said = PlainReader().summary(data, ID), read_or_fault(codec.decode_summary, data)
+    if found is None:
+        return False
+    assert isinstance(said, Checkpoint), (data, said)
+    rows = entry.row_plain(found, bytes.fromhex(OID)), entry.row(said, OID)
+    assert (rows[0], list(map(type, rows[0]))) == (rows[1], list(map(type, rows[1])))
+    return True
+
+
+KINDS = [
+    PLAIN,
+    replace(PLAIN, state={}),
+    replace(PLAIN, run=None, sequence=None, parent=None),
+    replace(PLAIN, git_sha="", branch=None, message=None, agent=None),
+    replace(PLAIN, git_sha=OID + OID[:24]),
+    replace(PLAIN, worktree=Worktree(dirty=False)),
+    replace(PLAIN, worktree=Worktree(dirty=True, tree=OID)),
+]
+
+
+@pytest.mark.parametrize("checkpoint", KINDS)
 def test_plain_documents_are_read(checkpoint: Checkpoint) -> None:
     checkpoint = replace(checkpoint, forked_from=None, rewound_to=None, timestamp="2026-11-21T20:16:35.123456Z")
     assert agree(codec.encode(checkpoint))
+    for phase in ("plan", "a-b-failed", "-complete", "x-", "é-started"):
+        assert rows_agree(codec.encode(replace(checkpoint, phase=phase)))
 
 
 BASE = codec.encode(replace(PLAIN, forked_from=None, rewound_to=None, timestamp="2026-11-21T20:16:35.123456Z")).decode()
@@ -101,3 +115,58 @@ def test_no_change_of_a_plain_document_is_read_as_something_else(data: st.DataOb
     pieces = st.one_of(st.sampled_from(marks), st.text(max_size=3))
     changed = BASE[:at] + data.draw(pieces) + BASE[at + width :]
     agree(changed.encode("utf-8", "surrogatepass"))
+    rows_agree(changed.encode("utf-8", "surrogatepass"))
+
+
+DRIVEN = Pipeline(name="ci", phases=("plan", "build"), completed={"plan": PARENT})
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "is_plain"),
+    [
+        (replace(PLAIN, state={"long": "x" * 9000, "deep": {"a": [1, {"b": None}]}, "big": [2**64]}), False),  # with a table `types`
+        (replace(PLAIN, state={"long": "x" * 9000, "deep": {"a": [1, {"b": 2}]}}), True),
+        (replace(PLAIN, pipeline=DRIVEN, attempt=Attempt(phase="build")), True),
+        (replace(PLAIN, attempt=Attempt(phase="build", output="\n[types]\n")), True),
+        (replace(PLAIN, pipeline=replace(DRIVEN, inputs={"a": "b"})), True),
+        (replace(PLAIN, progress=Progress(current_phase=1)), False),
+        (replace(PLAIN, imported=Imported("a", OID, "2026-11-21T20:16:35Z")), False),
+        (replace(PLAIN, errors=("one",)), False),
+        (replace(PLAIN, forked_from=PARENT), False),
+        (replace(PLAIN, message="x" * 5000), False),
+        (replace(PLAIN, message="a\nb"), False),
+        (replace(PLAIN, timestamp="2026-11-21T20:16:35+01:00"), False),
+        (replace(PLAIN, worktree=Worktree(dirty=True, operation="merge")), False),
+        (replace(PLAIN, worktree=Worktree(dirty=True, submodules=(Submodule("sub", ID, OID, dirty=False),))), False),
+    ],
+)
+def test_the_row_of_any_document(checkpoint: Checkpoint, *, is_plain: bool) -> None:
+    timestamp = "2026-11-21T20:16:35.123456Z" if checkpoint.timestamp == PLAIN.timestamp else checkpoint.timestamp
+    assert rows_agree(codec.encode(replace(checkpoint, timestamp=timestamp))) == is_plain
+
+
+@pytest.mark.parametrize("document", [DOCUMENT, SMALL_DOCUMENT, DRIVEN_DOCUMENT])
+def test_other_documents_are_left_to_the_codec(document: str) -> None:
+    assert not rows_agree(document.encode())
+
+
+HEAD = BASE.partition("[state]\n")[0].encode()
+TABLES = [
+    *(b"[state]\n", b"[state]", b"[state.a]\n", b"[[state.b]]\n", b" [state]\n", b"[state] # x\n", b"[ state ]\n", b"[state]\r\n"),
+    *(b"[attempt]\n", b"[pipeline]\n", b"[pipeline.inputs]\n", b"[types]\n", b"[worktree]\n", b"[other]\n", b"\t[other]\n"),
+    *(b'phase = "build"\n', b'name = "ci"\n', b"a = 1\n", b"a = [\n", b"]\n", b'a = """\n', b'"""\n', b"\xff\n", b"\n", b"# x\n"),
+]
+
+
+@quick
+@given(st.lists(st.sampled_from(TABLES), max_size=9))
+def test_whatever_follows_the_header_the_row_is_that_of_the_codec(tables: list[bytes]) -> None:
+    rows_agree(HEAD + b"".join(tables))
+    rows_agree(HEAD + b"[state]\n" + b"".join(tables))
+    rows_agree(HEAD + b"[attempt]\n" + b"".join(tables) + b"[state]\n")
+
+
+def test_what_is_beyond_any_budget_has_no_row() -> None:
+    data = HEAD + b"[state]\n" + b"#" * budget.DOCUMENT.size
+    assert not rows_agree(data)
+    assert rows_agree(data[: budget.DOCUMENT.size])

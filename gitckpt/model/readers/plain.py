@@ -1,15 +1,17 @@
 """The most usual documents, read with one match: what a listing knows of them, and whether they are valid, as `codec` would say.
 
-An audit of a million checkpoints reads each document whole. What is not written in the plainest way, or may be wrong, is left to `codec`:
-nothing is refused here.
+An audit of a million checkpoints reads each document whole, the first listing what stands before the state. What is not written in the
+plainest way, or may be wrong, is left to `codec`: nothing is refused here.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gitckpt.model import ids, times
+from gitckpt.model.format import budget
 
 _LONGEST = 4000
 """In bytes; as long as that, no document of plain lines is beyond what `budget` allows."""
@@ -18,7 +20,7 @@ _ID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _OID = "[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _TEXT = r'[^"\\\x00-\x1f\x7f]*'
 _LINE = re.compile(rf'([A-Za-z0-9_-]+) = (?:"{_TEXT}"|-?(?:0|[1-9][0-9]{{0,17}})|true|false|\[\])\n')
-_DOCUMENT = re.compile(
+_HEADER = (
     rf'version = 1\nid = "({_ID})"\n'
     rf'(?:run = "({_TEXT})"\n)?(?:parent = "({_ID})"\n)?(?:sequence = ([1-9][0-9]{{0,17}})\n)?'
     rf'phase = "({_TEXT})"\n'
@@ -27,9 +29,13 @@ _DOCUMENT = re.compile(
     rf'trigger = "([a-z][a-z0-9-]*(?::[a-z0-9][a-z0-9._-]*)?)"\n'
     rf'(?:message = "({_TEXT})"\n)?(?:agent = "({_TEXT})"\n)?'
     rf"errors = \[\]\n"
-    rf'(?:\n\[worktree\]\ndirty = (true|false)\n(?:tree = "({_OID})"\n)?)?'
-    rf"\n\[state\]\n((?:[^\[\n][^\n]*\n)*)"
+    rf'(?:\n\[worktree\]\ndirty = (true|false)\n(?:tree = "({_OID})"\n)?)?\n'
 )
+_SUMMARY = re.compile(_HEADER)
+_DOCUMENT = re.compile(rf"{_HEADER}\[state\]\n((?:[^\[\n][^\n]*\n)*)")
+_REST = re.compile(rb"\n\[(state|pipeline|attempt)\]\n")
+_AFTER_STATE = re.compile(rb"\n[ \t]*\[(?!state[\].])")
+_AFTER_OTHERS = re.compile(rb"\n[ \t]*\[(?!(?:attempt|pipeline|state)[\].])")
 
 
 class Plain(NamedTuple):
@@ -68,17 +74,30 @@ class PlainReader:
         """
         if len(data) > _LONGEST:
             return None
-        try:
-            found = _DOCUMENT.fullmatch(data.decode("utf-8"))
-        except UnicodeDecodeError:
-            return None
+        found = _matched(_DOCUMENT, data)
         if found is None:
             return None
-        id_, run, parent, sequence, phase, day, hours, minutes, seconds, micros, *others, dirty, tree, state = found.groups()
+        *header, state = found.groups()
+        return None if state and not _is_plain(state) else self._plain(header, name)
+
+    def summary(self, data: bytes, name: str) -> Plain | None:
+        """Returns what a document says whose state, and what drives its run, may be anything, as for `codec.decode_summary`.
+
+        Args and result: as `read`.
+        """
+        rest = _REST.search(data, 0, _LONGEST)
+        if rest is None or len(data) > budget.DOCUMENT.size:
+            return None
+        others = _AFTER_STATE if rest[1] == b"state" else _AFTER_OTHERS
+        found = None if others.search(data, rest.start() + 1) else _matched(_SUMMARY, data[: rest.start() + 1])
+        return None if found is None else self._plain(found.groups(), name)
+
+    def _plain(self, header: Sequence[str], name: str) -> Plain | None:
+        id_, run, parent, sequence, phase, day, hours, minutes, seconds, micros, *others, dirty, tree = header
         git_sha, branch, trigger, message, agent = others
         is_valid = id_ == name and (run is None) == (sequence is None) and (parent is None or run is not None)
         start = self._days[day] if day in self._days else self._start(day)
-        if not is_valid or start is None or (state and not _is_plain(state)):
+        if not is_valid or start is None:
             return None
         if not (phase in self._phases or self._is_phase(phase)) or not (run is None or run in self._runs or self._is_run(run)):
             return None
@@ -106,6 +125,13 @@ class PlainReader:
         if is_one:
             self._runs.add(run)
         return is_one
+
+
+def _matched(pattern: re.Pattern[str], data: bytes) -> re.Match[str] | None:
+    try:
+        return pattern.fullmatch(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return None
 
 
 def _is_plain(state: str) -> bool:

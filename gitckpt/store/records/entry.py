@@ -246,6 +246,13 @@ def audited_plain(found: Plain, oid: bytes) -> tuple[Value | None, ...]:
     return key, oid, run, sequence, phase, None, time, commit, branch, trigger, message, agent, examined, files, None, ""
 
 
+def row_plain(found: Plain, oid: bytes) -> tuple[Value | None, ...]:
+    """Returns what `row` does, for a plain document."""
+    changed = 0 if found.examined and not found.dirty else None
+    *fields, submodules = audited_plain(found, oid)
+    return (*fields, changed, submodules, *split(found.phase), found.time)
+
+
 def of_audited(row: Sequence[Any]) -> Entry:
     """Returns the entry of a row that has the `AUDITED` columns."""
     return of_row([*row[:_CHANGED], None, *row[_CHANGED:]])
