@@ -91,7 +91,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
     "tomllib": (("gitckpt/model/toml.py",), "one module owns TOML, so that there is one set of rules for what is read and refused"),
     "tomlkit": (("gitckpt/store/config/settings.py",), "tomlkit is slow and keeps comments: it is for the one file that people edit"),
     "sqlite3": (
-        ("gitckpt/store/records/index.py",),
+        ("gitckpt/store/records/index.py", "gitckpt/store/records/rows/"),
         "refs are the truth: the one database is a derived index that may be deleted at any time",
     ),
     "yaml": (("gitckpt/formats/systems/yaml_text.py",), "one module owns YAML, and refuses what makes a few lines cost hours"),

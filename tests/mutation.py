@@ -46,6 +46,13 @@ TESTS = {
         "tests/store/test_run_heads.py",
     ),
     "gitckpt/store/records/locks.py": ("tests/store/test_left_locks.py", "tests/store/test_locks.py"),
+    "gitckpt/store/records/rows": (
+        "tests/store/test_entry.py",
+        "tests/store/test_index.py",
+        "tests/store/test_index_portions.py",
+        "tests/store/test_index_validity.py",
+        "tests/store/test_ranks.py",
+    ),
     "gitckpt/store/records/recorder.py": (
         "tests/store/test_keep_hostile.py",
         "tests/store/test_keys.py",

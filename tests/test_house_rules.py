@@ -86,7 +86,7 @@ from tests.house_rules import cycles, import_graph, violations, widths
             "x.py:2: imports tomllib, which only gitckpt/model/toml.py may; one module owns TOML",
         ),
         ("gitckpt/cli/commands/x.py", "import tomlkit", "imports tomlkit, which only gitckpt/store/config/settings.py may"),
-        ("gitckpt/store/store.py", "import sqlite3", "imports sqlite3, which only gitckpt/store/records/index.py may"),
+        ("gitckpt/store/store.py", "import sqlite3", "which only gitckpt/store/records/index.py and gitckpt/store/records/rows/ may"),
         ("gitckpt/hook.py", "import typer", "imports typer, which only gitckpt/cli/ may"),
         ("gitckpt/store/audit/x.py", "from rich.table import Table", "imports rich, which only gitckpt/cli/ may"),
         ("gitckpt/__main__.py", "import click", "imports click, which only gitckpt/cli/ may"),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.records import index as index_module
 from gitckpt.store.records.entry import Query
+from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, listed, nth
@@ -111,7 +111,7 @@ class TestTheIndexIsOnlyACache:
         assert listed(plain) == list(range(31, 0, -1))
 
     def test_locked(self, make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(index_module, "_PATIENCE", 0.05)
+        monkeypatch.setattr(tables, "PATIENCE", 0.05)
         store = make_store(main_checkout)
         store.record("a-complete", {})
         assert listed(store) == [1]

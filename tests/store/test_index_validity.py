@@ -16,8 +16,9 @@ import pytest
 from gitckpt.git.files import validity
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Submodule, Worktree
-from gitckpt.store.records import entry, index
+from gitckpt.store.records import entry
 from gitckpt.store.records.entry import Query
+from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
@@ -249,4 +250,4 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
     plainest = Checkpoint(id=nth(2), phase="commit-complete", timestamp="2026-11-21T20:15:00.000000Z", git_sha="", trigger="post-commit")
     rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
-    assert (index._READER, found) == (1, "bcefb0aa99db7308")
+    assert (tables._READER, found) == (1, "bcefb0aa99db7308")

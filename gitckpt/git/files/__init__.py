@@ -5,6 +5,7 @@ Doors:
     regular: files that a branch may have brought along.
     atomic: a file that other programs read, written whole.
     loose: objects as files of their own.
+    order: in which many objects are read most quickly.
     validity: whether refs can have changed since they were listed.
     premises: directories of ours, which may lie where a branch has put a link.
 """

@@ -12,11 +12,12 @@ import hashlib
 import os
 import sqlite3
 import threading
-import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from gitckpt.git.files import premises, validity
+from gitckpt.git.files.order import in_packs
 from gitckpt.git.files.validity import State
 from gitckpt.git.refs import Refs, plain
 from gitckpt.git.repository import Repository
@@ -25,8 +26,10 @@ from gitckpt.model.arguments import require
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
 from gitckpt.model.readers.codec import decode_summary
 from gitckpt.model.readers.fence import fenced
+from gitckpt.model.readers.plain import PlainReader
 from gitckpt.store.records import entry, layout
 from gitckpt.store.records.entry import Entry, Problem, Query, Value
+from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,42 +38,37 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
 
-_Ref = tuple[bytes, bytes]
-"""The id of a checkpoint and the oid of its document."""
-
 FILE = "index.sqlite"
 
-_READER = 1
-"""To be raised where another row is made of the same document: rows that an older version has made are then made anew."""
-
-_DROP = "".join(f"DROP TABLE IF EXISTS {table};" for table in ("meta", "entry", "problem", "loose", "unranked"))
-_SCHEMA = f"""
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE entry ({", ".join(entry.COLUMNS)});
-CREATE TABLE problem (id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE loose (id BLOB PRIMARY KEY, stamp TEXT) WITHOUT ROWID;
-CREATE TABLE unranked (run TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE UNIQUE INDEX entry_by_id ON entry (id);
-CREATE INDEX entry_by_rank ON entry (rank, sequence, id);
-CREATE INDEX entry_by_run ON entry (run, sequence) WHERE run IS NOT NULL;
-CREATE INDEX entry_by_commit ON entry (git_sha);
-CREATE INDEX safety_by_rank ON entry (rank, sequence, id) WHERE run IS NULL AND trigger = 'safety';
-CREATE INDEX agents_by_rank ON entry (rank, sequence, id) WHERE run IS NULL AND agent IS NOT NULL;
-CREATE INDEX progress_by_rank ON entry (rank, sequence, id) WHERE run IS NOT NULL AND status = 'progress';
-"""
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
-_STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 
-_AT_ONCE = 2000
 _PORTION = 20_000
-"""So many documents are read and kept at once; others can ask in between."""
+"""So many documents are read and kept at once."""
 
 _FEW = 20  # so many refs whose files are gone are looked up one by one; of more, git is asked for all
 
-_PATIENCE = 5.0  # how long a locked file is waited for, in seconds
-
-_SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
+
+
+class _Read:
+    """What was read of documents, as it is to be kept.
+
+    Attributes:
+        rows: of the valid ones.
+        problems: the others.
+        runs: the first sequence of each run that is among them.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[tables.Row] = []
+        self.problems: list[tables.Unreadable] = []
+        self.runs: dict[str, int] = {}
+
+    def take(self, row: tables.Row, run: str | None, sequence: int | None) -> None:
+        """Adds the row of a valid document, and what it says of its run."""
+        self.rows.append(row)
+        if run is not None and sequence is not None:
+            self.runs[run] = min(sequence, self.runs.get(run, sequence))
 
 
 class Index:
@@ -90,6 +88,7 @@ class Index:
         self._progress = progress
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: sqlite3.Connection | None = None
+        self._reader = PlainReader()
         self._turn = threading.RLock()  # two threads in one connection crash Python, and one may replace it beneath the other
 
     def select(self, query: Query | None = None) -> list[Entry]:
@@ -164,7 +163,7 @@ class Index:
                 self.close()
                 if not isinstance(error, sqlite3.OperationalError):
                     self._discard()
-                self._connection = _connect(":memory:")
+                self._connection = tables.connect(":memory:")
                 return self._answer(self._connection, question, values, take)
 
     def _answer(
@@ -190,15 +189,16 @@ class Index:
         passing = connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone()
         if (
             state.packed is not None
-            and _noted(connection).get("packed") == state.packed
+            and tables.noted(connection).get("packed") == state.packed
             and not self._repository.has_reftable
             and not passing
         ):
             changes = self._changes(connection)
             if changes is not None:
                 files, gone, new = changes
-                runs = _forget(connection, gone) | self._add(connection, new)
-                _rank(connection, runs)
+                tables.forget(connection, [*gone, *(id_ for id_, _ in new)])
+                self._add(connection, new)
+                tables.rank(connection)
                 connection.executemany("DELETE FROM loose WHERE id = ?", [(id_,) for id_ in gone])
                 connection.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?)", files)
                 self._note(connection, state, "")
@@ -206,7 +206,7 @@ class Index:
         connection.rollback()
         return False
 
-    def _changes(self, connection: sqlite3.Connection) -> tuple[list[tuple[bytes, str | None]], list[bytes], list[_Ref]] | None:
+    def _changes(self, connection: sqlite3.Connection) -> tuple[list[tuple[bytes, str | None]], list[bytes], list[tables.Ref]] | None:
         """Returns what the files of refs look like that are not as they were, which ids are gone, and what the others point to now.
 
         None where git has to be asked for all.
@@ -228,10 +228,7 @@ class Index:
             if oid is None:
                 return None
             now[id_] = bytes.fromhex(oid)
-        known = set()
-        for id_ in now:
-            known |= set(connection.execute(f"SELECT * FROM ({_STORED}) WHERE id = ?", (id_,)))  # noqa: S608 - fixed parts only
-        return changed, gone, sorted(now.items() - known)
+        return changed, gone, tables.unknown(connection, sorted(now.items()))
 
     def _list(self, connection: sqlite3.Connection, state: State) -> None:
         """Compares with all refs, and reads what is new. Leaves the transaction open.
@@ -246,34 +243,60 @@ class Index:
             state = State(None, None)
         digest = hashlib.blake2b(listing).hexdigest()
         seen = -1
-        done = 0
-        new: list[_Ref] = []
+        new: list[tables.Ref] = []
         while True:
             connection.execute("BEGIN IMMEDIATE")
-            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            version = tables.version(connection)
             if version != seen:  # another process has written: what is new is judged again
                 seen = version
-                if _noted(connection).get("digest") == digest:
+                if tables.noted(connection).get("digest") == digest:
                     break
                 connection.execute("DELETE FROM problem WHERE may_pass")  # what is bad for good is as slow to read as it was before
-                gone, new = _compared(connection, listing)
-                _unranked(connection, _forget(connection, gone))
-                done = 0
-            some = new[done : done + _PORTION]
-            _unranked(connection, self._add(connection, some))
-            done += len(some)
-            if done == len(new):
-                _rank(connection, [row[0] for row in connection.execute("SELECT run FROM unranked")])
-                connection.execute("DELETE FROM unranked")
+                gone, new = tables.compared(connection, listing)
+                tables.forget(connection, gone)
+            if len(new) <= _PORTION:
+                self._add(connection, new)
+                tables.put_in_order(connection)
+                tables.rank(connection)
                 break
             connection.execute("DELETE FROM meta")
+            tables.disorder(connection, len(new))
             connection.commit()
-            self._progress(f"… reading checkpoints: {done:,} of {len(new):,}")
-        if len(new) > _PORTION:
-            self._progress("")
+            new = self._add_most(connection, new)
         connection.execute("DELETE FROM loose")
         connection.executemany("INSERT INTO loose VALUES (?, ?)", files.items())
         self._note(connection, state, digest)
+
+    def _add_most(self, connection: sqlite3.Connection, refs: list[tables.Ref]) -> list[tables.Ref]:
+        """Adds what refs point to, but for one portion, and puts it in order; another process may be at the same work.
+
+        Documents are read while others may write; each portion is kept for good. Who comes upon what another one has just added goes on
+        from the other end.
+
+        Returns:
+            The refs of that portion.
+        """
+        order = in_packs(self._repository, b"".join(oid for _, oid in refs), len(refs[0][1]))
+        refs = [refs[at] for at in order]
+        portions = deque(refs[start : start + _PORTION] for start in range(0, len(refs), _PORTION))
+        take, done = portions.popleft, 0
+        seen = tables.version(connection)
+        while len(portions) > 1:
+            some = take()
+            done += len(some)
+            if tables.version(connection) == seen or tables.unknown(connection, some):
+                read = self._read(some)
+                connection.execute("BEGIN IMMEDIATE")
+                if tables.version(connection) != seen:
+                    if not tables.unknown(connection, some):
+                        take = portions.pop
+                    tables.forget(connection, [id_ for id_, _ in some])
+                _keep(connection, read)
+                connection.commit()
+            self._progress(f"… reading checkpoints: {done:,} of {len(refs):,}")
+        tables.put_in_order(connection)
+        self._progress("")
+        return portions[0]
 
     def _files(self) -> dict[bytes, str | None]:
         found = validity.files(self._repository, _DIRECTORY)
@@ -286,39 +309,40 @@ class Index:
             found = {"packed": state.packed, "loose": state.loose, "digest": digest}
             connection.executemany("INSERT INTO meta VALUES (?, ?)", [(key, value) for key, value in found.items() if value is not None])
 
-    def _add(self, connection: sqlite3.Connection, refs: Sequence[_Ref]) -> set[str]:
-        """Adds what refs point to, and returns the runs that it belongs to."""
-        runs: set[str] = set()
+    def _add(self, connection: sqlite3.Connection, refs: Sequence[tables.Ref]) -> None:
+        """Adds what refs point to that have no rows."""
+        _keep(connection, self._read(refs))
+
+    def _read(self, refs: Sequence[tables.Ref]) -> _Read:
+        """Reads what refs point to."""
+        found = _Read()
         documents = layout.documents(self._repository, self._objects, [oid.hex() for _, oid in refs])
-        for start in range(0, len(refs), _AT_ONCE):
-            some, rows, problems = refs[start : start + _AT_ONCE], [], []
-            for (id_, oid), found in zip(some, documents, strict=False):
-                ref = layout.CHECKPOINTS + ids.from_bytes(id_)
-                try:
-                    header = fenced(ref, partial(_header, oid.hex(), ref, found))
-                except InvalidCheckpoint as error:
-                    problems.append((id_, oid, error.message, found is None))
-                else:
-                    rows.append(entry.row(header, oid.hex()))
-                    runs |= {header.run} if header.run else set()
-            of = [(id_,) for id_, _ in some]
-            connection.executemany("DELETE FROM problem WHERE id = ?", of)
-            connection.executemany("DELETE FROM entry WHERE id = ?", of)
-            connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", rows)  # noqa: S608
-            connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
-        return runs
+        for (id_, oid), document in zip(refs, documents, strict=True):
+            name = ids.from_bytes(id_)
+            plain = self._reader.summary(document[1], name) if document is not None and document[0] == "blob" else None
+            if plain is not None:
+                found.take(entry.row_plain(plain, oid), plain.run, plain.sequence)
+                continue
+            ref = layout.CHECKPOINTS + name
+            try:
+                header = fenced(ref, partial(_header, oid.hex(), ref, document))
+            except InvalidCheckpoint as error:
+                found.problems.append((id_, oid, error.message, document is None))
+            else:
+                found.take(entry.row(header, oid.hex()), header.run, header.sequence)
+        return found
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
                 self._repository.make_private_dir()
                 os.close(premises.create(self._path, os.O_RDWR | os.O_CREAT))  # what SQLite puts beside it gets the same mode
-                self._connection = _connect(self._path)
+                self._connection = tables.connect(self._path)
             except (OSError, RepositoryError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
-                self._connection = _connect(":memory:")
+                self._connection = tables.connect(":memory:")
             except sqlite3.DatabaseError:  # damaged: the next one that opens it starts anew
                 self._discard()
-                self._connection = _connect(":memory:")
+                self._connection = tables.connect(":memory:")
         return self._connection
 
     def _discard(self) -> None:
@@ -327,72 +351,15 @@ class Index:
                 os.unlink(path)
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    # A store may be closed by another thread than the one that used it; SQLite itself does not mind.
-    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.create_function(entry.ID_BYTES, 1, entry.id_bytes, deterministic=True)
-        if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:  # new, or made by another gitckpt
-            connection.executescript(f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _noted(connection: sqlite3.Connection) -> dict[str, str]:
-    return dict(connection.execute("SELECT key, value FROM meta"))
-
-
 def _is_of(connection: sqlite3.Connection, state: State) -> bool:
     """Tells whether the index was made from refs that looked like this."""
-    noted, seen = _noted(connection), (state.packed, state.loose)
+    noted, seen = tables.noted(connection), (state.packed, state.loose)
     return None not in seen and (noted.get("packed"), noted.get("loose")) == seen
 
 
-def _compared(connection: sqlite3.Connection, listing: bytes) -> tuple[set[bytes], list[_Ref]]:
-    """Returns the ids whose rows are of no ref any more, and the refs that have no rows, in order."""
-    stored = dict(connection.execute(_STORED))
-    new = []
-    start = len(_DIRECTORY) + 1
-    for line in listing.splitlines():
-        oid, ref, _ = line.split(b" ")
-        name = ref[start:].decode("utf-8", "backslashreplace")
-        if ids.is_id(name):
-            id_, points_to = ids.to_bytes(name), bytes.fromhex(oid.decode("ascii"))
-            if stored.pop(id_, None) != points_to:
-                new.append((id_, points_to))
-    return set(stored), new
-
-
-def _forget(connection: sqlite3.Connection, gone: Iterable[bytes]) -> set[str]:
-    """Removes rows by their ids, and returns the runs that they belonged to."""
-    of = [(id_,) for id_ in gone]
-    runs = set()
-    for one in of:
-        runs |= set(connection.execute("SELECT run FROM entry WHERE id = ? AND run IS NOT NULL", one))
-    connection.executemany("DELETE FROM entry WHERE id = ?", of)
-    connection.executemany("DELETE FROM problem WHERE id = ?", of)
-    return {run for (run,) in runs}
-
-
-def _unranked(connection: sqlite3.Connection, runs: Iterable[str]) -> None:
-    """Notes runs that have changed, to be ranked at last: a run may be scattered over all portions, and a kill may come between them."""
-    connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?)", [(run,) for run in runs])
-
-
-def _rank(connection: sqlite3.Connection, runs: Iterable[str]) -> None:
-    """Gives the checkpoints of runs the latest timestamp up to them, so that a clock that jumps cannot reorder a run."""
-    for run in runs:
-        latest = 0
-        ranks = []
-        for row, time, rank in connection.execute("SELECT rowid, time, rank FROM entry WHERE run = ? ORDER BY sequence", (run,)):
-            latest = max(latest, time)
-            if rank != latest:
-                ranks.append((latest, row))
-        connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
+def _keep(connection: sqlite3.Connection, read: _Read) -> None:
+    tables.add(connection, read.rows, read.problems)
+    tables.has_changed(connection, read.runs)
 
 
 def _header(oid: str, ref: str, found: tuple[str, bytes] | None) -> Checkpoint:
