@@ -31,6 +31,9 @@ _CHECKPOINTS = "refs/checkpoints"
 
 _LINE = 256
 
+_LARGE = 16 << 20
+"""In bytes, of packed refs: some 200,000."""
+
 _SCANNED = 8_000_000
 """Up to so many bytes of `packed-refs` are read sooner than git answers."""
 
@@ -252,6 +255,18 @@ class Refs:
     def close(self) -> None:
         """Ends the long-lived process."""
         self._standby.close()
+
+
+def in_parts(repository: Repository, directory: str) -> list[str]:
+    """Returns patterns that together list the refs below a directory whose names begin with a hex digit, in order, and maybe others.
+
+    Git has all in memory that one call lists, half a kilobyte for each: of very many, one after the other should be asked for.
+    """
+    try:
+        is_large = os.stat(os.path.join(repository.common_dir, "packed-refs")).st_size > _LARGE
+    except OSError:
+        is_large = False
+    return [f"{directory}/{digit}*" for digit in "0123456789abcdef"] if is_large else [directory]
 
 
 def plain(repository: Repository, ref: str) -> str | None:

@@ -38,7 +38,10 @@ def test_each_is_found_and_no_other(object_format: str, width: int) -> None:
     assert [table.find(name) for name in names[::2]] == list(range(len(table)))
     assert {table.find(name) for name in [*names[1::2], "x", "", ids.new_id()]} == {None}
     assert [table.id(at) for at in range(len(table))] == names[::2]
-    assert (list(Oids(table)), Oids(table)[3:5], len(Oids(table))) == (oids[: len(table)], oids[3:5], len(table))
+    order = list(range(len(table)))[::-1]
+    found = Oids(table, order)
+    assert (list(found), found[3:5], len(found)) == (oids[: len(table)][::-1], [oids[each] for each in order[3:5]], len(table))
+    assert table.oids() == (bytearray.fromhex("".join(oids[: len(table)])), width // 2)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain, islice
 
 from gitckpt.git.command import LEAN
 from gitckpt.git.objects import partial, reachability
@@ -52,7 +53,8 @@ def lacking(repository: Repository, objects: Objects, roots: Iterable[str], dama
     Args:
         repository: where.
         objects: its objects.
-        roots: oids of commits and trees that are there, in any order and number; gone through more than once.
+        roots: oids of commits and trees that are there, in any number; gone through more than once. Best in the order of their dates: what
+            lots of them lead to is looked at one after the other, less what the end of the lot before does.
         damaged: objects that are known not to be readable.
     """
     if next(iter(roots), None) is None:
@@ -69,11 +71,17 @@ def lacking(repository: Repository, objects: Objects, roots: Iterable[str], dama
         # With `--quiet` only what is missing is printed; without, it is marked.
         found.extend(line for line in lines if line.startswith(b"?") or line in lost)
 
-    done = repository.git.each_line(*words, take=look, data=reachability.lines_of(roots), env=_NO_FETCH, ok=(0, 128))
-    if done.code == 0 and not found:
+    complaint = None
+    remaining, before = iter(roots), list[str]()
+    while complaint is None and not found and (lot := list(islice(remaining, reachability.LOT))):
+        asked = chain(lot, (f"^{root}" for root in before))
+        done = repository.git.each_line(*words, take=look, data=reachability.lines_of(asked), env=_NO_FETCH, ok=(0, 128))
+        complaint = done.complaint if done.code else None
+        before = lot[-reachability.END :]
+    if complaint is None and not found:
         return Lacking()
     walk = _Walk(repository, objects, roots, _promised(repository, objects) if promised else frozenset(), damaged)
-    complaint = "" if walk.missing else done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
+    complaint = "" if walk.missing else (complaint or "").strip().rpartition("\n")[2].removeprefix("fatal: ")
     return Lacking(walk.found(), {oid: walk.paths(oid) for oid in walk.missing}, complaint)
 
 

@@ -20,6 +20,9 @@ AS_GC = {"GIT_NO_LAZY_FETCH": "1"}
 
 _AT_ONCE = 1000
 
+LOT, END = 100_000, 10_000
+"""So many revisions are told to one walk, which takes a kilobyte of git's memory for each; by so many of them the next lot is cut off."""
+
 
 def newest(git: Git, commits: Collection[str]) -> set[str]:
     """Returns those of some commits that no other of them leads to.
@@ -50,11 +53,34 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
     """Returns what `outside` does, and is never misled by dates; where there is something to return, it walks all that the tips lead to.
 
-    Args and errors: as `outside`.
+    Args:
+        git: where.
+        commits: may be gone through again and again, the newest first.
+        tips: likewise.
+
+    Raises:
+        GitError: git cannot walk the history.
     """
+    commits = _doubtful(git, commits, tips)
     # git ends a walk that excludes something where a handful of dates say that no more will come: six commits of 1970 are enough.
     found = outside(git, commits, tips)
     return found - _walk(git, tips) if found and tips else found
+
+
+def _doubtful(git: Git, commits: Iterable[str], tips: Collection[str]) -> Iterable[str]:
+    """Returns those of some commits that may be outside of what tips lead to: all of a few; of many, what no lot shows to be inside.
+
+    What the commits at the end of a lot lead to is inside where they are.
+    """
+    if len(list(islice(commits, LOT + 1))) <= LOT:
+        return commits
+    found: set[str] = set()
+    remaining, inside = iter(commits), tips
+    while lot := list(islice(remaining, LOT)):
+        doubtful = outside(git, lot, inside)
+        found |= doubtful
+        inside = [commit for commit in lot[-END:] if commit not in doubtful] or tips
+    return found
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:

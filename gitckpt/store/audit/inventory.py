@@ -6,9 +6,12 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 
 from gitckpt.git.command import BOUNDED
+from gitckpt.git.files.order import in_packs
 from gitckpt.git.objects.reachability import AS_GC, lines_of
+from gitckpt.git.refs import in_parts
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
@@ -104,22 +107,25 @@ class Evidence:
             self._runs = found
         return self._runs
 
-    def commits(self) -> Iterator[str]:
-        """Yields the linked commits that are there."""
-        for at in self.places():
+    def commits(self, *, newest_first: bool = False) -> Iterator[str]:
+        """Yields the linked commits that are there, in the order of their checkpoints' timestamps: about that of their packs."""
+        last = ""
+        by_time = self.table.by_time()
+        for at in reversed(by_time) if newest_first else by_time:
             commit = self.table.commit(at)
-            if commit and self.kind(layout.KEEP, commit) == KINDS[layout.KEEP]:
+            if commit and commit != last and self.kind(layout.KEEP, commit) == KINDS[layout.KEEP]:
                 yield commit
+                last = commit
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The linked commits that are there; they can be gone through again and again, and are never in memory together."""
+    """The linked commits that are there, the newest first; they can be gone through again and again, and are never in memory together."""
 
     evidence: Evidence
 
     def __iter__(self) -> Iterator[str]:
-        return self.evidence.commits()
+        return self.evidence.commits(newest_first=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +161,12 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
                 barring.append(ref)
             take(oid, ref, target)
 
-    done = repository.git.each_line("for-each-ref", "--format=%(objectname) %(refname) %(symref)", *layout.OWN, layout.NOTES, take=look)
-    return Listing(digest.digest(), done.complaint, barring)
+    *parts, last = in_parts(repository, layout.OWN[0])
+    itself = f"{layout.OWN[0][:-1]}[{layout.OWN[0][-1]}]"  # a ref of that name, and none below it
+    complaint = ""
+    for patterns in (*([part] for part in parts), [last, *([itself] if parts else []), *layout.OWN[1:], layout.NOTES]):
+        complaint += repository.git.each_line("for-each-ref", "--format=%(objectname) %(refname) %(symref)", *patterns, take=look).complaint
+    return Listing(digest.digest(), complaint, barring)
 
 
 def gather(store: Checkpoints) -> Evidence:
@@ -183,22 +193,31 @@ def gather(store: Checkpoints) -> Evidence:
     evidence.listing = listing.digest
     evidence.flaws += [*broken(store.repository, listing.complaint), *in_the_way(store.repository, listing.barring)]
     table.listed()
-    reader = PlainReader()
-    for at, read in enumerate(layout.documents(store.repository, store.objects, Oids(table))):
-        name, oid = table.id(at), table.oid(at)
+    _read(store, evidence)
+    _find_odd(store.repository, evidence)
+    evidence.listed = bytearray(len(table))
+    return evidence
+
+
+def _read(store: Checkpoints, evidence: Evidence) -> None:
+    """Reads all documents, as they lie in their packs; what is wrong with some is told in the order of their ids."""
+    table, reader = evidence.table, PlainReader()
+    order = in_packs(store.repository, *table.oids())
+    faults: list[tuple[int, InvalidCheckpoint, bool]] = []
+    for at, read in zip(order, layout.documents(store.repository, store.objects, Oids(table, order)), strict=True):
+        name = table.id(at)
         plain = reader.read(read[1], name) if read is not None and read[0] == "blob" else None
         if plain is not None:
             table.fill_plain(at, plain)
             continue
         ref = layout.CHECKPOINTS + name
         try:
-            fenced(ref, partial(_fill, table, at, ref, oid, read))
+            fenced(ref, partial(_fill, table, at, ref, table.oid(at), read))
         except InvalidCheckpoint as error:
-            evidence.unjudged[name] = oid
-            evidence.flaws.append(_invalid(error, is_missing=read is None))
-    _find_odd(store.repository, evidence)
-    evidence.listed = bytearray(len(table))
-    return evidence
+            faults.append((at, error, read is None))
+    for at, fault, is_missing in sorted(faults, key=itemgetter(0)):
+        evidence.unjudged[table.id(at)] = table.oid(at)
+        evidence.flaws.append(_invalid(fault, is_missing=is_missing))
 
 
 def _fill(table: Table, at: int, ref: str, oid: str, found: tuple[str, bytes] | None) -> None:
@@ -241,10 +260,11 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
         repository: where.
         complaint: what `list_refs` returned.
     """
-    refs = [line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line]
-    refs = [ref for ref in refs if not layout.is_foreign(ref)]
+    refs = dict.fromkeys(line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line)  # each part may name it
     return [
-        lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}") for ref in refs
+        lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}")
+        for ref in refs
+        if not layout.is_foreign(ref)
     ]
 
 

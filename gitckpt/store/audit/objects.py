@@ -81,14 +81,23 @@ def _roots(record: Record, evidence: Evidence) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Roots:
-    """What all checkpoints lean on that is there; it can be gone through again and again, and is never in memory at once."""
+    """What all checkpoints lean on that is there, in the order of their timestamps, so that what is alike stands side by side.
+
+    It can be gone through again and again, and is never in memory at once.
+    """
 
     evidence: Evidence
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.evidence.commits()
-        for record in self.evidence.rich():
-            yield from (oid for oid in _roots(record, self.evidence) if oid != record.git_sha)
+        last = ""
+        table = self.evidence.table
+        for at in table.by_time():
+            commit = table.commit(at)
+            if commit and commit != last and self.evidence.kind(layout.KEEP, commit) == KINDS[layout.KEEP]:
+                yield commit
+                last = commit
+            if at in table.extras:
+                yield from (oid for oid in _roots(self.evidence.record(at), self.evidence) if oid != commit)
 
 
 def _incomplete(record: Record, oids: list[str], again: Mapping[str, Collection[bytes]], *, lacks_commit: bool) -> Flaw:

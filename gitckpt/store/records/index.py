@@ -19,7 +19,7 @@ from functools import partial
 from gitckpt.git.files import premises, validity
 from gitckpt.git.files.order import in_packs
 from gitckpt.git.files.validity import State
-from gitckpt.git.refs import Refs, plain
+from gitckpt.git.refs import Refs, in_parts, plain
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require
@@ -238,7 +238,8 @@ class Index:
             state: what refs looked like before: what changes while git lists them shows the next time.
         """
         files = {} if self._repository.has_reftable else self._files()
-        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
+        parts = in_parts(self._repository, _DIRECTORY)
+        listing = b"".join(self._refs.list(part, fields="%(objectname) %(refname) %(symref)") for part in parts)
         if listing.count(b" \n") < listing.count(b"\n"):  # what a symbolic ref leads to changes elsewhere
             state = State(None, None)
         digest = hashlib.blake2b(listing).hexdigest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import NamedTuple, overload
 
 from gitckpt.git.refs import Update
@@ -96,6 +97,7 @@ class Table:
         self._phases: list[str] = []
         self._places: dict[str, int] = {}
         self._starts = array("I", [0])
+        self._by_time = array("I")
         self.valid = bytearray()
         self.digests = array("q")
         self.extras: dict[int, Extra] = {}
@@ -147,6 +149,16 @@ class Table:
     def oid(self, at: int) -> str:
         """Returns the oid of the document at a place."""
         return self._oids[at * self._width : (at + 1) * self._width].hex()
+
+    def oids(self) -> tuple[bytearray, int]:
+        """Returns the oids of all documents, one after the other, and the bytes of each."""
+        return self._oids, self._width
+
+    def by_time(self) -> array[int]:
+        """Returns the places of the valid checkpoints in the order of their timestamps."""
+        if len(self._by_time) != sum(self.valid):
+            self._by_time = array("I", sorted(compress(range(len(self)), self.valid), key=self._times.__getitem__))
+        return self._by_time
 
     def commit(self, at: int) -> str:
         """Returns the linked commit of a valid checkpoint; "" for none."""
@@ -226,13 +238,19 @@ class Table:
 
 
 class Oids(Sequence[str]):
-    """The oids of all documents of a table, each made when it is asked for."""
+    """The oids of documents of a table, each made when it is asked for.
 
-    def __init__(self, table: Table) -> None:
+    Args:
+        table: it.
+        order: their places.
+    """
+
+    def __init__(self, table: Table, order: Sequence[int]) -> None:
         self._table = table
+        self._order = order
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._order)
 
     @overload
     def __getitem__(self, at: int) -> str: ...
@@ -240,10 +258,8 @@ class Oids(Sequence[str]):
     def __getitem__(self, at: slice) -> list[str]: ...
     def __getitem__(self, at: int | slice) -> str | list[str]:
         if isinstance(at, slice):
-            return [self._table.oid(each) for each in range(*at.indices(len(self)))]
-        if not 0 <= at < len(self):
-            raise IndexError(at)
-        return self._table.oid(at)
+            return [self._table.oid(each) for each in self._order[at]]
+        return self._table.oid(self._order[at])
 
 
 _NONE = Extra(None, None, "", None, None, None, (None, None, None), (), "")
