@@ -238,8 +238,9 @@ class Index:
             state: what refs looked like before: what changes while git lists them shows the next time.
         """
         files = {} if self._repository.has_reftable else self._files()
-        parts = in_parts(self._repository, _DIRECTORY)
-        listing = b"".join(self._refs.list(part, fields="%(objectname) %(refname) %(symref)") for part in parts)
+        listing = bytearray()
+        for part in in_parts(self._repository, _DIRECTORY):
+            listing += self._refs.list(part, fields="%(objectname) %(refname) %(symref)")
         if listing.count(b" \n") < listing.count(b"\n"):  # what a symbolic ref leads to changes elsewhere
             state = State(None, None)
         digest = hashlib.blake2b(listing).hexdigest()

@@ -88,7 +88,7 @@ def version(connection: sqlite3.Connection) -> int:
     return found
 
 
-def compared(connection: sqlite3.Connection, listing: bytes) -> tuple[set[bytes], list[Ref]]:
+def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
     """Returns the ids whose rows are of no ref any more, or of another document, and the refs that have no rows, in order.
 
     Args:
