@@ -18,6 +18,9 @@ _AT_ONCE = 4096  # bytes of requests; any pipe holds as much, so that neither si
 _MANY, _PORTION = 500, 5000
 _CHUNK = 1 << 20
 
+_MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename in tree entry", "truncated tree")
+"""What git ends with where a tree on the way to what is asked for is none."""
+
 OVERSIZED = "oversized"
 """Kind of an object that is larger than whoever asked wants to read."""
 
@@ -45,12 +48,16 @@ class CatFile:
         child = self._standby.take()
         try:
             _ask(child, f"info {name}\n".encode("utf-8", "surrogateescape"))
-            found = _header(child.read_line(), child)
+            line = child.read_line()
+            if not line:
+                _ended(child, unless=_MALFORMED)
         except BaseException:
             child.stop()
             raise
+        if not line:
+            return None
         self._standby.give_back(child)
-        return found
+        return _header(line)
 
     def known(self, oids: Sequence[str]) -> list[str]:
         """Returns those of some objects that are there, whether they can be read or not.
@@ -132,7 +139,7 @@ class CatFile:
                     line = child.read_line()
                     done += 1
                     if not line:
-                        _ended(child, unless=" is corrupt")  # a tree that leads to what was named
+                        _ended(child, unless=(*_MALFORMED, " is corrupt"))  # a tree that leads to what was named
                         yield None
                         break
                     header = _header(line)
@@ -253,10 +260,10 @@ def _header(line: bytes, child: Child | None = None) -> tuple[str, str, int] | N
     return None
 
 
-def _ended(child: Child, *, unless: str | None = None) -> None:
-    """Raises a CkptError that says why git ended, unless these words are among what it said."""
+def _ended(child: Child, *, unless: Sequence[str] = ()) -> None:
+    """Raises a CkptError that says why git ended, unless one of these texts is in what it said."""
     complaint = child.communicate().complaint
-    if unless is None or unless not in complaint:
+    if not any(text in complaint for text in unless):
         said = complaint.strip().splitlines()
         why = f": {said[-1].removeprefix('fatal: ')}" if said else ""
         raise CkptError(f"git cat-file ended unexpectedly{why}", hint="check the repository: git fsck") from None

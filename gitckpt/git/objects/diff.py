@@ -18,6 +18,9 @@ _LARGEST = 1 << 20
 """In bytes: larger trees are compared by git."""
 
 _TREE = DIRECTORY.zfill(6)
+_BARRED = frozenset((b".", b"..", b".git"))
+_TYPES = frozenset((0o040000, 0o100000, 0o120000, 0o160000))
+_USUAL = frozenset((DIRECTORY, b"100644", b"100755", b"120000", GITLINK))
 _KINDS = {b"100644": "file", b"100755": "file", b"120000": "link", GITLINK: "submodule", _TREE: "directory"}
 
 
@@ -175,6 +178,20 @@ def present(repository: Repository, tree: str, paths: Iterable[bytes]) -> set[by
     return set(repository.git.run("--literal-pathspecs", "ls-tree", "-r", "--name-only", "-z", tree, "--", *wanted).out.split(b"\0")[:-1])
 
 
+def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
+    """Returns what git would not have written into a tree, such as a way out of the worktree; "" where there is nothing of that.
+
+    Args:
+        entries: mode, and whatever else, by name.
+    """
+    for name, (mode, _) in entries.items():
+        if name[:1] == b"." and name.lower() in _BARRED:
+            return f"it has an entry named {name!r}"
+        if mode not in _USUAL and int(mode, 8) & 0o170000 not in _TYPES:
+            return f"it has an entry {name[:60]!r} of mode {mode.decode('ascii')}, which is no file, link, submodule or directory"
+    return ""
+
+
 class Expansion:
     """Counts the paths at which trees differ, before anybody lists them; remembers what it has counted.
 
@@ -184,19 +201,25 @@ class Expansion:
     Args:
         repository: where.
         limits: beyond which it stops.
+
+    Attributes:
+        flaw: what is wrong with the first tree that is none git would list; "" as long as none was met.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
         self._repository = repository
         self._limits = limits
         self._counted: dict[tuple[str, str], int] = {}
+        self._flaws: dict[str, str] = {}
+        self.flaw = ""
 
     def is_beyond(self, old: str, new: str) -> bool:
         """Tells whether two trees differ at more paths, or deeper down, than they may.
 
         Args:
             old: oid of a tree, "" for none.
-            new: likewise. What is missing or malformed has no paths: git says so when it is to list it.
+            new: likewise. What is missing has no paths: git says so when it is to list it. What is malformed would end git then, with
+                all that is asked of it besides: nobody shall list it, either.
         """
         return self._count(old, new, 0) > self._limits.count
 
@@ -209,7 +232,10 @@ class Expansion:
         if depth > self._limits.depth:
             return self._limits.count + 1
         before, after = self.entries(old), self.entries(new)
-        total = 0
+        total, flaw = 0, self._flaws.get(new) or oddity(after)
+        if flaw:
+            self.flaw = self.flaw or f"the tree {new}: {flaw}"
+            before, after, total = {}, {}, self._limits.count + 1
         for name in before.keys() | after.keys():
             sides = before.get(name), after.get(name)
             if sides[0] != sides[1]:
@@ -223,7 +249,12 @@ class Expansion:
     def entries(self, tree: str) -> Entries:
         """Returns the entries of a tree; none for "", and for what is missing or malformed."""
         found = next(self._repository.cat_file.contents([tree])) if tree else None
+        if found is None:
+            return {}
         try:
-            return decode_tree(found[2], self._repository.object_format) if found is not None and found[1] == "tree" else {}
-        except MalformedTree:
+            if found[1] != "tree":
+                raise MalformedTree(f"it is a {found[1]}")
+            return decode_tree(found[2], self._repository.object_format)
+        except MalformedTree as error:
+            self._flaws[tree] = str(error)
             return {}

@@ -63,6 +63,8 @@ DIRECTORY = b"40000"
 FILE = b"100644"
 GITLINK = b"160000"
 _USUAL = frozenset((DIRECTORY, FILE, GITLINK, b"100755", b"120000"))
+_SHOWN = 60
+"""So many bytes of a name are told: a name may be of any length."""
 
 
 def _is_mode(mode: bytes) -> bool:
@@ -106,9 +108,9 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
             mode, name = data[at:space], data[space + 1 : end]
             at = end + 1 + size
             if not name or b"/" in name or (mode not in _USUAL and not _is_mode(mode)):
-                raise MalformedTree(f"it has an entry {name!r} of mode {mode!r}")
+                raise MalformedTree(f"it has an entry {name[:_SHOWN]!r} of mode {mode[:_SHOWN]!r}")
             if name in entries:  # git looks at the first one, and we would at the last
-                raise MalformedTree(f"it has two entries {name!r}")
+                raise MalformedTree(f"it has two entries {name[:_SHOWN]!r}")
             entries[name] = (mode, data[end + 1 : at].hex())
     except MalformedTree:
         raise

@@ -66,10 +66,10 @@ FILE = Limits(1 << 20, 20_000, 20_000)
 
 
 class Paths:
-    """What the tree of a snapshot may hold.
+    """What a tree of a snapshot may hold.
 
     Args:
-        count: paths at which it differs from what is checked out.
+        count: of the whole, paths at which it differs from what is checked out; of an operation, files and directories.
         depth: directories within each other.
     """
 
@@ -82,6 +82,16 @@ class Paths:
 
 SNAPSHOT = Paths(10_000_000, 500)
 """The tree of a snapshot: somebody else's is counted before it is listed, and a few kilobytes can be of endless paths."""
+
+
+OPERATION, OPERATION_SIZE = Paths(20_000, 20), 64 << 20
+"""What git keeps of an operation in progress, and the bytes of all its files together: all of it is read, and is in memory at once.
+
+The names of labels in a rebase are directories; a rebase by patches has a file for each commit.
+"""
+
+LIST = 128 << 20
+"""Bytes of a list in a snapshot, such as that of its flags: a sparse checkout of two million files has so many."""
 
 
 class Excess(ValueError):

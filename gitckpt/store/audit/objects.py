@@ -1,14 +1,26 @@
-"""Verifies that what checkpoints need is there: their commits with all history, their snapshots with all files."""
+"""Verifies that what checkpoints need is there: their commits with all history, their snapshots with all files.
+
+And that these snapshots are such, and no more than anybody lists: those that were fetched may be anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from gitckpt.git.command import BOUNDED
+from gitckpt.git.contents import bounds
+from gitckpt.git.contents.bounds import Unsound
 from gitckpt.git.damage.integrity import Damage
 from gitckpt.git.damage.salvage import Salvage
-from gitckpt.git.objects import connectivity
+from gitckpt.git.damage.soundness import Census
+from gitckpt.git.objects import connectivity, partial
+from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
+from gitckpt.git.objects.reachability import AS_GC, lines_of
+from gitckpt.git.repository import Repository
 from gitckpt.model import ids
+from gitckpt.model.errors import CkptError
 from gitckpt.model.finding import Finding
+from gitckpt.model.format import budget
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import KINDS, Evidence
@@ -16,8 +28,11 @@ from gitckpt.store.audit.ledger.table import Record
 from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
+from gitckpt.store.snapshot import manifest
 
 _FROM_CLONE = "put it aside, and fetch from a clone that has it: git fetch REMOTE; see what else is wrong: git fsck"
+_PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
+"""Entries of a snapshot of which only trees are looked at."""
 
 
 def audit(store: Checkpoints, evidence: Evidence, damage: Damage) -> list[Flaw]:
@@ -108,3 +123,56 @@ def _incomplete(record: Record, oids: list[str], again: Mapping[str, Collection[
     fetch = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'" if lacks_commit else "git fetch REMOTE"
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, sentence, cure)
+
+
+def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+    """Yields the checkpoints whose snapshot no command would bring back, each with the first thing that is wrong with it."""
+    problems = dict(_problems(store, {tree for _, tree in _snapshots(evidence)}))
+    for checkpoint, tree in _snapshots(evidence) if problems else ():
+        if tree in problems:
+            place = shell_word(layout.TREES + checkpoint)
+            cure = f"look at it: git ls-tree {place}; remove it: git ckpt remove {checkpoint}"
+            yield lasting("snapshot-invalid", layout.CHECKPOINTS + checkpoint, f"nothing can be brought back of it: {problems[tree]}", cure)
+
+
+def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Yields id and snapshot of each checkpoint whose snapshot is there."""
+    for record in evidence.rich():
+        tree = record.holds.get(layout.TREES)
+        if tree is not None and evidence.kind(layout.TREES, tree) == KINDS[layout.TREES]:
+            yield record.id, tree
+
+
+def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong, by snapshot; each tree that they share is read once."""
+    repository, roots = store.repository, sorted(trees)
+    is_whole = partial.promisor(repository) is None
+    census = Census(repository, roots, lambda trees: trees if is_whole else _there(repository, trees))
+    for tree, found in zip(roots, repository.cat_file.contents(roots), strict=True):
+        try:
+            parts = decode_tree(found[2], repository.object_format) if found is not None else {}
+            if found is not None:
+                bounds.require_shape(parts, tree)
+            whole = [oid for mode, oid in parts.values() if mode == DIRECTORY]
+            if flaw := census.flaw(tree):
+                raise Unsound(flaw)
+            if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in whole):
+                bounds.require(repository, tree, "")  # what is checked out does not count
+            if is_whole and parts.keys() - _PLAIN:
+                manifest.read(repository, store.objects, tree, "")
+        except (Unsound, MalformedTree) as error:
+            yield tree, str(error)
+        except CkptError:
+            pass  # something is missing, or damaged, which is a finding of its own
+
+
+def _there(repository: Repository, trees: list[str]) -> list[str]:
+    """Returns those of some trees that are there, without fetching any."""
+    found: list[str] = []
+
+    def look(lines: list[bytes]) -> None:
+        found.extend(line.split(b" ")[0].decode("ascii") for line in lines if not line.endswith(b" missing"))
+
+    words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
+    repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(trees), env=AS_GC)
+    return found

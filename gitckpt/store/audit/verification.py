@@ -100,6 +100,7 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
         *found.flaws,
         *refs.audit(store.repository, found),
         *objects.audit(store, found, replace(damage, lost=damage.lost | set(damaged))),
+        *objects.snapshots(store, found),
         *runs.audit(store, found),
         *in_links,
         *derived.listing(store, found),

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Mapping
 
+from gitckpt.git.contents import bounds
 from gitckpt.git.files import premises
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, encode_tree, object_id
 from gitckpt.git.repository import Repository
@@ -43,7 +44,7 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
     """
     if snapshot is None or repository.cat_file.info(f"{snapshot}:{ENTRY.decode()}") is None:
         return []
-    manifest.require_bounded(repository, snapshot, "")
+    bounds.require(repository, snapshot, "")
     listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{snapshot}:{ENTRY.decode()}").out
     return [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
 
@@ -104,7 +105,7 @@ class RunFiles:
         Raises:
             WorktreeError: an object is missing, or a file cannot be written.
         """
-        manifest.require_bounded(repository, tree, "")
+        bounds.require(repository, tree, "")
         found = next(objects.read([tree], None))
         entry = manifest.decoded(found[1], repository, tree).get(ENTRY) if found else None
         if entry is not None and entry[0] == DIRECTORY:
@@ -124,7 +125,7 @@ class RunFiles:
             WorktreeError: an object is missing, or a file cannot be removed or written.
         """
         premises.require(self.path)
-        manifest.require_bounded(repository, now, "")
+        bounds.require(repository, now, "")
         listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", now, f"{ENTRY.decode()}/{OUTPUT}/").out
         try:
             for name in listed.split(b"\0")[:-1]:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, conversion, layout, refusal, unfiltered, verdicts
+from gitckpt.git.contents import attributes, bounds, conversion, layout, refusal, unfiltered, verdicts
 from gitckpt.git.contents.quarantine import Quarantine
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
@@ -205,6 +205,9 @@ class _Capture:
         needed = None
         if under_way:
             content.operation = operation.collect(self._repository)
+            if bounds.is_too_much(content.operation):
+                self._omitted.append(Omitted(".git", f"what git keeps of the {under_way} in progress: {bounds.OPERATION}"))
+                omitted, under_way, content.operation = (*omitted, self._omitted[-1]), None, {}
             needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
         tree = manifest.write(self._repository, self._objects, content)
         if under_way:

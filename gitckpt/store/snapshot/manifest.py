@@ -6,7 +6,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from gitckpt.git.objects.diff import Expansion
+from gitckpt.git.catfile import OVERSIZED
+from gitckpt.git.contents import bounds
+from gitckpt.git.contents.bounds import Unsound
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -38,10 +40,9 @@ _REGULAR = (b"100644 ", b"100755 ")
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK}
 """Flags of entries that were added in intent only: their modes, where they are not those of a plain file."""
 
-_DEEPEST = 20
-"""How many directories lie within each other in what git keeps of an operation: those of a label in a rebase, as the name of a ref."""
-
 _FSCK = "see what is wrong: git fsck"
+
+base_tree = bounds.base_tree
 
 
 @dataclass(slots=True)
@@ -121,40 +122,11 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
     if snapshot is None and not commit:
         return empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
+    bounds.require(repository, snapshot, commit)
     found = repository.cat_file.info(name)
     if found is None:
         raise WorktreeError(f"{name} is missing", hint=_FSCK)
-    require_bounded(repository, snapshot, commit)
     return found[0]
-
-
-def require_bounded(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Looks at a snapshot before its paths are listed, as it may have been fetched; what is checked out has been listed already.
-
-    Args:
-        repository: where.
-        snapshot: oid of its tree; None where the commit stands for the files.
-        commit: full oid; "" for no files at all.
-
-    Raises:
-        WorktreeError: it has more paths, or deeper ones, than `budget.SNAPSHOT` allows.
-    """
-    head = repository.cat_file.info("HEAD^{tree}")
-    whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
-    parts = whole.entries(snapshot) if snapshot is not None else {b"": (DIRECTORY, base_tree(repository, commit))}
-    stages = whole.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
-    trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
-    if any(whole.is_beyond(base, tree) for tree in trees):
-        said = (
-            f"the tree {snapshot or commit} holds more than {budget.SNAPSHOT.count:,} paths, or directories within each other without end"
-        )
-        raise WorktreeError(said, hint="it was not made by gitckpt: git ckpt list, and git ckpt remove with its id")
-
-
-def base_tree(repository: Repository, commit: str) -> str:
-    """Returns the tree of a commit; the empty tree for ""."""
-    found = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
-    return found[0] if found else empty_tree(repository.object_format)
 
 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
@@ -207,7 +179,7 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
     """Returns what the snapshot of a checkpoint holds. Errors: as `read`; or it is of more paths than anybody lists."""
-    require_bounded(repository, checkpoint.tree, checkpoint.git_sha)
+    bounds.require(repository, checkpoint.tree, checkpoint.git_sha)
     found = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
     return replace(found, is_of_commit=checkpoint.worktree is None)
 
@@ -228,8 +200,7 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
         return Contents(base_tree(repository, commit))
     reader = _Reader(repository, objects)
     parts = reader.entries(tree)
-    if b"files" not in parts:
-        raise WorktreeError(f"{tree} is not the tree of a snapshot", hint=_FSCK)
+    bounds.require_shape(parts, tree)
     stages = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
     flags: dict[str, list[bytes]] = {}
     for record in reader.blob(parts[b"flags"][1]).split(b"\0")[:-1] if b"flags" in parts else ():
@@ -348,7 +319,7 @@ def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
     try:
         return decode_tree(data, repository.object_format)
     except MalformedTree as error:
-        raise WorktreeError(f"the tree {tree} of the snapshot: {error}", hint=_FSCK) from None
+        raise Unsound(f"the tree {tree} of the snapshot: {error}", hint=_FSCK) from None
 
 
 class _Reader:
@@ -364,20 +335,38 @@ class _Reader:
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=_FSCK)
         return decoded(found[1], self._repository, tree)
 
-    def blob(self, oid: str) -> bytes:
-        found = next(self._objects.read([oid], None))
-        if found is None or found[0] != "blob":
-            raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=_FSCK)
-        return found[1]
+    def blob(self, oid: str, most: int = budget.LIST) -> bytes:
+        return self._blobs([oid], most)[0]
 
-    def files_below(self, tree: str, prefix: str = "") -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        if prefix.count("/") > _DEEPEST:
-            raise WorktreeError(f"the operation of the snapshot has directories below {prefix[:40]!r}", hint="it was not made by gitckpt")
-        for name, (mode, oid) in self.entries(tree).items():
-            path = prefix + os.fsdecode(name)
-            if mode == DIRECTORY:
-                found |= self.files_below(oid, f"{path}/")
-            else:
-                found[path] = self.blob(oid)
-        return found
+    def _blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
+        """Returns contents, of so many bytes together at most."""
+        contents: list[bytes] = []
+        size = 0
+        for oid, found in zip(oids, self._objects.read(oids, most), strict=True):
+            if found is None or found[0] not in ("blob", OVERSIZED):
+                raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=_FSCK)
+            size += len(found[1])
+            if found[0] == OVERSIZED or size > most:
+                raise Unsound(f"the snapshot keeps more than {most:,} bytes of what is read as a whole: with {oid}", hint=bounds.HINT)
+            contents.append(found[1])
+        return contents
+
+    def files_below(self, top: str) -> dict[str, bytes]:
+        """Returns the files of an operation in progress, by their paths."""
+        oids: dict[str, str] = {}
+        level, count, depth = [("", top)], 0, 0
+        while level:
+            below = []
+            for prefix, tree in level:
+                entries = self.entries(tree)
+                count += len(entries)
+                if count > budget.OPERATION.count or depth > budget.OPERATION.depth:
+                    raise Unsound(f"the operation {top} of the snapshot has {bounds.OPERATION}", hint=bounds.HINT)
+                for name, (mode, oid) in entries.items():
+                    path = prefix + os.fsdecode(name)
+                    if mode == DIRECTORY:
+                        below.append((f"{path}/", oid))
+                    else:
+                        oids[path] = oid
+            level, depth = below, depth + 1
+        return dict(zip(oids, self._blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
