@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,122 @@ def test_a_transcript_without_secrets_stays_as_it_was(tmp_path: Path) -> None:
     transcript.add(b"\0\xff first\n")
     transcript.close()
     assert (tmp_path / "agent.log").read_bytes() == b"\0\xff first\n"
+
+
+WITH_FILE = """
+[pipelines.leak]
+inputs = {{ plan = "{path}" }}
+files = ["plan"]
+[[pipelines.leak.phases]]
+name = "read"
+run = "wc -c < $CKPT_INPUT_PLAN > size.txt; mkdir -p $CKPT_OUTPUT; cp $CKPT_INPUT_PLAN $CKPT_OUTPUT/prompt"
+[[pipelines.leak.phases]]
+name = "again"
+run = "grep -q call $CKPT_INPUT_PLAN"
+"""
+PLAN = f"# Plan\ncall it with {TOKEN}\nand be done\n"
+MASKED = "# Plan\ncall it with [masked: github-pat]\nand be done"
+
+
+class Told:
+    """A run of a pipeline with an input that is a file, which is not committed.
+
+    Args:
+        here: the repository.
+    """
+
+    def __init__(self, here: Checkout) -> None:
+        self.here = here
+        here.write("gitckpt.toml", WITH_FILE.format(path="plan.md"))
+        here.git("add", "gitckpt.toml")
+        here.git("commit", "--quiet", "--allow-empty", "--message", "pipeline")
+        here.write("plan.md", PLAN)
+        self.done = forked.git_ckpt("run", "leak", "--autonomy", "checkpoint", directory=here.path)
+        with Store.open(here.path) as store:
+            self.run = str(store.list()[0].run)
+
+    @property
+    def copy(self) -> Path:
+        return self.here.path / ".ckpt" / "runs" / self.run / "input" / "plan"
+
+    def resume(self, *more: str) -> forked.Done:
+        return forked.git_ckpt("resume", self.run, "--autonomy", "fully_autonomous", *more, directory=self.here.path)
+
+    def stored(self) -> list[str]:
+        """Returns the copies of the plan that checkpoints have."""
+        refs = self.here.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split()
+        return [self.here.git("cat-file", "blob", f"{ref}:run/input/plan") for ref in refs]
+
+
+@pytest.fixture
+def told(main_checkout: Checkout) -> Told:
+    return Told(main_checkout)
+
+
+def test_what_is_stored_of_a_file_is_masked_and_the_run_has_it_whole(told: Told) -> None:
+    assert told.done.code == 0, told.done
+    assert "plan.md, line 2, looks like a secret (github-pat): it is masked in the copy that is stored" in told.done.err
+    assert told.copy.read_text() == PLAN == (told.here.path / "plan.md").read_text()
+    done = told.resume()
+    assert done.code == 0, done
+    stored = told.stored()
+    assert len(stored) > 2
+    assert set(stored) == {MASKED}
+    assert TOKEN not in documents(told.here)
+    listed = told.here.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
+    blobs = told.here.blobs(*(line.split()[1] for line in listed if line.startswith("blob ")))
+    assert not [data for data in blobs if TOKEN.encode() in data]
+    assert (told.here.path / ".ckpt" / "worktrees" / told.run / "size.txt").read_text().strip() == str(len(PLAN))
+    with Store.open(told.here.path) as store:
+        newest = store.list()[0]
+    assert told.here.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:run/output/read/prompt") == MASKED
+    shown = forked.git_ckpt("show", newest.id, directory=told.here.path).out
+    assert "beside it: input/plan, with what looked like a secret masked" in shown
+
+
+def test_a_copy_that_is_gone_comes_back_from_the_file(told: Told) -> None:
+    told.copy.unlink()
+    assert told.resume().code == 0
+    assert told.copy.read_text() == PLAN
+    assert set(told.stored()) == {MASKED}
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_without_the_file_nobody_goes_on_from_what_is_masked_unasked(told: Told, is_other: bool) -> None:
+    told.copy.unlink()
+    (told.here.path / "plan.md").unlink()
+    if is_other:
+        told.here.write("plan.md", "another one\n")
+    done = told.resume()
+    assert done.code == 2, done
+    if is_other:
+        assert "input 'plan' has changed" in done.err
+        return
+    assert "the run's copy of the input plan, in which what looked like a secret is masked" in done.err
+    assert f"put plan.md back as it was; or go on with what is masked: git ckpt resume {told.run} --accept-changes" in done.err
+    assert told.copy.read_text() == f"{MASKED}\n"
+    told.here.write("plan.md", PLAN)
+    assert told.resume("--no-run").code == 0
+    (told.here.path / "plan.md").unlink()
+    assert told.resume("--accept-changes").code == 0
+
+
+def test_what_is_settled_is_stored_whole(main_checkout: Checkout) -> None:
+    advised = re.search("git ckpt allow --secret ([0-9a-f]{16})", Told(main_checkout).done.err)
+    assert advised is not None
+    assert forked.git_ckpt("allow", "--secret", advised[1], directory=main_checkout.path).code == 0
+    before = set(main_checkout.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split())
+    told = Told(main_checkout)
+    assert "looks like a secret" not in told.done.err
+    later = set(main_checkout.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split()) - before
+    assert {main_checkout.git("cat-file", "blob", f"{ref}:run/input/plan") + "\n" for ref in later} == {PLAN}
+
+
+def test_a_fork_has_the_file_whole(told: Told) -> None:
+    done = told.resume("--fork")
+    assert done.code in (0, 10), done
+    with Store.open(told.here.path) as store:
+        fork = str(store.list()[0].run)
+    assert fork != told.run
+    assert (told.copy.parents[2] / fork / "input" / "plan").read_text() == PLAN
+    assert set(told.stored()) == {MASKED}

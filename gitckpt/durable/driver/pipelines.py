@@ -200,6 +200,7 @@ class Pipelines:
                 settle(self._store, error.run)
                 return self._was_complete(error.run, plan.definition)
             return self.resume(error.run, **wishes)
+        plan.given.tell(self._store, self._observer.warn)
         run = ActiveRun.resume(self._store, str(first.run), adapter="plumbing", holder=wishes.get("holder", "a program"))
         return self._drive(run, plan.definition, plan.skipped)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PipelineDefinition
@@ -17,9 +17,13 @@ from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
+from gitckpt.model.names import first_of
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.runs import run_files
+from gitckpt.store.secrets import copies
+
+_MASKED = ", in which what looked like a secret is masked, as in all that is stored; the file itself is gone, or another one by now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,15 @@ class Given:
     def digests(self) -> dict[str, str]:
         """The digests of the files."""
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
+
+    def tell(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
+        """Says of which files what is stored has places that are masked, and how that can be changed."""
+        for name, data in self.contents.items():
+            found = copies.unsettled(store.repository, data)
+            for hit, line, digest in found[:1]:
+                more = f", with {len(found) - 1} more" if len(found) > 1 else ""
+                what = f"{self.inputs[name]}, line {line}, looks like a secret ({hit.rule}{more}): it is masked in the copy that is stored"
+                warn(f"{what}; if it is none: git ckpt allow --secret {digest}")
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
@@ -88,10 +101,16 @@ def require_copies(run: ActiveRun, definition: PipelineDefinition) -> None:
         UsageError: a copy cannot be read.
         Changed: a copy is another one; it is named.
     """
-    digests = Given({}, _copies(run, run.pipeline, definition)).digests
-    wrong = [name for name, digest in digests.items() if digest != run.pipeline.contents[name]]
-    if wrong:
+    there = _copies(run, run.pipeline, definition)
+    wrong = [name for name, digest in Given({}, there).digests.items() if digest != run.pipeline.contents[name]]
+    if not wrong:
+        return
+    paths = [run.pipeline.inputs.get(name, name) for name in wrong if copies.has_masks(there[name])]
+    if not paths:
         raise Changed(run.id, [f"the run's copy of the input {name}" for name in wrong])
+    what = [f"the run's copy of the input {name}{_MASKED if copies.has_masks(there[name]) else ''}" for name in wrong]
+    hint = f"put {first_of(paths)} back as it was; or go on with what is masked: git ckpt resume {run.id} --accept-changes"
+    raise Changed(run.id, what, hint=hint)
 
 
 def start(
@@ -167,7 +186,7 @@ def require_same(
         accept: whether what changed is accepted.
 
     Returns:
-        What drives the run from now on, and the files whose content is another one than it was.
+        What drives the run from now on, and the files that its copies shall be like: those stored may have places that are masked.
 
     Raises:
         Changed: something is not as it was; it is named.
@@ -187,7 +206,7 @@ def require_same(
     if changed and not accept:
         raise Changed(str(newest.run), changed)
     if not changed and not accept:
-        return before, {}
+        return before, {name: data for name, data in contents.items() if digests[name] == before.contents.get(name)}
     now = replace(
         before,
         phases=tuple(phase.name for phase in definition.phases),
@@ -238,8 +257,7 @@ def take_in(run: ActiveRun, contents: Mapping[str, bytes]) -> None:
     Raises:
         WorktreeError: they cannot be written.
     """
-    for name, data in contents.items():
-        run_files.replace_file(os.path.join(run.files.path, run_files.INPUT, name), data)
+    run.files.keep(contents)
 
 
 def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) -> dict[str, bytes]:

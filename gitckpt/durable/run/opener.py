@@ -134,7 +134,10 @@ def begin(
     there = replace(CLEAN, submodules=keeper.of_tree(store, commit)) if said.limits.submodules else CLEAN
     if files:
         there = run_files.with_inputs(store.repository, store.objects, there, commit, files)
-    return store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
+    made = store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
+    if files:
+        run_files.of_run(store.repository, str(made.run)).keep(files)
+    return made
 
 
 def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]) -> tuple[Checkpoint, bool]:

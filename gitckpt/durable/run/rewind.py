@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 
@@ -153,6 +154,11 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *,
     )
     if checkpoint.run is not None and not is_ours:
         trust.adopt(store, checkpoint.run, by=made.run)
+    if checkpoint.run is not None and checkpoint.pipeline is not None:  # whole, where what is stored has places that are masked
+        wanted = checkpoint.pipeline.contents
+        there = run_files.of_run(store.repository, checkpoint.run).inputs()
+        same = {name: data for name, data in there.items() if hashlib.sha256(data).hexdigest() == wanted.get(name)}
+        run_files.of_run(store.repository, str(made.run)).keep(same)
     return made
 
 

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 
 from gitckpt.git.contents import bounds
-from gitckpt.git.files import premises
+from gitckpt.git.files import premises, regular
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, encode_tree, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
@@ -93,6 +93,36 @@ class RunFiles:
 
             provenance.note(repository, made)
         return replace(found, tree=made, omitted=(*found.omitted, *omitted))
+
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """Lets the copies of inputs be these, whole, as no snapshot has them. What is the same already is not written.
+
+        Args:
+            files: name → content.
+
+        Raises:
+            WorktreeError: they cannot be written.
+        """
+        for name, data in files.items():
+            path = os.path.join(self.path, INPUT, name)
+            try:
+                with open(path, "rb", opener=premises.create) as file:
+                    is_there = file.read() == data
+            except OSError:
+                is_there = False
+            if not is_there:
+                replace_file(path, data)
+
+    def inputs(self) -> dict[str, bytes]:
+        """Returns the copies of inputs that are there: name → content."""
+        found = {}
+        directory = os.path.join(self.path, INPUT)
+        for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+            try:
+                found[name] = regular.content(os.path.join(directory, name))
+            except OSError:
+                continue  # it is brought back from the snapshot
+        return found
 
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
         """Writes the files of a snapshot to where they were, those that are not there.
@@ -178,7 +208,11 @@ class RunFiles:
                 data = file.read()
         except OSError as error:
             raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
-        if inner.startswith(f"{OUTPUT}/") and inner.endswith(_TOLD):
+        if inner.startswith(f"{INPUT}/"):
+            from gitckpt.store.secrets import copies
+
+            data = copies.masked(repository, data)
+        elif inner.endswith(_TOLD):
             from gitckpt.store.secrets import detector
 
             data = detector.masked_bytes(data)
@@ -224,11 +258,14 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
         objects: its objects.
         found: the table without them.
         commit: the linked commit; "" for none.
-        files: name → content.
+        files: name → content. What looks like a secret is masked in what is stored, so each is also to be given to `RunFiles.keep`.
 
     Raises:
         WorktreeError: the snapshot that `found` names is gone.
     """
+    from gitckpt.store.secrets import copies
+
+    files = {name: copies.masked(repository, data) for name, data in files.items()}
     pending: list[tuple[str, bytes]] = [("blob", data) for data in files.values()]
 
     def put(entries: Entries) -> str:

@@ -19,6 +19,7 @@ from gitckpt.store import chains
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.run_files import ENTRY, INPUT
+from gitckpt.store.secrets import copies as stored
 from gitckpt.store.snapshot import comparison, manifest
 
 TYPE_CHECKING = False
@@ -214,8 +215,9 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
             if held is None:
                 line += ", of which there is no copy"
             else:
-                wrong = "" if hashlib.sha256(held[1]).hexdigest() == pipeline.contents[name] else ", which is not what its digest says"
-                line += f", whose copy begins {_text(held[1][:200].decode('utf-8', 'replace'))}{wrong}"
+                line += f", whose copy begins {_text(held[1][:200].decode('utf-8', 'replace'))}"
+                if hashlib.sha256(held[1]).hexdigest() != pipeline.contents[name]:
+                    line += ", which is not what its digest says" + (": it has masked places" if stored.has_masks(held[1]) else "")
         found.append(line)
     return found
 

@@ -4,4 +4,5 @@ Doors:
     detector: finds and masks.
     suspects: those in the files of a snapshot.
     settled: false alarms.
+    copies: what is stored of the files that a run was started with.
 """

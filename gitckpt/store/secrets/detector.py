@@ -18,10 +18,13 @@ from gitckpt.store.secrets.rules import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 LARGEST = 1_000_000
 """A file with more bytes is not looked at: what people write by hand is smaller."""
+
+MASK = b"[masked: "
+"""How what stands for a secret begins."""
 
 _BINARY = 8000
 _LEAST = 14
@@ -168,11 +171,15 @@ def masked(text: str) -> str:
 
 def masked_bytes(data: bytes) -> bytes:
     """Returns bytes as `masked` does."""
-    hits = find(data)
+    return without(data, find(data))
+
+
+def without(data: bytes, hits: Sequence[Hit]) -> bytes:
+    """Returns bytes with some of what `find` has found masked."""
     if not hits:
         return data
     parts, at = [], 0
     for hit in hits:
-        parts += [data[at : hit.start], f"[masked: {hit.rule}]".encode()]
+        parts += [data[at : hit.start], MASK + f"{hit.rule}]".encode()]
         at = hit.end
     return b"".join([*parts, data[at:]])

@@ -115,14 +115,22 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     except WorktreeError:
         names = []  # as was said of its files
     for name in names:
-        place = shell_word(f"refs/ckpt/trees/{checkpoint.id}:run/{name}")
-        terminal.out(f"    beside it: {name} (git cat-file blob {place})")
+        place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
+        masked = ", with what looked like a secret masked" if _has_masks(store, place) else ""
+        terminal.out(f"    beside it: {name}{masked} (git cat-file blob {shell_word(place)})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
         terminal.out()
         terminal.out(terminal.heading("output:"))
         for line in output.rstrip("\n").split("\n"):
             terminal.out(f"    {line}".rstrip())
+
+
+def _has_masks(store: Store, place: str) -> bool:
+    from gitckpt.store.secrets import copies, detector
+
+    found = next(inside(store).repository.cat_file.contents([place], detector.LARGEST))
+    return found is not None and copies.has_masks(found[2])
 
 
 def _progress(checkpoint: Checkpoint) -> str | None:
