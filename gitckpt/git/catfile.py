@@ -122,7 +122,7 @@ class CatFile:
                     break
                 yield oid, kind, data
         finally:
-            child.terminate()
+            child.hang_up()  # a program that stands for git may have started it, so that git outlives it, and waits for us to listen
             thread.join()
             child.close()
 

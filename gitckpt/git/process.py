@@ -295,6 +295,15 @@ class Child:
             except ProcessLookupError:
                 pass
 
+    def hang_up(self) -> None:
+        """Has it end now, and whatever it started: what is still written to its output is read by nobody. `close` is still to come."""
+        self.terminate()
+        for name in ("stdout", "stderr"):
+            fd = getattr(self, name)
+            if fd >= 0:
+                os.close(fd)
+                setattr(self, name, -1)
+
     def _close_input(self, poll: select.poll) -> None:
         poll.unregister(self.stdin)
         self._end_input()

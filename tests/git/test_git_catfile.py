@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import Child
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
 
 
 @pytest.fixture
@@ -80,6 +81,28 @@ class TestContents:
         found = list(cat_file.contents([*[small] * 6000, large, *[small] * 6000], 10))
         one = (small, "blob", b"x" * 10)
         assert (found[:6000], found[6000], found[6001:]) == ([one] * 6000, (large, "oversized", b""), [one] * 6000)
+
+    def test_left_in_the_middle_it_ends_where_git_is_started_by_something_else(
+        self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blob = main_checkout.git("hash-object", "-w", "--stdin", data="x" * 1000)
+        wrapper = tmp_path / "git"
+        wrapper.write_text('#!/bin/sh\ngit "$@"\nexit $?\n')  # and not `exec git`: it is this shell that is told to end
+        wrapper.chmod(0o755)
+        monkeypatch.setenv("GITCKPT_GIT", str(wrapper))
+        answers = CatFile(repository_of(main_checkout).git).contents([blob] * 20_000)
+        assert next(answers) == (blob, "blob", b"x" * 1000)
+
+        def waited(*_: object) -> None:
+            raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, waited)
+        signal.alarm(20)
+        try:
+            answers.close()  # type: ignore[attr-defined]
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
 
     def test_of_none_is_nothing(self, cat_file: CatFile) -> None:
         assert list(cat_file.contents([])) == []
