@@ -26,8 +26,8 @@ LAYERS = tuple(
     model.readers
     git
     store.log store.roster
-    store.chains store.links store.remotes
-    store.records store.secrets
+    store.chains store.links store.remotes store.secrets
+    store.records
     store.snapshot store.leases store.hooks
     store.config
     store.submodules store.listener

@@ -177,3 +177,30 @@ def test_a_fork_has_the_file_whole(told: Told) -> None:
     assert fork != told.run
     assert (told.copy.parents[2] / fork / "input" / "plan").read_text() == PLAN
     assert set(told.stored()) == {MASKED}
+
+
+def test_message_and_errors_of_a_checkpoint_are_masked(main_checkout: Checkout) -> None:
+    said = f"use {TOKEN} for it"
+    assert forked.git_ckpt("save", "-m", said, directory=main_checkout.path).code == 0
+    with Store.open(main_checkout.path) as store:
+        made = store.record("build-failed", {"said": said}, message=said, errors=[said])
+        assert (made.message, made.errors) == ("use [masked: github-pat] for it", ("use [masked: github-pat] for it",))
+        assert store.read(made.id).message == made.message
+        assert store.read(made.id).state == {"said": said}  # a state is the caller's own
+    saved, recorded = sorted(documents(main_checkout).split("version = 1\n")[1:], key=lambda text: "state]\nsaid" in text)
+    assert TOKEN not in saved
+    assert recorded.count(TOKEN) == 1
+
+
+def test_what_an_agent_answers_is_masked_before_a_loop_remembers_it(main_checkout: Checkout) -> None:
+    agent = main_checkout.write("agent.sh", f"cat > /dev/null\necho the token is {TOKEN[:8]}''{TOKEN[8:]}\necho work >> work.txt\n")
+    main_checkout.write("PLAN.md", "# Plan\nwork\n")
+    main_checkout.git("add", "--all")
+    main_checkout.git("commit", "--quiet", "--message", "plan")
+    words = ("loop", "PLAN.md", "--agent", f"sh {agent}", "--tests", f"echo fails with {TOKEN[:8]}''{TOKEN[8:]}; false")
+    done = forked.git_ckpt(*words, "--until-tests-pass", "--max-iterations", "1", directory=main_checkout.path)
+    stored = documents(main_checkout)
+    assert "[masked: github-pat]" in stored, done
+    assert "the token is [masked: github-pat]" in stored, done
+    assert "fails with [masked: github-pat]" in stored, done
+    assert TOKEN not in stored

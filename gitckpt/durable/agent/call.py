@@ -17,6 +17,7 @@ from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass, replace
+from gitckpt.store.secrets import detector
 
 PROMPT, LOG = "prompt", "agent.log"
 MAX_ARGUMENT = 100_000
@@ -27,7 +28,7 @@ _BRIEF = 2000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a call of an agent ended, and what it said.
+    """How a call of an agent ended, and what it said: with what looks like a secret masked, as states and messages are made of it.
 
     Attributes:
         report: what its client reports.
@@ -179,10 +180,10 @@ class Agent:
         report = reader.close()
         show(reader.rest)
         return Answer(
-            report=self._priced(report),
+            report=_masked(self._priced(report)),
             code=outcome.code,
             ended_by=outcome.ended_by,
-            tail=tail.text(),
+            tail=detector.masked(tail.text()),
             seconds=outcome.seconds,
             log=transcript.path,
             resumed=resumed,
@@ -228,3 +229,8 @@ class Agent:
 
 def _length(seconds: float | None) -> str:
     return times.length_text(round((seconds or 0) * times.MICRO)) if (seconds or 0) >= 1 else f"{seconds or 0:g}s"
+
+
+def _masked(report: AgentReport) -> AgentReport:
+    text, error = detector.masked(report.text), detector.masked(report.error) if report.error else None
+    return replace(report, text=text, error=error, denied=tuple(detector.masked(each) for each in report.denied))

@@ -291,7 +291,7 @@ class Pipelines:
         """Lets a run be driven from now on by what is there now, and as the caller wishes."""
         accepts = how.get("accept_changes", False)
         pipeline, contents = launch.require_same(self._store, run.newest, definition, accept=accepts)
-        launch.take_in(run, contents)
+        launch.take_in(run, contents, accepted=accepts)
         if accepts:
             pipeline = launch.with_copies(run, pipeline, definition)
         if how.get("inputs"):

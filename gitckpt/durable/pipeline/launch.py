@@ -251,13 +251,20 @@ def with_copies(run: ActiveRun, now: Pipeline, definition: PipelineDefinition) -
     return replace(now, contents={**now.contents, **Given({}, _copies(run, now, definition)).digests})
 
 
-def take_in(run: ActiveRun, contents: Mapping[str, bytes]) -> None:
+def take_in(run: ActiveRun, contents: Mapping[str, bytes], *, accepted: bool) -> None:
     """Replaces the run's copies of inputs that are files.
+
+    Args:
+        run: the run.
+        contents: what they shall hold, by name.
+        accepted: whether somebody wants that. Otherwise only such a copy makes way as is stored of that very file, with masked places.
 
     Raises:
         WorktreeError: they cannot be written.
     """
-    run.files.keep(contents)
+    there = {} if accepted else run.files.inputs()
+    repository = run.store.repository
+    run.files.keep({name: data for name, data in contents.items() if accepted or there.get(name) == copies.masked(repository, data)})
 
 
 def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) -> dict[str, bytes]:

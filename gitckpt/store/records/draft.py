@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         """What caused it: "manual", which is the default, "phase", "step", …"""
 
         message: str | None
-        """One line for people."""
+        """One line for people; what looks like a secret in it is masked."""
 
         agent: str | None
         """Who did the work."""
 
         errors: Sequence[str] | None
-        """What went wrong, in order of occurrence; none where it is None."""
+        """What went wrong, in order of occurrence, masked likewise; none where it is None."""
 
         progress: Progress | None
         """How far the run has come."""
@@ -131,7 +131,12 @@ def draft(
         UsageError: the phase is none, the message has more than one line, or a reader would refuse a document with these keys.
         StateError: the state is not a map.
     """
-    message = details.get("message")
+    message, errors = details.get("message"), strings("errors", details.get("errors"))
+    if message or errors:  # hooks have neither, and no time for more imports
+        from gitckpt.store.secrets import detector
+
+        errors = tuple(detector.masked(each) for each in errors)
+        message = detector.masked(message) if message else None
     if message and message.splitlines() != [message]:
         raise UsageError("a message is one line", hint="put the rest into the state")
     drafted = Checkpoint(
@@ -143,7 +148,7 @@ def draft(
         trigger=details.get("trigger", MANUAL),
         message=message or None,
         agent=details.get("agent"),
-        errors=strings("errors", details.get("errors")),
+        errors=errors,
         worktree=worktree,
         progress=details.get("progress"),
         run=details.get("run"),

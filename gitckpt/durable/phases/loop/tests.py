@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from gitckpt.durable.command.execution import EXIT, Outcome
 from gitckpt.model.values import dataclass
+from gitckpt.store.secrets import detector
 
 PYTEST = "pytest -v --tb=short"
 MAKE = "make test"
@@ -24,7 +25,7 @@ class Tested:
 
     Attributes:
         passed: whether they passed.
-        output: what they printed, or why they could not.
+        output: what they printed, with what looks like a secret masked, or why they could not.
     """
 
     passed: bool
@@ -62,5 +63,6 @@ def run(line: str, call: Callable[[str], Outcome], seconds: float) -> Tested:
         return Tested(passed=False, output=NONE)
     outcome = call(line)
     if outcome.ended_by != EXIT:
-        return Tested(passed=False, output=f"{outcome.tail.rstrip()}\nTests timed out after {seconds:g} seconds".lstrip())
-    return Tested(outcome.code == 0, outcome.tail)
+        output = f"{detector.masked(outcome.tail).rstrip()}\nTests timed out after {seconds:g} seconds".lstrip()
+        return Tested(passed=False, output=output)
+    return Tested(outcome.code == 0, detector.masked(outcome.tail))

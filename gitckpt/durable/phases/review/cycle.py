@@ -39,6 +39,7 @@ from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import replace
+from gitckpt.store.secrets import detector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -375,8 +376,8 @@ def _amount(cost: float | None) -> float:
 
 
 def _output(said: str, code: int) -> str:
-    """Returns what a command printed, or at least how it ended."""
-    return trimmed(storable(said)) or f"exit code {code}, without a word"
+    """Returns what a command printed, with what looks like a secret masked, or at least how it ended."""
+    return trimmed(detector.masked(storable(said))) or f"exit code {code}, without a word"
 
 
 def _mark(name: str) -> str:
