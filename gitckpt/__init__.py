@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from gitckpt.formats.exporter import Exporter as Exporter
     from gitckpt.formats.importer import ImportedFile as ImportedFile
     from gitckpt.formats.importer import Importer as Importer
+    from gitckpt.git.contents.bounds import UnsoundSnapshot as UnsoundSnapshot
     from gitckpt.git.process import DeadlinePassed as DeadlinePassed
     from gitckpt.git.process import GitError as GitError
     from gitckpt.git.refs import LockHeld as LockHeld
@@ -137,6 +138,7 @@ _HOMES = {
     "DeadlinePassed": "gitckpt.git.process",
     "GitError": "gitckpt.git.process",
     "LockHeld": "gitckpt.git.refs",
+    "UnsoundSnapshot": "gitckpt.git.contents.bounds",
     "RefMoved": "gitckpt.git.refs",
     "Attempt": "gitckpt.model.checkpoint",
     "Checkpoint": "gitckpt.model.checkpoint",
@@ -257,6 +259,7 @@ __all__ = [
     "Store",
     "Struggling",
     "UndoStep",
+    "UnsoundSnapshot",
     "Untrusted",
     "Usage",
     "UsageError",

@@ -22,7 +22,7 @@ OPERATION = f"more than {_MOST.count:,} files, {_MOST.depth} directories within 
 """Beyond this, an operation in progress is neither kept nor brought back."""
 
 
-class Unsound(WorktreeError):
+class UnsoundSnapshot(WorktreeError):
     """A snapshot is not one that gitckpt makes."""
 
 
@@ -35,7 +35,7 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
         commit: full oid; "" for no files at all.
 
     Raises:
-        Unsound: it has more paths, or deeper ones, than `budget.SNAPSHOT` allows, or a tree is none that git would list.
+        UnsoundSnapshot: it has more paths, or deeper ones, than `budget.SNAPSHOT` allows, or a tree is none that git would list.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -46,9 +46,9 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
     is_beyond = any(whole.is_beyond(base, tree) for tree in trees)
     if whole.flaw:
-        raise Unsound(f"{whole.flaw}: {'the snapshot' if snapshot else 'the commit'} {snapshot or commit} leads to it", hint=HINT)
+        raise UnsoundSnapshot(f"{whole.flaw}: {'the snapshot' if snapshot else 'the commit'} {snapshot or commit} leads to it", hint=HINT)
     if is_beyond:
-        raise Unsound(too_much(snapshot or commit), hint=HINT)
+        raise UnsoundSnapshot(too_much(snapshot or commit), hint=HINT)
 
 
 def too_much(tree: str) -> str:
@@ -57,18 +57,18 @@ def too_much(tree: str) -> str:
 
 
 def require_shape(parts: Entries, snapshot: str) -> None:
-    """Raises `Unsound` where a snapshot has something else than a directory, or a list, at a place of one.
+    """Raises `UnsoundSnapshot` where a snapshot has something else than a directory, or a list, at a place of one.
 
     Args:
         parts: its entries.
         snapshot: its oid.
     """
     if b"files" not in parts:
-        raise Unsound(f"{snapshot} is not the tree of a snapshot: it has no files/", hint=HINT)
+        raise UnsoundSnapshot(f"{snapshot} is not the tree of a snapshot: it has no files/", hint=HINT)
     for name, (mode, _) in parts.items():
         if (name in _DIRECTORIES and mode != DIRECTORY) or (name in _LISTS and mode == DIRECTORY):
             is_list = "a list" if name in _LISTS else "a directory"
-            raise Unsound(f"{snapshot} is not the tree of a snapshot: {name.decode('ascii')} is not {is_list}", hint=HINT)
+            raise UnsoundSnapshot(f"{snapshot} is not the tree of a snapshot: {name.decode('ascii')} is not {is_list}", hint=HINT)
 
 
 def is_too_much(operation: Mapping[str, bytes]) -> bool:

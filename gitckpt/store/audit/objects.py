@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git.command import BOUNDED
 from gitckpt.git.contents import bounds
-from gitckpt.git.contents.bounds import Unsound
+from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.git.damage.integrity import Damage
 from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.damage.soundness import Census
@@ -155,12 +155,12 @@ def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
                 bounds.require_shape(parts, tree)
             whole = [oid for mode, oid in parts.values() if mode == DIRECTORY]
             if flaw := census.flaw(tree):
-                raise Unsound(flaw)
+                raise UnsoundSnapshot(flaw)
             if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in whole):
                 bounds.require(repository, tree, "")  # what is checked out does not count
             if is_whole and parts.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
-        except (Unsound, MalformedTree) as error:
+        except (UnsoundSnapshot, MalformedTree) as error:
             yield tree, str(error)
         except CkptError:
             pass  # something is missing, or damaged, which is a finding of its own

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.contents import bounds
-from gitckpt.git.contents.bounds import Unsound
+from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -319,7 +319,7 @@ def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
     try:
         return decode_tree(data, repository.object_format)
     except MalformedTree as error:
-        raise Unsound(f"the tree {tree} of the snapshot: {error}", hint=_FSCK) from None
+        raise UnsoundSnapshot(f"the tree {tree} of the snapshot: {error}", hint=_FSCK) from None
 
 
 class _Reader:
@@ -347,7 +347,9 @@ class _Reader:
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=_FSCK)
             size += len(found[1])
             if found[0] == OVERSIZED or size > most:
-                raise Unsound(f"the snapshot keeps more than {most:,} bytes of what is read as a whole: with {oid}", hint=bounds.HINT)
+                raise UnsoundSnapshot(
+                    f"the snapshot keeps more than {most:,} bytes of what is read as a whole: with {oid}", hint=bounds.HINT
+                )
             contents.append(found[1])
         return contents
 
@@ -361,7 +363,7 @@ class _Reader:
                 entries = self.entries(tree)
                 count += len(entries)
                 if count > budget.OPERATION.count or depth > budget.OPERATION.depth:
-                    raise Unsound(f"the operation {top} of the snapshot has {bounds.OPERATION}", hint=bounds.HINT)
+                    raise UnsoundSnapshot(f"the operation {top} of the snapshot has {bounds.OPERATION}", hint=bounds.HINT)
                 for name, (mode, oid) in entries.items():
                     path = prefix + os.fsdecode(name)
                     if mode == DIRECTORY:
