@@ -78,6 +78,7 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_fingerprint_sees(checkout: Checkout, change: str) -> None:
     checkout.git("worktree", "add", "--quiet", "--detach", str(checkout.main.parent / "other"))

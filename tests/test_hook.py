@@ -65,6 +65,7 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
     assert notes.strip() == f"{entry.id} commit-complete {entry.timestamp}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "message",
     ["one line", "two\nlines in the subject\n\nbody", "\n\n  leading blank lines", "ünïcödé \N{SNOWMAN}", 'tab\tand \\ backslash "quote"'],
@@ -174,6 +175,7 @@ def test_a_rebase_carries_over_what_waits_and_what_is_written(checkout: Checkout
         assert store.verify().findings == []
 
 
+@pytest.mark.long
 def test_commits_that_are_squashed_carry_theirs_over(checkout: Checkout) -> None:
     _install(checkout)
     base = _three_commits_beside(checkout)

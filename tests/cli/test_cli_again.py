@@ -50,6 +50,7 @@ def states(stage: Stage, run: str) -> dict[str, str]:
 
 
 class TestAProgramsRun:
+    @pytest.mark.long
     def test_the_phase_and_those_after_it_are_done_again(self, stage: Stage) -> None:
         run, done, said = program(stage)
         assert (done, said) == (["one", "two", "three"], ["one 1", "two 2", "three 3"])
@@ -191,6 +192,7 @@ class TestOthers:
         assert (both.code, both.err.splitlines()[0]) == (2, "error: --no-run and --from exclude each other")
         assert stage.status(run) == "complete"
 
+    @pytest.mark.long
     def test_what_others_recorded_wants_trust(self, stage: Stage, tmp_path: Path) -> None:
         run, _, _ = program(stage)
         clone = Checkout(tmp_path / "clone")

@@ -136,6 +136,7 @@ BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", BAD_REFS)
 def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(ckpt: Ckpt, checkout: Checkout, case: str) -> None:
     target, problem, hint = BAD_REFS[case]
@@ -301,6 +302,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("text", "error", "hint"), SETTINGS, ids=range(len(SETTINGS)))
 def test_settings_that_cannot_be_understood_are_2_with_file_line_key_and_cure(
     ckpt: Ckpt, checkout: Checkout, save: Save, text: str, error: str, hint: str

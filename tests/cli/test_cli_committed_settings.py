@@ -87,6 +87,7 @@ class TestEnd:
         assert (done.code, done.err.count(warning)) == (0, 1)
         assert (stage.runs(), place.exists()) == ([], False)
 
+    @pytest.mark.long
     def test_finish_in_the_worktree_and_from_outside(self, stage: Stage) -> None:
         for inside in (True, False):
             place = stage.worktree(stage.ok("start").rpartition("/")[2])

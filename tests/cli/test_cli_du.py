@@ -132,6 +132,7 @@ def test_where_an_object_is_damaged_that_is_said(ckpt: Ckpt, main_checkout: Chec
     assert json.loads(ckpt("du", "--json", at=main_checkout).out)["complete"] is False
 
 
+@pytest.mark.long
 def test_on_a_terminal_it_is_a_table_with_the_largest_worktrees(main_checkout: Checkout, save: Save, left: Path) -> None:
     save(main_checkout)
     for number in range(6):

@@ -77,6 +77,7 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
     assert done == Outcome(0, "", "no checkpoint is like that; see all: git ckpt list --all\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "made", "said"),
     [

@@ -130,6 +130,7 @@ def test_options_become_inputs(stage: Stage, plan: Path) -> None:
     assert (stage.worktree(run) / "prompt").read_text() == "Do docs/The plan.md\n"
 
 
+@pytest.mark.long
 def test_one_that_is_exhausted_has_failed_and_goes_on(stage: Stage, plan: Path) -> None:
     agent = script(stage, {}, {}, {"write": {"works": ""}})
     words = ("--agent", agent, "--until-tests-pass", "--tests", "[ -e works ]", "--pause", "0s", "--max-iterations", "2")

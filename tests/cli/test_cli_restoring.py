@@ -297,6 +297,7 @@ class TestApart:
         done = ckpt("restore", made, "--dry-run", at=checkout)
         assert f"a worktree at that commit: git ckpt resume --no-run {made[:8]}\n" in done.err
 
+    @pytest.mark.long
     def test_json(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
         base = checkout.git("rev-parse", "HEAD")
         self.merge(checkout)

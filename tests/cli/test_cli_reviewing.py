@@ -199,6 +199,7 @@ class TestInputs:
         assert stage.ckpt("resume").code == 20
         assert stage.ckpt("resume", "--input", "name=b").code == 0
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("word", "message"),
         [

@@ -157,6 +157,7 @@ class TestRun:
         assert (code, err.splitlines()[-2]) == (20, f"error: phase 'one' was ended: {words}")
         assert ends(*children(stage))
 
+    @pytest.mark.long
     def test_a_run_that_takes_too_long(self, stage: Stage) -> None:
         stage.pipeline(f"one: {WAITS}")
         done = stage.ckpt("run", "ci", "--timeout", "1s")
@@ -205,6 +206,7 @@ class TestRun:
         assert Path(f"{stage.env['CALLS']}.pwd").read_text() == f"{stage.worktree(run)}\n"
         assert Path(f"{stage.env['CALLS']}.in").read_text() == ""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("script", "said"),
         [

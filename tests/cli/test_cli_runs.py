@@ -101,6 +101,7 @@ class TestSignals:
         assert attempt is not None
         assert str(attempt.output).endswith("y\n" * 1000)
 
+    @pytest.mark.long
     def test_a_run_that_is_driven_is_nobody_elses(self, stage: Stage) -> None:
         driver = waiting(stage)
         run = stage.run()
@@ -214,6 +215,7 @@ class TestRuns:
             "STAMP-ci\tfailed\tone-failed\tTIME\t-\tTOP/.ckpt/worktrees/STAMP-ci"
         )
 
+    @pytest.mark.long
     def test_on_a_terminal(self, three: Stage) -> None:
         talk = Talk(three, "runs")
         assert talk.ends() == 0

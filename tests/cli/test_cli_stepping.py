@@ -406,6 +406,7 @@ class TestRuns:
                 assert (done.code, done.out) == (11, "")
                 second.pause()
 
+    @pytest.mark.long
     def test_many_processes(self, main_checkout: Checkout) -> None:
         assert apart("step", "start", "EXECUTE", "--force", "--track", "t", at=main_checkout).code == 0
         said = forked.together(*((reports, (str(main_checkout.path), worker)) for worker in range(4)))

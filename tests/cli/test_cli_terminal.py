@@ -160,6 +160,7 @@ def test_expire_is_a_table(busy: Checkout) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_capture_that_takes_long_says_so(main_checkout: Checkout) -> None:
     main_checkout.commit("rules", **{".gitattributes": "slow filter=slow\n"})
     main_checkout.git("config", "filter.slow.clean", "sleep 1.5; cat")

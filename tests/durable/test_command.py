@@ -43,6 +43,7 @@ def seen(outcome: Outcome) -> tuple[int, str, str]:
 # Exit codes
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("command", "code"),
     [

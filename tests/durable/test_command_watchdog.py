@@ -260,6 +260,7 @@ def test_command_goes_on_when_the_outer_process_is_killed(run: Runner) -> None:
     assert (outcome.code, outcome.tail) == (3, "ready\non\n")
 
 
+@pytest.mark.sampled(2)
 @is_linux
 @pytest.mark.parametrize("kind", GETAWAYS)
 def test_nobody_gets_away_when_the_inner_process_is_killed(kind: str, run: Runner) -> None:

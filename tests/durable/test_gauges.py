@@ -89,6 +89,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(
     state=st.dictionaries(
         st.sampled_from(["loop", "review", "loop_state"]),

@@ -183,6 +183,7 @@ def test_command_is_ended_where_the_lease_is_gone(run: Runner, plain: Store, mai
     assert comes(lambda: "alone" in run.watchdog.hear())
 
 
+@pytest.mark.long
 def test_command_goes_on_as_long_as_the_lease_is_held(run: Runner, held: Hold, tmp_path: Path) -> None:
     """A driver that somebody stopped by Ctrl-Z, or a lease that was renewed, is no reason to end anything."""
     launch(run, "echo $$ >pid; while ! test -e go; do sleep 0.01; done; exit 3")

@@ -96,6 +96,7 @@ def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
     assert (event.status, event.saves) == ("complete", 0)
 
 
+@pytest.mark.long
 def test_crashes_with_a_milestone_between_them_do_not_add_up(plain: Store, main_checkout: Checkout) -> None:
     conduct = Conduct(on_resume="reset", max_recoveries=1, autosave=0)
     run = Run.start(plain, "Add login!", adapter="plumbing")

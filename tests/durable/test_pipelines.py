@@ -80,6 +80,7 @@ class TestARun:
         assert told.said == ["try-it", ("one", 1, 1, 2), ("one", "complete"), ("two", 1, 2, 2), ("two", "complete")]
         assert plain.runs()[0].status == "complete"
 
+    @pytest.mark.long
     def test_that_pauses_asks_and_is_left_where_nobody_answers(self, plain: Store, define: Callable[[str], None]) -> None:
         define('echo "$CKPT_REVISION." >>one')
         told = Told(("revise", "shorter"), ("restart", ""))

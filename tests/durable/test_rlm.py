@@ -257,6 +257,7 @@ class TestQuestions:
         begun.reads(self.QUESTION.format("research"))
         return begun
 
+    @pytest.mark.long
     def test_the_checkpoint_is_written_before_the_question(self, act: Act, asked: Talk) -> None:
         asked.killed()
         run = act.stage.run()
@@ -329,6 +330,7 @@ class TestQuestions:
         assert act.asked() == ["research", "research"]
         assert act.stage.events(run)["research"].attempts == 2
 
+    @pytest.mark.long
     def test_ctrl_c(self, act: Act, asked: Talk) -> None:
         asked.types("\x03")
         assert asked.ends() == 130

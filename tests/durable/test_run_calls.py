@@ -66,6 +66,7 @@ def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:
         run.pause()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("look", ["check", "milestone", "wait"])
 def test_another_store_asks_a_run_to_stop(plain: Store, main_checkout: Checkout, look: str) -> None:
     def work() -> None:

@@ -143,6 +143,7 @@ def test_an_error_that_comes_after_both_were_written_writes_neither_again(store:
     assert [entry.sequence for entry in store.list(Query(run=run))] == list(range(8, 0, -1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), CkptError("the disk is ill")])
 def test_what_ends_the_run_between_two_phases_finds_the_first_one_complete(
     store: Store, monkeypatch: pytest.MonkeyPatch, error: BaseException

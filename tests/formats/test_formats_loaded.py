@@ -146,6 +146,7 @@ def test_quasar_loads_a_review_of_ours(state: CycleState) -> None:
     assert (found["cycle"], found["task_title"]) == (state.cycle, state.task_title)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "reports",
     [

@@ -104,6 +104,7 @@ def test_a_few_things_are_told_of_a_file_and_the_others_counted(imports: Imports
     assert (imports.checkout.path.parent / "out.json").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.long
 def test_what_stands_within_strings_is_no_value(imports: Imports) -> None:
     imports.checkout.write(f"{RLM}/text.json", rlm(state={"a": ', [ { : " \\ ' * 200_000}))
     assert len(imports()) == 1
@@ -134,6 +135,7 @@ def test_a_thousand_runs_of_the_same_second(imports: Imports) -> None:
     assert len({line.run for line in made}) == 1003
 
 
+@pytest.mark.long
 def test_a_mark_at_the_beginning_as_some_editors_write_it(imports: Imports) -> None:
     imports.bring()
     files = [path for folder in PLACES.values() for path in (imports.checkout.path / folder).rglob("*.*") if path.suffix in SUFFIXES]

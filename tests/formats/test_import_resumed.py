@@ -29,6 +29,7 @@ def forge_run(stage: Stage, tmp_path: Path) -> Path:
 
 
 class TestForge:
+    @pytest.mark.long
     def test_it_ends_with_what_its_agent_had_left(self, stage: Stage, tmp_path: Path) -> None:
         left = forge_run(stage, tmp_path)
         stage.program("claude", "cat half.txt > seen; cat > plan.seen; echo done > done.txt")
@@ -82,6 +83,7 @@ class TestForge:
         assert (done.code, stage.calls) == (20, [])
         assert f"what the agent is asked cannot be read: {stage.worktree(AUTH)}/plans/auth.md: Is a directory" in done.err
 
+    @pytest.mark.long
     def test_its_plan_is_not_here(self, stage: Stage, tmp_path: Path) -> None:
         left = forge_run(stage, tmp_path)
         stage.checkout.git("rm", "--quiet", "plans/auth.md")
@@ -157,6 +159,7 @@ def loads_as_pipeline_state(state: dict[str, object]) -> bool:
     )
 
 
+@pytest.mark.long
 def test_quasar_in_its_second_cycle(stage: Stage) -> None:
     agents = (
         f'[agents.coder]\ncommand = "cat > /dev/null; echo fixed >> a; echo did"\n'

@@ -49,6 +49,7 @@ def test_nothing_is_where_nothing_is(make_checkout: Callable[..., Checkout], ope
     assert integrity.damaged(opened(make_checkout())) == set()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 def test_loose_ones(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], how: str, object_format: str) -> None:
@@ -86,6 +87,7 @@ def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
     main_checkout.git("fsck", ok=(1, 2, 3, 4, 5, 6, 7))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", [".pack", ".idx"])
 @pytest.mark.parametrize("left", [0, 10, 1000])
 def test_packs_that_are_cut_off(main_checkout: Checkout, repository: Repository, ending: str, left: int) -> None:

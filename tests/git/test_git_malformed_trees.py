@@ -39,6 +39,7 @@ def test_what_git_once_wrote_is_read() -> None:
     assert decode_tree(encode_tree(entries), "sha1") == entries
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_below", [False, True], ids=["the tree", "one below it"])
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
 def test_notes_are_made_anew(main_checkout: Checkout, data: bytes, is_below: bool) -> None:

@@ -64,6 +64,7 @@ def test_loose_ones_come_first_and_then_pack_after_pack(two_packs: tuple[Checkou
     assert ordered(checkout, some)[1:] == [oid for oid in [*large, *small] if oid in some]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", ["cut", "empty", "other", "gone", "directory"])
 def test_what_cannot_be_read_is_passed_over(main_checkout: Checkout, damage: str) -> None:
     large = packed(main_checkout, [f"large {number}\n" for number in range(700)])

@@ -159,6 +159,7 @@ class TestRefusal:
         assert self.kind(error) is GitError
         assert f"trying to write ref '{A}' with nonexistent object {'1' * 40}" in error.message
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("name", ["has space", "dot..dot", "new\nline", "end.lock", "tilde~1", "", "\nverify refs/x"])
     def test_of_an_invalid_name(self, world: World, name: str) -> None:
         assert self.kind(world.refused(Update(B, world.one, ""), Update(f"refs/checkpoints/{name}", world.one, ""))) is GitError

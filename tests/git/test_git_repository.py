@@ -115,6 +115,7 @@ class TestDiscover:
         assert whereabouts(repository) == {"git_dir": git_dir, "common_dir": git_dir, "worktree": str(inner.path), "is_linked": False}
         check_usable(inner, repository)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "name",
         [
@@ -212,6 +213,7 @@ class TestCommit:
         said = {"HEAD": second, "HEAD~1": first, "v1": first, "größe": first, first[:12]: first, second: second, ":/first w": first}
         assert {rev: repository.commit(rev) for rev in said} == said
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "rev",
         ["", " ", "none", "0" * 40, "HEAD:file", "HEAD^{tree}", "^HEAD", "HEAD..HEAD", ":/none", "--all", "-x", "a\0b", "\ud800"],

@@ -59,6 +59,7 @@ def maintained(checkout: Checkout) -> str:
     raise AssertionError("maintenance does not end")
 
 
+@pytest.mark.long
 def test_what_is_deleted_by_its_rules(lived_in: Checkout, ckpt: Ckpt, capfd: pytest.CaptureFixture[str]) -> None:
     branches.deleting(lived_in)
     before, worktrees = ids(lived_in), lived_in.git("worktree", "list")

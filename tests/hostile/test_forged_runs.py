@@ -56,6 +56,7 @@ def test_a_forged_run_that_is_named_is_shown_and_refused(victim: Stage, tmp_path
     assert done.err.startswith(f"error: run {FORGED} was not written in this repository"), done.err
 
 
+@pytest.mark.long
 def test_a_state_replayed_under_the_inputs_of_ours(victim: Stage, tmp_path: Path) -> None:
     victim.pipeline(
         "name: echo branch=mine >>$CKPT_SET",
@@ -144,6 +145,7 @@ def test_a_document_replaced_under_its_id_is_not_gone_back_to(victim: Stage, tmp
     assert (done.code, victim.newest(run).state) == (2, {"x": "1"}), done
 
 
+@pytest.mark.long
 def test_a_head_moved_backwards_goes_on_where_we_were(victim: Stage, tmp_path: Path) -> None:
     victim.pipeline("one: echo one >>$HOME_OF_VICTIM/done", "two: echo two >>$HOME_OF_VICTIM/done", "three: false")
     victim.checkout.commit("another pipeline")

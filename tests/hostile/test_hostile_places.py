@@ -268,6 +268,7 @@ class TestAHookInAnothersRepository:
         assert (done.code, "dubious ownership" in done.err) == (0, True)
         assert sorted((theirs.path / ".git").rglob("*")) == before
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("event", ["post-merge", "post-rewrite", "pre-auto-gc", "maintain", "pack"])
     def test_nor_at_any_event(self, theirs: Checkout, ckpt: Ckpt, event: str) -> None:
         before = sorted((theirs.path / ".git").rglob("*"))

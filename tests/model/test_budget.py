@@ -239,6 +239,7 @@ def test_a_document_with_changes_is_read_or_refused_and_costs_what_is_allowed(ch
             assert len(found.message) < 1200
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("more", "problem"),
     [

@@ -121,6 +121,7 @@ def test_no_change_of_a_plain_document_is_read_as_something_else(data: st.DataOb
 DRIVEN = Pipeline(name="ci", phases=("plan", "build"), completed={"plan": PARENT})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("checkpoint", "is_plain"),
     [

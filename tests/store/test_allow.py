@@ -53,6 +53,7 @@ def test_a_key_without_an_order_needs_approval() -> None:
     assert order.effect("snapshot.new")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("key", "tight", "loose", "instead"),
     [

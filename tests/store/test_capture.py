@@ -207,6 +207,7 @@ class TestTime:
         assert os.listdir(resumption.resume(inside(store), made).path) == [".git"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_no_unchanged_file_is_opened(main_checkout: Checkout, tmp_path: Path) -> None:
     for number in range(300):

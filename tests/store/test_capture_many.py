@@ -53,6 +53,7 @@ def scratch(store: Store) -> list[str]:
     return [name for name in os.listdir(inside(store).repository.private_dir) if name.startswith("objects.")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rules", ["", "* text=auto\n", "*1 text=auto\n"])
 def test_become_one_pack(checkout: Checkout, make_store: MakeStore, adapter: str, rules: str) -> None:
     checkout.commit("rules", **{".gitattributes": rules or "# none\n"})
@@ -92,6 +93,7 @@ def test_one_less_becomes_loose_objects(main_checkout: Checkout, make_store: Mak
     assert (loose - before >= COUNT - 1, packs) == (True, 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["a:b", 'quo"te', "new\nline", "umläut:ü", 'back\\slash:"'])
 def test_in_a_directory_with_a_difficult_name(make_checkout: Callable[..., Checkout], make_store: MakeStore, name: str) -> None:
     checkout = make_checkout(name)

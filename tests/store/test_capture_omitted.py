@@ -190,6 +190,7 @@ class TestSubmodules:
         oid = sub.git("rev-parse", "HEAD")
         assert plain.capture() == Worktree(dirty=False, omitted=(Omitted("sub dir", SUBMODULE, oid=oid, dirty=False),))
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("kind", ["changed", "staged", "untracked"])
     def test_dirty(self, plain: Store, sub: Checkout, kind: str) -> None:
         sub.write("new" if kind == "untracked" else "inside", "changed\n")

@@ -227,6 +227,7 @@ def test_a_rebase_brought_back_in_place(checkout: Checkout, make_store: MakeStor
     assert checkout.git("rev-parse", "topic") == checkout.git("rev-parse", f"{topic}~1")
 
 
+@pytest.mark.long
 def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(checkout: Checkout, make_store: MakeStore) -> None:
     store = make_store(checkout)
     checkout.write("README", "before\n")
@@ -252,6 +253,7 @@ def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: by
     assert operation.is_at_its_start(repository, files) == (operation.rebased_branch(files) is None)
 
 
+@pytest.mark.long
 def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore) -> None:
     commits = [checkout.commit(f"number {n}", number=f"{n}\n") for n in range(8)]
     checkout.git("bisect", "start", commits[7], commits[0])

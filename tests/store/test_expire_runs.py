@@ -77,6 +77,7 @@ class TestWholeRuns:
         assert expiry.expire(inside(plain), Policy()).runs == []
         assert verification.verify(inside(plain)).findings == []
 
+    @pytest.mark.long
     def test_what_is_said_of_each(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         held = worked(plain, "held", make_store)
         worked(plain, "open", make_store, end="build-complete")
@@ -233,6 +234,7 @@ class TestManyAtOnce:
         trace.write_text("")
         return [event["name"] for event in events if event["event"] == "cmd_name"]
 
+    @pytest.mark.long
     def test_more_of_them_take_no_more_processes(
         self, main_checkout: Checkout, make_store: MakeStore, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -243,6 +243,7 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", HARMLESS, ids=ascii)
 def test_what_is_no_name_is_harmless(simple: Named, text: str) -> None:
     simple.make(A)

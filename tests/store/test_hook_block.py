@@ -23,6 +23,7 @@ from tests.store.hook_standin import StandIn, everything, hooks_of, put_hook
 
 
 class TestBlock:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "ksh", "zsh", "busybox"])
     @pytest.mark.parametrize("options", ["", "-eu", "-euxC"])
     def test_every_shell_runs_it(self, shell: str, options: str, standin: StandIn, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ class TestEvents:
         assert auto_gc(checkout, STANDIN_EXIT="1") == (0, "", "")
         assert (packs(checkout), standin.calls()) == (1, [["pre-auto-gc", ""]])
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("trouble", ["fails", "python", "package"])
     def test_trouble_of_ours_never_becomes_the_hooks(self, trouble: str, way: str, checkout: Checkout, standin: StandIn) -> None:
         python = checkout.main.parent / "python"
@@ -142,6 +143,7 @@ class TestEvents:
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one", env={"GITCKPT_SKIP": value})
         assert standin.calls() == ([["post-commit", ""]] if is_called else [])
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "name", ["a b", 'it\'s "quoted" $HOME `id` \\', "new\nline", "naïve-日本", "@EVENT@ -I", "lefthook", "ckpt hook post-commit"]
     )

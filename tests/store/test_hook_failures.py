@@ -130,6 +130,7 @@ class TestFailures:
         )
 
 
+@pytest.mark.long
 def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written and not flushed is taken back as well: left alone, it would count as the user's own."""
     really, before = os.fsync, main_checkout.git("config", "--local", "--list")

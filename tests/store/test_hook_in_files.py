@@ -102,6 +102,7 @@ class TestFiles:
         assert path.stat().st_mode & 0o7777 == 0o755
         assert standin.inspect(repository) == []
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("text", "mode", "reason"),
         [
@@ -143,6 +144,7 @@ class TestFiles:
         uninstall(repository)
         assert everything(main_checkout) == before
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "first", ["#!/bin/bash -e", "#! /usr/bin/env bash", "#!/usr/bin/env -S A=b dash -u", "#!/bin/busybox sh", ":", ""]
     )

@@ -87,6 +87,7 @@ class TestTheIndexIsOnlyACache:
             newest = again.record("c-complete", {}, run=run)
             assert again.list(Query(limit=1))[0].id == newest.id, number
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("damage", [cut, scribble, from_another_version])
     def test_a_damaged_one_is_made_anew(self, make_store: MakeStore, main_checkout: Checkout, damage: Damage) -> None:
         store = make_store(main_checkout)

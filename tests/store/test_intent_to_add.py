@@ -145,6 +145,7 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
     assert (view(checkout.path), flags(checkout.path)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_file", [True, False])
 def test_what_git_itself_overlooks(store: Store, checkout: Checkout, has_file: bool) -> None:
     """In a directory that it calls written, git compares no entry with the commit, so that its status says less than there is."""
@@ -208,6 +209,7 @@ def test_what_was_intended_in_a_worktree_whose_directory_is_gone(plain: Store, m
     assert [each for each in flags(again.path) if each[1] != "README"] == expected
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", [b"../outside", b".git/config", b"a/../../b", b"/etc/x", b"d/.git/hooks/x", b""])
 def test_paths_of_a_fetched_snapshot(plain: Store, main_checkout: Checkout, tmp_path: Path, path: bytes) -> None:
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")

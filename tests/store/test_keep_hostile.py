@@ -116,6 +116,7 @@ class TestNamesOfOthers:
         assert set(kept(main_checkout)) == {f"{commit}/x", other}
         assert lost(main_checkout) == set()
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("ref", PLACES)
     def test_a_ref_in_the_place_of_a_directory_is_named(self, plain: Store, main_checkout: Checkout, ref: str) -> None:
         main_checkout.git("update-ref", ref, "HEAD")
@@ -131,6 +132,7 @@ class TestNamesOfOthers:
         main_checkout.git("update-ref", "--no-deref", "-d", ref)
         plain.save("one-complete")
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("what", ["settle", "record", "verify"])
     def test_a_symbolic_ref_keeps_nothing_and_is_replaced(self, plain: Store, main_checkout: Checkout, what: str) -> None:
         commit = plain.record("one-complete").git_sha
@@ -172,6 +174,7 @@ class TestNamesOfOthers:
         main_checkout.git(*str(finding.cure).split()[1:])
         assert verification.verify(inside(plain)).findings == []
 
+    @pytest.mark.long
     def test_hundreds_of_lines_that_were_fetched_wait_for_maintenance(self, plain: Store, main_checkout: Checkout) -> None:
         many = [main_checkout.git("commit-tree", "HEAD^{tree}", "-m", str(n)) for n in range(30)]
         for commit in many:

@@ -160,6 +160,7 @@ class TestVerify:
         assert (finding.sentence, finding.repaired) == (f"its run {GONE} does not exist", True)
         assert REF not in main_checkout.refs()
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("text", "problem"),
         [

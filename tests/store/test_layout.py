@@ -239,6 +239,7 @@ def test_a_directory_in_which_all_is_ignored_does_not_count(store: Store, checko
     assert store.save("b-complete", {}).worktree == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["directory", "mode"])
 @pytest.mark.parametrize("how", ["restore", "restore a path", "resume"])
 def test_what_does_not_come_back_is_said(store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, what: str, how: str) -> None:

@@ -37,6 +37,7 @@ def _saved(store: Store) -> str:
     return store.list()[0].id
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("call", "said"), WRONG.values(), ids=WRONG)
 def test_what_cannot_be_meant_is_refused(plain: Store, main_checkout: Checkout, call: Callable[[Store], object], said: str) -> None:
     plain.save("plan")

@@ -147,6 +147,7 @@ class TestWhatIsWritten:
 
 
 class TestNothingIsLost:
+    @pytest.mark.long
     def test_verify_at_each_moment(self, main_checkout: Checkout, plain: Store) -> None:
         for number in range(30):
             plain.record("a-complete", {})

@@ -174,6 +174,7 @@ class TestManyObjects:
         assert full.git("cat-file", "-t", tree) == "tree"
         assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
 
+    @pytest.mark.long
     def test_stay_in_packs_when_git_packs_everything_anew(self, full: Checkout, repository: Repository) -> None:
         maintenance.maintain(repository)
         full.git("config", "gc.autoPackLimit", "1")

@@ -84,6 +84,7 @@ def change(clone: Clone) -> None:
     clone.git("add", "in/a")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("offline")
 def test_what_is_there_needs_no_remote(clone: Clone, make_store: MakeStore) -> None:
     change(clone)

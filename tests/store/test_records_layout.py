@@ -86,6 +86,7 @@ class TestManyDocuments:
         assert found[2][0] == "tree"
         assert found[3] == ("blob", b"x" * 101)  # asked of the adapter, which knows its own limit
 
+    @pytest.mark.long
     def test_and_one_that_is_too_large_by_any_measure_is_not_read(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -99,6 +99,7 @@ class TestInOrder:
         assert done[1] == [(HEAD, "", before[names[ONE]]), (names[ONE], "", before[names[ONE]]), (key, "", before[key])]
         assert [ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))] == []
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("last", [[], [TWO, THREE], [nth(9)]], ids=["none", "all", "others"])
     def test_where_all_or_none_go_last_it_is_one(
         self, plain: Store, before: dict[str, str], done: list[list[Said]], last: list[str]
@@ -242,6 +243,7 @@ class TestTheJournal:
 class TestManyAtOnce:
     """Whether each ref is asked for or all are listed, the same goes."""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("many", [2, 3, 4])
     def test_the_same_goes(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch, many: int

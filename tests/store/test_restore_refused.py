@@ -192,6 +192,7 @@ class TestMissing:
         main_checkout.git("clean", "--quiet", "--force", "-d")
         return made
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("what", ["files/deep/new", "files/deep", "files", "files/README", ""])
     def test_an_object_is_named_before_anything_changed(self, plain: Store, main_checkout: Checkout, made: Checkpoint, what: str) -> None:
         oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{made.id}:{what}")
@@ -297,6 +298,7 @@ class TestAnEnemysSnapshot:
         assert self.changed(main_checkout, before) == {}
         assert list((tmp_path / "outside").iterdir()) == []
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("flag", ["absent", "skip-worktree", "assume-unchanged", "intent-to-add"])
     def test_flags_of_paths_outside(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, flag: str, tmp_path: Path) -> None:
         victim = tmp_path / "victim"

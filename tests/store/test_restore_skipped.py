@@ -128,6 +128,7 @@ def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(store: Store,
     assert view(checkout.path) == after
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("paths", [[], [b"d"]])
 def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(store: Store, checkout: Checkout, paths: list[bytes]) -> None:
     (checkout.path / "d/b").unlink()
@@ -177,6 +178,7 @@ def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(store: Store, checkou
     assert checkout.git("ls-files", "-v", "a") == "H a"
 
 
+@pytest.mark.long
 def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(store: Store, checkout: Checkout) -> None:
     """Its bytes are those of the entry that is skipped by now."""
     base = checkout.git("rev-parse", "HEAD")
@@ -234,7 +236,7 @@ def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_t
     assert view(checkout.path) == after
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("names", ["d/b", "d/b/deeper/still"])
 @pytest.mark.parametrize("paths", [[], [b"d"]])
 def test_an_empty_directory_where_a_sparse_checkout_has_no_file(store: Store, checkout: Checkout, names: str, paths: list[bytes]) -> None:

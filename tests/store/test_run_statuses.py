@@ -42,6 +42,7 @@ class TestSteps:
         told = status(ckpt, checkout, run)
         assert (told["status"], told["next"]) == ("open", f"git ckpt step next --run {run}")
 
+    @pytest.mark.long
     def test_the_limit_of_fix_cycles_blocks_it_though_the_report_was_a_failure(self, ckpt: Ckpt, checkout: Checkout) -> None:
         run = self.begin(ckpt, checkout)
         for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE"):
@@ -68,6 +69,7 @@ class TestSteps:
 
 
 class TestPrograms:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("trigger", ["manual", "my-tool", "phase"])
     def test_a_phase_that_failed(self, ckpt: Ckpt, checkout: Checkout, trigger: str) -> None:
         with Store.open(checkout.path, adapter="plumbing") as store:

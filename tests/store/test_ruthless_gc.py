@@ -97,6 +97,7 @@ class TestARuthlessGc:
         store.record("a-complete", {}, worktree=store.capture())
         require_whole(main_checkout)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("begun", ["before the objects", "between objects and refs"])
     def test_a_record_of_which_a_gc_at_work_knows_nothing(
         self, main_checkout: Checkout, make_store: MakeStore, adapter: str, begun: str, monkeypatch: pytest.MonkeyPatch

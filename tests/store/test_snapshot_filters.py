@@ -280,6 +280,7 @@ class TestGitCrypt:
         assert b"PLAIN" not in stored(main_checkout)
 
 
+@pytest.mark.long
 def test_nothing_of_what_is_left_out_is_stored(main_checkout: Checkout) -> None:
     prefix: list[str] = []
     if os.getuid() == 0:

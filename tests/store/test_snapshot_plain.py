@@ -75,6 +75,7 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_git_is_not_asked_to_write(store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str) -> None:
     CHANGES[change](checkout)
@@ -125,6 +126,7 @@ LEFT_TO_GIT: dict[str, Callable[[Checkout], object]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", LEFT_TO_GIT)
 def test_git_is_asked_about(store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str) -> None:
     checkout.git("config", "core.fileMode", "true")

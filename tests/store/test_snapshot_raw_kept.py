@@ -85,6 +85,7 @@ def test_what_is_too_large_is_not_kept(plain: Store, main_checkout: Checkout, at
     assert (list(kept(here, made.id)), converted(made)) == (["a.nb"], ())
 
 
+@pytest.mark.long
 def test_what_is_not_kept_is_nevertheless_before_it_is_replaced(plain: Store, main_checkout: Checkout) -> None:
     """Whoever restores is about to lose it."""
     here = main_checkout
@@ -361,6 +362,7 @@ def test_diff(plain: Store, main_checkout: Checkout) -> None:
     assert lines(third) == ["-source", "+source, changed"]
 
 
+@pytest.mark.long
 def test_verify_writes_lost_bytes_anew(plain: Store, main_checkout: Checkout) -> None:
     here = main_checkout
     strip(here)

@@ -53,6 +53,7 @@ class TestCapture:
         again = [[one.git("status", "--porcelain=v2", "--branch"), one.git("stash", "list")] for one in (main_checkout, lib, inner)]
         assert again == states
 
+    @pytest.mark.long
     def test_what_has_not_changed_is_not_recorded_again(self, plain: Store, lib: Checkout, inner: Checkout) -> None:
         dirty(lib, inner)
         first, second = (plain.save("a-complete", {"n": n}) for n in (1, 2))
@@ -175,6 +176,7 @@ class TestRetention:
         plain.expire(everything)
         assert names(lib) == []
 
+    @pytest.mark.long
     def test_what_a_kill_left_goes_after_an_hour(
         self, plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, clock: Clock
     ) -> None:
@@ -200,6 +202,7 @@ class TestRetention:
         plain.expire()
         assert names(lib) == named(made)
 
+    @pytest.mark.long
     def test_checkpoints_of_its_own_stay(self, plain: Store, lib: Checkout, make_store: MakeStore, clock: Clock) -> None:
         with make_store(lib) as theirs:
             own = theirs.save("own-complete", {"n": 1})
@@ -238,6 +241,7 @@ class TestVerify:
         sentence = f"of the submodule lib: no repository of it has the checkpoint {named(made)[0]}"
         assert told(look(main_checkout)) == [("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)]
 
+    @pytest.mark.long
     def test_one_within_is_missing(self, plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
         made = plain.save("a-complete", {})
         plain.close()

@@ -24,6 +24,7 @@ def begin(store: Store) -> tuple[Checkout, Checkout, Checkout]:
     return Checkout(top), Checkout(top / "lib"), Checkout(top / "lib" / "inner")
 
 
+@pytest.mark.long
 def test_what_it_begins_with(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
     clean = settled(main_checkout, lib, inner)
     dirty(lib, inner)
@@ -61,6 +62,7 @@ def test_a_commit_that_is_not_here(plain: Store, main_checkout: Checkout, lib: C
     assert list(there.path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", ["none", "all"])
 def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, lib: Checkout, value: str) -> None:
     main_checkout.git("config", "ckpt.submodules", value)

@@ -178,6 +178,7 @@ def test_a_commit_that_nothing_else_holds(plain: Store, main_checkout: Checkout,
     assert numbers(main_checkout) == [1, 2, 8]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["commit", "document", "annotated"])
 def test_what_is_tagged_stays(plain: Store, main_checkout: Checkout, clock: Clock, what: str) -> None:
     clock.instant = NOON
@@ -290,6 +291,7 @@ def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock
     assert (roster.known(inside(plain).repository), (main_checkout.path / ".git/ckpt/links").read_text()) == (set(), "")
 
 
+@pytest.mark.long
 def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
     """What is chosen by the index equals what the rules say of all that there is."""
     chance = random.Random(20270120)

@@ -306,6 +306,7 @@ DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("code", "damage", "sentence"), DAMAGE)
 def test_a_document_that_is_damaged(
     checkout: Checkout, make_store: MakeStore, code: str, damage: Callable[[bytes], bytes], sentence: str

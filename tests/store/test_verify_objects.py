@@ -174,6 +174,7 @@ def test_a_partial_clone_lacks_what_was_promised(partial: Checkout) -> None:
     assert sorted(os.listdir(partial.path / ".git/objects/pack")) == packs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rev", ["HEAD:mine", f"refs/ckpt/trees/{ONE}:files/new", "HEAD:"])
 def test_a_partial_clone_lacks_what_nobody_promised(partial: Checkout, rev: str) -> None:
     oid = partial.git("rev-parse", rev)

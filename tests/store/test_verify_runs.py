@@ -20,6 +20,7 @@ STAMP = "2027-01-15T08:00:00.000000Z"
 STRANGER = "99999999-9999-4999-8999-999999999999"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "there",
     [
@@ -177,6 +178,7 @@ def test_what_is_named_exists(main_checkout: Checkout) -> None:
 # Heads
 
 
+@pytest.mark.long
 def test_heads_are_moved_to_the_newest_checkpoint(main_checkout: Checkout) -> None:
     chain(main_checkout, (1, "run-started"), (2, "a-complete"), (3, "b-complete"))
     other = f"{RUN}-2"

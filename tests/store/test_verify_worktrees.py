@@ -196,6 +196,7 @@ def test_what_is_left_of_a_worktree_of_nothing_that_is_gone(
     assert told(look(main_checkout)) == []
 
 
+@pytest.mark.long
 def test_a_worktree_of_nothing_that_is_gone_and_with_which_nothing_goes(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
     with make_store(checkout) as store:
         store.remove([ONE])
@@ -220,6 +221,7 @@ def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(main_checkout
     require_left(main_checkout, [("worktree-orphan", opened, sentence)])
 
 
+@pytest.mark.long
 def test_of_a_worktree_of_nothing_that_was_moved_the_old_path_is_no_cure(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
     with make_store(checkout) as store:
         store.remove([ONE])

@@ -93,6 +93,7 @@ class TestDeletedByHand:
         there = Checkout(Path(resume(inside(plain), safety).path))
         assert (there.path / "precious").read_text() == "x\n"
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("holder", ["branch", "tag", "checkpoint"])
     def test_commits_that_are_held_need_none(self, plain: Store, make_store: MakeStore, made: Checkpoint, holder: str) -> None:
         here = resumed(plain, made)
@@ -106,6 +107,7 @@ class TestDeletedByHand:
         assert resume(inside(plain), made).made
         assert safeties(plain) == []
 
+    @pytest.mark.long
     def test_repositories_of_submodules_are_not_thrown_away(
         self, plain: Store, main_checkout: Checkout, make_checkout: Callable[..., Checkout]
     ) -> None:
@@ -132,6 +134,7 @@ class TestDeletedByHand:
 
 
 class TestMovedByHand:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("place", ["sibling", "top", "next to the repository"])
     def test_nearby_it_is_found_and_repaired(
         self, plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path, place: str
@@ -281,6 +284,7 @@ class TestTheBranchOfARun:
             shutil.rmtree(theirs)
         assert resume(inside(plain), moved_on).remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("why", "said"),
         [("checked out", "is checked out in another worktree"), ("moved", "is elsewhere by now"), ("deleted", "is gone")],

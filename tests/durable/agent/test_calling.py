@@ -238,6 +238,7 @@ def test_agent_can_be_asked_again(desk: Desk) -> None:
 # Conversations
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RESUMES)
 def test_going_on_with_a_conversation(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"say": "in {session}"})
@@ -268,6 +269,7 @@ def test_failed_result_that_names_the_conversation_is_understood_too(desk: Desk)
     assert (answer.report.text, answer.report.session, answer.resumed) == ("new", "third", False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "entry"),
     [
@@ -291,6 +293,7 @@ def test_client_that_does_not_know_its_new_conversation_is_not_called_a_third_ti
     assert (desk.work / "calls").read_text() == "\n\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("session", ["$(touch never)", "--help", "", "a b", "x" * 200])
 def test_conversation_that_cannot_be_one_is_none(desk: Desk, session: str) -> None:
     answer = desk.ask(desk.fake("claude", {"say": "in {session}"}), session=session)

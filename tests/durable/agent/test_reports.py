@@ -616,6 +616,7 @@ def test_any_bytes_in_any_chunks_are_read_alike(name: str, part: int, pieces: li
     assert report.cost_usd is None or report.cost_usd >= 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_sample_that_ends_anywhere(name: str) -> None:
     whole = SAMPLES[name]

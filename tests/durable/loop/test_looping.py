@@ -188,6 +188,7 @@ class TestConformance:
         said = "\n## The tests failed\n\nMake them pass. This is what they said last:\n\n```\nworks is missing\n```\n"
         assert first + said == second
 
+    @pytest.mark.long
     def test_rlm_24_pytest_goes_first(self, bench: Bench) -> None:
         bench.program("pytest", 'echo "pytest $*"; [ -e works ]')
         bench.checkout.commit("a target", Makefile="test:\n\ttouch made\n")
@@ -363,6 +364,7 @@ class TestMemory:
 
 
 class TestExhaustion:
+    @pytest.mark.long
     def test_a_resume_allows_as_many_again(self, bench: Bench) -> None:
         bench.script({}, {}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="2")
@@ -485,11 +487,13 @@ class TestDone:
 
 
 class TestConversation:
+    @pytest.mark.long
     def test_each_call_begins_a_new_one(self, bench: Bench) -> None:
         bench.script({"session": "s-1"}, WORKS)
         bench.loop(tests=TESTS, pause="0s")
         assert bench.words == ["", ""]
 
+    @pytest.mark.long
     def test_it_goes_on_with_the_last_one_even_after_a_crash(self, bench: Bench) -> None:
         bench.script({"session": "s-1"}, {"session": "s-2"}, WORKS)
         bench.start(tests=TESTS, pause="0s", conversation="continue")
@@ -502,6 +506,7 @@ class TestConversation:
         bench.script({"cost": 0.1}, {"cost": 0.2, "error": "out of ideas"}, WORKS | {"cost": 0.0625})
         assert bench.loop(tests=TESTS, pause="0s")["cost_usd"] == 0.3625
 
+    @pytest.mark.long
     def test_a_budget_ends_it(self, bench: Bench) -> None:
         bench.script({"cost": 0.3}, {"cost": 0.2}, {"cost": 0.3}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_budget="0.7")
@@ -593,6 +598,7 @@ class TestTemplate:
 
 
 class TestOwnPipeline:
+    @pytest.mark.long
     def test_two_loops_have_nothing_to_do_with_each_other(self, bench: Bench) -> None:
         one = OWN.format(more='tests = "true"')
         two = one[one.index("[[") :].replace('"implementation"', '"polish"')

@@ -195,6 +195,7 @@ class TestReview:
         assert f"[review] no bead was made for 2 findings, the next cycle tries again: {why}\n" in done.err
         assert stage.newest(stage.run()).state["review"]["child_bead_ids"] == []
 
+    @pytest.mark.long
     def test_a_driver_that_is_killed_while_one_is_made(self, pair: Pair, stage: Stage) -> None:
         self.say(pair)
         stage.program("bd", BD)

@@ -109,6 +109,7 @@ def test_qsr_08_to_finish_twice_is_to_finish(bench: Bench) -> None:
 
 
 class TestQsr09Resume:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("phase", "cycle", "coder", "reviewer"),
         [

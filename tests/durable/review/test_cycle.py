@@ -165,6 +165,7 @@ class TestFile:
     def test_it_comes_back(self, state: CycleState) -> None:
         assert from_toml(to_toml(state), "a.toml") == state
 
+    @pytest.mark.long
     @given(STATES)
     def test_any_comes_back(self, state: CycleState) -> None:
         assert from_toml(to_toml(state).encode(), "a.toml") == state
