@@ -263,6 +263,24 @@ class TestExpire:
         assert plain.expire(Policy(everything=True, keep_last=0, older_than=0)).checkpoints == []
         assert main_checkout.fingerprint() == before
 
+    @pytest.mark.parametrize(
+        ("trigger", "everything"), [("post-commit", False), ("safety", False), ("post-commit", True), ("safety", True)]
+    )
+    def test_what_was_fetched_takes_no_place_among_the_newest(
+        self, plain: Store, main_checkout: Checkout, clock: Clock, trigger: str, everything: bool
+    ) -> None:
+        made = [plain.record("commit-complete", trigger=trigger) for _ in range(4)]
+        text = plain.raw(made[0].id).decode()
+        for number in range(90, 96):
+            forged = text.replace(made[0].id, nth(number)).replace(f'"{made[0].timestamp[:4]}-', '"2099-')
+            assert "2099-" in forged
+            oid = main_checkout.git("hash-object", "-w", "--stdin", data=forged)
+            main_checkout.git("update-ref", layout.CHECKPOINTS + nth(number), oid)
+        clock.instant += 40 * DAY
+        gone = self.expire(plain, Policy(keep_last=3, safety_keep_last=3, everything=everything))
+        assert list(gone) == [1]
+        assert len(main_checkout.refs("refs/checkpoints")) == 9
+
     def test_one_that_goes_while_it_is_decided(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
         ids = [plain.record("commit-complete", trigger="post-commit").id for _ in range(3)]
         clock.instant += 40 * DAY

@@ -180,15 +180,22 @@ def expire_alone(
 
 
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newest]:
-    """Returns the checkpoints outside of runs that are old enough to go, newest first, and which stay among the newest."""
+    """Returns the checkpoints outside of runs that are old enough to go, newest first, and which stay among the newest.
+
+    Among the newest only those take places that were written here, where that is known: what was fetched, with dates years ahead, would
+    let all of ours go.
+    """
+    own = links.written_here(store.repository)
     if rules.everything:
         entries = list(store.list(Query(in_run=False)))
         others = [entry for entry in entries if entry.trigger not in (SAFETY, SUBMODULE)]
         safeties = [entry for entry in entries if entry.trigger == SAFETY]
+        if own:
+            others, safeties = ([entry for entry in some if entry.id in own] for some in (others, safeties))
         oldest = _oldest(others, rules.keep_last)
         return entries, Newest(oldest, oldest, _oldest(safeties, rules.safeties))
     hooks, agents, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[MANUAL], by_agent=True), Query(triggers=[SAFETY])
-    ours = Query(ids=sorted(links.written_here(store.repository)))  # of the others none is thinned, however many there are
+    ours = Query(ids=sorted(own))  # of the others none is thinned, however many there are
     found: dict[str, Entry] = {}
     for query, age in (
         (hooks, min(rules.older_than, rules.rewritten_older_than)),
@@ -196,11 +203,12 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         (ours, min(rules.hourly_after, rules.daily_after)),
     ):
         found |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=now - age))}
-    first = _oldest_of(store, hooks, rules.keep_last), _oldest_of(store, agents, rules.keep_last)
+    places = [replace(kind, ids=ours.ids) if own else kind for kind in (hooks, agents, safety)]
+    first = _oldest_of(store, places[0], rules.keep_last), _oldest_of(store, places[1], rules.keep_last)
     # The later place: so many of one kind are as new, and of both together no fewer.
     together = max(place for place in first if place is not None) if rules.keep_last else None
     entries = sorted(found.values(), key=_place, reverse=True)
-    return entries, Newest(first[0], together, _oldest_of(store, safety, rules.safeties))
+    return entries, Newest(first[0], together, _oldest_of(store, places[2], rules.safeties))
 
 
 def _oldest_of(store: Checkpoints, query: Query, count: int) -> Place | None:
