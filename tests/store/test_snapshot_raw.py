@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gitckpt.git.contents.attributes import Configured
+from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import exactness
 from gitckpt.store.restore.restorer import redo, restore, undo
@@ -409,7 +411,7 @@ def test_links_and_submodules_are_refused(plain: Store, main_checkout: Checkout,
     assert (seen(main_checkout.path), (tmp_path / "there").exists()) == (before, False)
 
 
-@pytest.mark.parametrize("path", ["../outside", ".git/hooks/post-commit", "nowhere", "link", "link/x", "d"])
+@pytest.mark.parametrize("path", ["nowhere", "link", "link/x", "d"])
 def test_what_the_snapshot_has_no_file_for_is_passed_over(
     plain: Store, main_checkout: Checkout, forge: Forge, tmp_path: Path, path: str
 ) -> None:
@@ -421,6 +423,20 @@ def test_what_the_snapshot_has_no_file_for_is_passed_over(
     main_checkout.write("a.nb", "something else\n")
     restore(inside(plain), made)
     resume(inside(plain), made, str(tmp_path / "there"))
+    assert [found for found in tmp_path.rglob("*") if found.is_file() and b"hostile" in found.read_bytes()] == []
+
+
+@pytest.mark.parametrize("path", ["../outside", ".git/hooks/post-commit"])
+def test_a_way_out_of_the_worktree_is_refused(plain: Store, main_checkout: Checkout, forge: Forge, tmp_path: Path, path: str) -> None:
+    strip(main_checkout)
+    made = plain.read(forge("100644", main_checkout.git("hash-object", "-w", "--stdin", data="hostile\n"), path))
+    main_checkout.write("a.nb", "something else\n")
+    before = seen(main_checkout.path)
+    with pytest.raises(UnsoundSnapshot, match=f"it has an entry named b'{re.escape(path.split('/', maxsplit=1)[0])}'"):
+        restore(inside(plain), made)
+    with pytest.raises(UnsoundSnapshot, match="it has an entry named"):
+        resume(inside(plain), made, str(tmp_path / "there"))
+    assert (seen(main_checkout.path), (tmp_path / "there").exists()) == (before, False)
     assert [found for found in tmp_path.rglob("*") if found.is_file() and b"hostile" in found.read_bytes()] == []
 
 
