@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from gitckpt.store.records.entry import Query
 from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.store.conftest import Denied, MakeStore, listed, nth
+from tests.store.conftest import ROOT, Denied, MakeStore, listed, nth
 
 Damage = Callable[[Path], object]
 
@@ -128,6 +130,46 @@ class TestTheIndexIsOnlyACache:
         assert listed(plain) == [1]
         shutil.rmtree(inside(plain).repository.private_dir)
         assert listed(plain) == [1]
+
+    def test_a_second_one_in_the_process_leaves_the_first_its_locks(self, make_store: MakeStore, main_checkout: Checkout) -> None:
+        """Without them the next process to end takes the log of writes for nobody's, and rows are lost that the file says it has."""
+        stores = [make_store(main_checkout)]
+        log = main_checkout.path / ".git/ckpt/index.sqlite-wal"
+        other = "import sys; from gitckpt.store.store import Store\nwith Store.open(sys.argv[1]) as store: print(len(store.list()))"
+        for number in range(1, 8):
+            stores[0].record("a-complete", {})
+            stores.append(make_store(main_checkout))
+            assert [len(store.list()) for store in stores] == [number] * len(stores)
+            before = log.stat().st_ino
+            done = subprocess.run([sys.executable, "-c", other, main_checkout.path], cwd=ROOT, capture_output=True, text=True, check=True)
+            assert (done.stdout, log.stat().st_ino) == (f"{number}\n", before)
+            if number % 3 == 0:
+                stores.pop(0).close()
+
+    @pytest.mark.parametrize("wrong", ["mode", "link", "directory"])
+    def test_the_file_is_not_as_it_should_be(self, make_store: MakeStore, main_checkout: Checkout, wrong: str) -> None:
+        store = make_store(main_checkout)
+        store.record("a-complete", {})
+        assert listed(store) == [1]
+        store.close()
+        path = main_checkout.path / ".git/ckpt/index.sqlite"
+        mode = path.stat().st_mode & 0o777
+        elsewhere = main_checkout.path / "elsewhere"
+        if wrong == "mode":
+            path.chmod(0o640)
+        elif wrong == "link":
+            path.rename(elsewhere)
+            path.symlink_to(elsewhere)
+        else:
+            make_directory(path)
+        before = elsewhere.read_bytes() if wrong == "link" else b""
+        again = make_store(main_checkout)
+        again.record("a-complete", {})
+        assert listed(again) == [2, 1]
+        if wrong == "mode":
+            assert path.stat().st_mode & 0o777 == mode != 0o640
+        elif wrong == "link":
+            assert (path.is_symlink(), elsewhere.read_bytes()) == (True, before)
 
     @pytest.mark.parametrize("had_one", [True, False])
     def test_a_directory_that_cannot_be_written(

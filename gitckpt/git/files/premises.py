@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from errno import ENOTDIR
+from errno import EISDIR, ELOOP, ENOTDIR
 
 from gitckpt.model.errors import WorktreeError
 
@@ -200,6 +200,30 @@ def create(path: str, flags: int) -> int:
         if found.st_mode & 0o777 != mode and found.st_uid == os.geteuid():
             os.fchmod(fd, mode)
     return fd
+
+
+def ensure(path: str) -> None:
+    """Makes an empty file of ours as `create` does, where there is none. One that is there gets the mode, and is not opened.
+
+    Whoever closes a file takes from the whole process every POSIX lock on it: where a connection of SQLite to it is open, others take the
+    log of that one's writes for a dead one's, and remove it (https://sqlite.org/howtocorrupt.html, section 2.2).
+
+    Args:
+        path: in a directory of ours.
+
+    Raises:
+        OSError: it is a link, or something else than a file, or cannot be made.
+    """
+    try:
+        os.close(create(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        return
+    except FileExistsError:
+        found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(ELOOP if stat.S_ISLNK(found.st_mode) else EISDIR, "no file", path)
+    mode = os.stat(os.path.dirname(path)).st_mode & 0o666
+    if found.st_mode & 0o777 != mode and found.st_uid == os.geteuid():
+        os.chmod(path, mode)
 
 
 def own_file(path: str, flags: int) -> int:

@@ -49,6 +49,9 @@ _FEW = 20  # so many refs whose files are gone are looked up one by one; of more
 
 _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
 
+_OPENING = threading.Lock()
+"""Held from the making of the file until SQLite has it: see `premises.ensure`."""
+
 
 class _Read:
     """What was read of documents, as it is to be kept.
@@ -338,8 +341,9 @@ class Index:
         if self._connection is None:
             try:
                 self._repository.make_private_dir()
-                os.close(premises.create(self._path, os.O_RDWR | os.O_CREAT))  # what SQLite puts beside it gets the same mode
-                self._connection = tables.connect(self._path)
+                with _OPENING:
+                    premises.ensure(self._path)  # what SQLite puts beside it gets the same mode
+                    self._connection = tables.connect(self._path)
             except (OSError, RepositoryError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
                 self._connection = tables.connect(":memory:")
             except sqlite3.DatabaseError:  # damaged: the next one that opens it starts anew
