@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gitckpt.git.refs import LockHeld
+from gitckpt.model import times
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.records import layout
 from gitckpt.store.retention.expiry import expire_alone
@@ -280,6 +282,27 @@ class TestExpire:
         gone = self.expire(plain, Policy(keep_last=3, safety_keep_last=3, everything=everything))
         assert list(gone) == [1]
         assert len(main_checkout.refs("refs/checkpoints")) == 9
+
+    @pytest.mark.parametrize("everything", [False, True])
+    def test_where_few_were_written_here_the_newest_of_all_stay_beside_them(
+        self, plain: Store, main_checkout: Checkout, clock: Clock, everything: bool
+    ) -> None:
+        first = plain.record("commit-complete", trigger="post-commit")
+        text = plain.raw(first.id).decode()
+        for number in range(90, 96):
+            clock.instant += DAY
+            stamp = times.to_text(clock.instant)
+            oid = main_checkout.git(
+                "hash-object", "-w", "--stdin", data=text.replace(first.id, nth(number)).replace(first.timestamp, stamp)
+            )
+            main_checkout.git("update-ref", layout.CHECKPOINTS + nth(number), oid)
+        second = plain.record("commit-complete", trigger="post-commit")
+        clock.instant += 40 * DAY
+        everyone = {first.id, second.id, *map(nth, range(90, 96))}
+        policy = partial(Policy, keep_last=3, everything=everything)
+        assert {entry.id for entry, _ in plain.expire(policy()).checkpoints} == set()
+        plain.remove([first.id])
+        assert {entry.id for entry, _ in plain.expire(policy()).checkpoints} == everyone - {first.id, second.id, nth(95), nth(94)}
 
     def test_one_that_goes_while_it_is_decided(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
         ids = [plain.record("commit-complete", trigger="post-commit").id for _ in range(3)]

@@ -183,17 +183,15 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
     """Returns the checkpoints outside of runs that are old enough to go, newest first, and which stay among the newest.
 
     Among the newest only those take places that were written here, where that is known: what was fetched, with dates years ahead, would
-    let all of ours go.
+    let all of ours go. While there are too few of ours for all places, they stay, and the newest of all do as well.
     """
     own = links.written_here(store.repository)
     if rules.everything:
         entries = list(store.list(Query(in_run=False)))
         others = [entry for entry in entries if entry.trigger not in (SAFETY, SUBMODULE)]
         safeties = [entry for entry in entries if entry.trigger == SAFETY]
-        if own:
-            others, safeties = ([entry for entry in some if entry.id in own] for some in (others, safeties))
-        oldest = _oldest(others, rules.keep_last)
-        return entries, Newest(oldest, oldest, _oldest(safeties, rules.safeties))
+        oldest = _oldest(others, own, rules.keep_last)
+        return entries, Newest(oldest, oldest, _oldest(safeties, own, rules.safeties))
     hooks, agents, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[MANUAL], by_agent=True), Query(triggers=[SAFETY])
     ours = Query(ids=sorted(own))  # of the others none is thinned, however many there are
     found: dict[str, Entry] = {}
@@ -203,26 +201,34 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         (ours, min(rules.hourly_after, rules.daily_after)),
     ):
         found |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=now - age))}
-    places = [replace(kind, ids=ours.ids) if own else kind for kind in (hooks, agents, safety)]
-    first = _oldest_of(store, places[0], rules.keep_last), _oldest_of(store, places[1], rules.keep_last)
+    first = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
     # The later place: so many of one kind are as new, and of both together no fewer.
     together = max(place for place in first if place is not None) if rules.keep_last else None
     entries = sorted(found.values(), key=_place, reverse=True)
-    return entries, Newest(first[0], together, _oldest_of(store, places[2], rules.safeties))
+    return entries, Newest(first[0], together, _oldest_of(store, safety, ours, rules.safeties))
 
 
-def _oldest_of(store: Checkpoints, query: Query, count: int) -> Place | None:
+def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Place | None:
     """Returns the place of the oldest of so many of the newest; None for no one, and the place before all where there are fewer."""
     if count == 0:
         return None
-    found = store.list(replace(query, in_run=False, skip=count - 1, limit=1))
-    return _place(found[0]) if found else ALL
+    each = replace(kind, in_run=False)
+    last = replace(each, skip=count - 1, limit=1)
+    if ours.ids and (found := store.list(replace(last, ids=ours.ids))):
+        return _place(found[0])
+    found = store.list(last)
+    own = store.list(replace(each, ids=ours.ids)) if ours.ids and found else ()
+    return min(_place(entry) for entry in (*found, *own[-1:])) if found else ALL
 
 
-def _oldest(entries: Sequence[Entry], count: int) -> Place | None:
+def _oldest(entries: Sequence[Entry], own: Collection[str], count: int) -> Place | None:
+    """Returns the same of some, newest first."""
     if count == 0:
         return None
-    return _place(entries[count - 1]) if len(entries) >= count else ALL
+    ours = [entry for entry in entries if entry.id in own]
+    if len(ours) >= count:
+        return _place(ours[count - 1])
+    return min(_place(entry) for entry in (entries[count - 1], *ours[-1:])) if len(entries) >= count else ALL
 
 
 def _place(entry: Entry) -> Place:
