@@ -8,13 +8,14 @@ commit of it would show up in `git log --all`.
 from __future__ import annotations
 
 from itertools import islice
+from types import MappingProxyType
 
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, encode_tree, object_id, place_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gitckpt.git.objects.encoding import Entries
     from gitckpt.git.objects.port import Objects
@@ -34,8 +35,11 @@ _LONGEST = 4 << 20
 _PORTION = 50_000
 """So many notes are read at once, where they are not all wanted together."""
 
-_REBUILD_FROM = 500
-"""With so many changes at once the whole tree is made anew: most of it would change anyway, and it comes out with fewer parts."""
+_REBUILD_FROM, _PARTS, _SAMPLE = 500, 16, 16
+"""With so many changes at once, and of a large tree one for so many notes, the whole is made anew: most of it would change anyway, and it
+comes out with fewer parts. That is told by so many of the parts."""
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
@@ -55,8 +59,8 @@ class Notes:
         self._cat_file = repository.cat_file
         self.ref = ref
         self._pending: dict[str, tuple[str, bytes]] = {}
+        self._fetched: dict[str, tuple[str, bytes] | None] = {}
         self._read: tuple[str, dict[str, tuple[bytes, str]]] | None = None
-        self._likely: dict[str, list[str]] = {}
 
     def tip(self) -> str:
         """Returns the notes commit, "" where there is none."""
@@ -84,12 +88,15 @@ class Notes:
         self._pending = {}
         root = self._tree_of(tip) if tip else ""
         wanted = sorted(set(commits))
-        new_root = self._rebuilt(root, wanted, change) if len(wanted) >= _REBUILD_FROM else None
+        new_root = self._rebuilt(root, wanted, change) if len(wanted) >= _REBUILD_FROM and self._is_worth_it(root, len(wanted)) else None
         if new_root is None:
+            if len(wanted) > 1:
+                self._fetch(root, set(wanted))
             new_root = self._edit_tree(root, [(commit, commit) for commit in wanted], change)
         if new_root == root:
             return tip, []
         who = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
+        self._fetched = {}
         message = _MESSAGE + (f"\n{remark}\n".encode("ascii") if remark else b"")
         text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % ((new_root or self._put("tree", b"")).encode(), who, who, message)
         return self._put("commit", text), list(self._pending.values())
@@ -97,23 +104,28 @@ class Notes:
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
         """Returns the lines of the notes of some commits; those without a note are left out."""
         wanted = set(commits)
-        found = {commit: oid for commit, oid in self.items(wanted) if commit in wanted}
+        found = dict(self.items(wanted))
         texts = self._objects.read(list(found.values()), _LONGEST)
         return {commit: _lines(text) for commit, text in zip(found, texts, strict=True) if text is not None}
 
-    def everything(self, likely: Iterable[str] = ()) -> dict[str, list[str]]:
-        """Returns the lines of every note, by commit.
-
-        Args:
-            likely: lines that are probably the only one of a note; such notes are known by their oids, and not read.
-        """
-        lines = list(likely)
-        oids = blob_ids((f"{line}\n".encode("utf-8", "surrogateescape") for line in lines), self._format)
-        self._likely = {oid: [line] for oid, line in zip(oids, lines, strict=True)}
+    def everything(self) -> dict[str, list[str]]:
+        """Returns the lines of every note, by commit."""
         tip = self.tip()
         entries = self._entries_of(self._tree_of(tip)) if tip else {}
         found = {commit: oid for commit, (mode, oid) in entries.items() if mode != DIRECTORY}
-        return {commit: lines for commit, lines in zip(found, self._lines_of(list(found.values())), strict=True) if lines is not None}
+        return {commit: lines for commit, lines in zip(found, self.texts(list(found.values())), strict=True) if lines is not None}
+
+    def beyond(self, known: Mapping[str, str], seen: dict[str, str]) -> Iterator[tuple[str, str]]:
+        """Yields commit and blob of each note that is in none of some trees.
+
+        Args:
+            known: those trees, by the digits that lead to them.
+            seen: in the end, the other trees, likewise; empty where that were more than are looked at.
+        """
+        tip = self.tip()
+        for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", known=known, seen=seen):
+            if mode != DIRECTORY:
+                yield path, oid
 
     def each(self) -> Iterator[tuple[str, list[str]]]:
         """Yields each annotated commit with the lines of its note, as `everything` has them, without all of them in memory."""
@@ -121,62 +133,77 @@ class Notes:
         root = self._tree_of(tip) if tip else ""
         notes = ((commit, oid) for commit, mode, oid in self._walk(root) if mode != DIRECTORY)
         while some := list(islice(notes, _PORTION)):
-            for (commit, _), lines in zip(some, self._lines_of([oid for _, oid in some]), strict=True):
+            for (commit, _), lines in zip(some, self.texts([oid for _, oid in some]), strict=True):
                 if lines is not None:
                     yield commit, lines
 
-    def _lines_of(self, oids: Sequence[str]) -> Iterator[list[str] | None]:
-        """Yields the lines of each note; None for one that is missing or damaged."""
-        likely = self._likely
-        wanted = list(dict.fromkeys(oid for oid in oids if oid not in likely))
+    def blobs(self, texts: Iterable[Sequence[str]]) -> list[str]:
+        """Returns the blob of each note that has certain lines, whether it is there or not."""
+        return blob_ids(map(_text, texts), self._format)
+
+    def texts(self, blobs: Sequence[str]) -> Iterator[list[str] | None]:
+        """Yields the lines of each note, given by its blob; None for one that is missing or damaged."""
+        wanted = list(dict.fromkeys(blobs))
         texts = zip(wanted, self._objects.read(wanted, _LONGEST), strict=True)
         read: dict[str, list[str] | None] = {}
-        for oid in oids:
-            known = likely.get(oid)
-            while known is None and oid not in read:
+        for oid in blobs:
+            while oid not in read:
                 one, text = next(texts)
                 read[one] = None if text is None or text[0] == OVERSIZED else _lines(text)
-            yield list(known) if known is not None else read[oid]
+            yield read[oid]
 
     def items(self, only: set[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yields each annotated commit with the blob of its note.
 
         Args:
-            only: commits of interest; branches of the tree that cannot hold one of them are not read.
+            only: commits of interest; branches of the tree that cannot hold one of them are not read. None for all.
         """
         tip = self.tip()
         for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", only):
             if mode != DIRECTORY:
                 yield path, oid
 
-    def _walk(self, root: str, only: set[str] | None = None) -> Iterator[tuple[str, bytes, str]]:
+    def _walk(
+        self, root: str, only: set[str] | None = None, known: Mapping[str, str] = _NONE, seen: dict[str, str] | None = None
+    ) -> Iterator[tuple[str, bytes, str]]:
         """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
 
         No path comes twice: where two places of the tree have a note of one commit, the deeper one counts.
 
         A few trees, each of which has the next one 256 times, may stand for more than any disk holds. So trees that were seen before are
         looked at up to `MOST`; where that is not all, something without a name comes last.
+
+        Args:
+            root: where it begins.
+            only: as for `items`; notes of other commits do not come.
+            known: as for `beyond`.
+            seen: likewise.
         """
         whole = 64 if self._format == "sha256" else 40
         starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
-        level = [("", root)] if root else []
+        level = [("", root)] if root and known.get("") != root else []
         left = MOST
-        seen: set[str] = set()
+        twice: set[str] = set()
+        seen = {} if seen is None else seen
         above: dict[str, tuple[bytes, str]] = {}
         while level:
             prefixes, trees = zip(*level, strict=True)
             level = []
             for prefix, tree, found in zip(prefixes, trees, self._objects.read(trees), strict=True):
                 entries = self._decoded(found)
-                left -= len(entries) + 1 if tree in seen else 0
-                seen.add(tree)
+                left -= len(entries) + 1 if tree in twice else 0
+                twice.add(tree)
+                seen[prefix] = tree
                 if left < 0:
+                    seen.clear()
                     yield from ((path, mode, oid) for path, (mode, oid) in above.items())
                     yield "", DIRECTORY, root
                     return
                 below = {name for name, (mode, _) in entries.items() if mode == DIRECTORY}
                 for name, (mode, oid) in entries.items():
                     path = prefix + name.decode("ascii", "replace")
+                    if only is not None and len(path) == whole and path not in only:
+                        continue
                     if _is_note(name, mode, whole - len(prefix)):
                         if name[:2] in below:
                             above[path] = mode, oid
@@ -185,7 +212,7 @@ class Notes:
                         yield path, mode, oid
                     elif mode != DIRECTORY or not _is_hex(name, 2):
                         yield "", DIRECTORY, oid
-                    elif only is None or path in starts.get(len(path), ()):
+                    elif (only is None or path in starts.get(len(path), ())) and known.get(path) != oid:
                         level.append((path, oid))
         yield from ((path, mode, oid) for path, (mode, oid) in above.items())
 
@@ -195,7 +222,7 @@ class Notes:
         if "" in entries:
             return None
         there = [commit for commit in commits if commit in entries]
-        lines = dict(zip(there, self._lines_of([entries[commit][1] for commit in there]), strict=True))
+        lines = dict(zip(there, self.texts([entries[commit][1] for commit in there]), strict=True))
         for commit in commits:
             old = lines.get(commit) or []
             new = change(commit, old)
@@ -204,6 +231,31 @@ class Notes:
             elif not new:
                 entries.pop(commit, None)
         return self._build({commit.encode(): entry for commit, entry in entries.items()}, is_root=True) if entries else ""
+
+    def _fetch(self, root: str, commits: set[str]) -> None:
+        """Reads at once what the notes of some commits are in, and these, instead of one after the other."""
+        self._fetched = {}
+        trees: dict[str, str] = {}
+        blobs = [oid for path, mode, oid in self._walk(root, commits, seen=trees) if mode != DIRECTORY]
+        for oids, most in (([*trees.values()], ()), (blobs, (_LONGEST,))):
+            once = list(dict.fromkeys(oids))
+            self._fetched.update(zip(once, self._objects.read(once, *most), strict=True))
+
+    def _texts(self, blobs: Sequence[str]) -> list[tuple[str, bytes] | None]:
+        """Returns each note, given by its blob."""
+        if all(oid in self._fetched for oid in blobs):
+            return [self._fetched[oid] for oid in blobs]
+        return list(self._objects.read(blobs, _LONGEST))
+
+    def _is_worth_it(self, root: str, changes: int) -> bool:
+        """Tells, by a part of it, whether the whole is made anew for so many changes: most parts change, or have little in them."""
+        size, level, depth = 1, [root] if root else [], 0
+        while level:
+            entries = [entry for found in self._objects.read(level) for entry in self._decoded(found).values()]
+            size = size * len(entries) // len(level)
+            level = [oid for mode, oid in entries if mode == DIRECTORY][:_SAMPLE]
+            depth += 1
+        return changes * _PARTS >= size or size < 2 * 256 ** (depth - 1)
 
     def _entries_of(self, root: str) -> dict[str, tuple[bytes, str]]:
         """Returns mode and oid by commit; the last answer is kept, as whoever changes many notes has just read them all."""
@@ -263,7 +315,7 @@ class Notes:
         at, end, is_there = found
         if not is_there and len(data) // len(encode_tree({rest.encode(): (FILE, commit)})) >= _SPLIT_ABOVE[len(rest) == len(commit)]:
             return None
-        text = next(self._objects.read([_oid_before(data, end, len(commit))], _LONGEST)) if is_there else None
+        text = self._texts([_oid_before(data, end, len(commit))])[0] if is_there else None
         old = _lines(text) if text else []
         new = change(commit, old)
         if new == old or (text and text[0] == OVERSIZED):
@@ -272,7 +324,7 @@ class Notes:
 
     def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Edit) -> None:
         there = [name for name, _ in wanted if name in entries]
-        texts = dict(zip(there, self._objects.read([entries[name][1] for name in there], _LONGEST), strict=True))
+        texts = dict(zip(there, self._texts([entries[name][1] for name in there]), strict=True))
         for name, commit in wanted:
             found = texts.get(name)
             old = _lines(found) if found else []
@@ -311,7 +363,7 @@ class Notes:
             return {}
 
     def _content(self, tree: str) -> bytes:
-        found = self._pending.get(tree) or next(self._objects.read([tree]))
+        found = self._pending.get(tree) or self._fetched.get(tree) or next(self._objects.read([tree]))
         return found[1] if found and found[0] == "tree" else b""
 
     def _put(self, kind: str, data: bytes) -> str:

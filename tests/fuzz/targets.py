@@ -184,7 +184,7 @@ def read_notes(data: bytes) -> None:
     tip = memory.put("commit", f"tree {known[-1]}\n\nnotes\n".encode())
     notes = Notes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
     with contextlib.suppress(CkptError):
-        notes.everything(["one"])
+        notes.everything()
     with contextlib.suppress(CkptError):
         list(notes.items({known[0]}))
     with contextlib.suppress(CkptError):

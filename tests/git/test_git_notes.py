@@ -428,54 +428,66 @@ class TestInPlace:
             assert place_in(encode_tree(other), b"100644", b"a" * 38, "sha1") is None
 
 
-class TestLikely:
-    """Notes that hold the one line which is expected of them are known by their oids."""
+class TestMany:
+    """What is read, and written, of many notes."""
 
     @pytest.fixture
-    def reads(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """The blobs that are read from here on."""
+    def reads(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """How many objects are read from here on, at each time."""
         read, found = book.objects.read, []
 
-        def noted(oids: list[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
-            for oid, each in zip(oids, read(oids, *most), strict=True):
-                found.extend([oid] if each is None or each[0] == "blob" else [])
-                yield each
+        def counted(oids: list[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
+            found.append(len(oids))
+            return read(oids, *most)
 
-        monkeypatch.setattr(book.objects, "read", noted)
+        monkeypatch.setattr(book.objects, "read", counted)
         return found
 
-    @pytest.mark.parametrize("count", [3, 600])
-    def test_only_the_others_are_read(self, book: Book, reads: list[str], count: int) -> None:
-        names = [commit_name(number) for number in range(count)]
-        wanted = {name: [f"line {name}"] for name in names}
-        wanted[names[1]].append("another line")
-        wanted[names[2]] = ["not what is expected"]
-        book.change(wanted)
-        reads.clear()
-        assert book.notes.everything(f"line {name}" for name in names) == wanted
-        assert len(reads) == 2
-
-    def test_they_are_changed_as_any(self, book: Book, reads: list[str]) -> None:
-        names = [commit_name(number) for number in range(600)]
-        wanted = {name: [f"line {name}"] for name in names} | {commit_name(601): ["stays"]}
-        book.change(wanted)
-        book.notes.everything(f"line {name}" for name in names)
-        reads.clear()
-        changes = {name: [] if number % 2 else ["changed"] for number, name in enumerate(names)}
-        book.change(changes)
-        assert reads == []
-        assert book.as_git_reads_it() == {name: lines for name, lines in (wanted | changes).items() if lines}
-
-    def test_those_of_another_tip_are_not_mistaken(self, book: Book) -> None:
+    def test_trees_that_are_known_are_not_looked_at(self, book: Book, reads: list[int]) -> None:
         names = [commit_name(number) for number in range(600)]
         book.change({name: [f"line {name}"] for name in names})
-        book.notes.everything(f"line {name}" for name in names)
-        other = Book(book.checkout, book.repository, book.objects)
-        other.change({names[0]: ["by another process"], names[1]: []})
-        seen: dict[str, list[str]] = {}
+        trees: dict[str, str] = {}
+        blobs = dict(book.notes.beyond({}, trees))
+        assert (sorted(blobs), sorted(trees)) == (sorted(names), ["", *sorted({name[:2] for name in names})])
+        assert book.notes.blobs([[f"line {name}"] for name in blobs]) == list(blobs.values())
+        assert list(book.notes.texts(list(blobs.values()))) == [[f"line {name}"] for name in blobs]
+        book.change({names[0]: ["another"], commit_name(700): ["new"]})
+        changed = {names[0][:2], commit_name(700)[:2]}
+        reads.clear()
+        again: dict[str, str] = {}
+        found = dict(book.notes.beyond(trees, again))
+        assert found.keys() == {name for name in [*names, commit_name(700)] if name[:2] in changed}
+        assert again.keys() == {"", *changed}
+        assert sum(reads) == 2 + len(changed)
+        assert list(book.notes.beyond(trees | again, {})) == []
+
+    def test_a_few_of_many_are_changed_where_they_are(self, book: Book, reads: list[int]) -> None:
+        names = [commit_name(number) for number in range(12_000)]
+        book.change({name: [f"line {name}"] for name in names})
+        assert len({name[:2] for name in names}) == 256
+        chosen = [name for name in names if name < "0d"]
+        assert len(chosen) > 500
+        changes = {name: [] if number % 2 else ["changed"] for number, name in enumerate(chosen)}
         tip = book.notes.tip()
-        book.notes.edited(tip, names, seen.setdefault, INSTANT)
-        assert [seen[names[0]], seen[names[1]], seen[names[2]]] == [["by another process"], [], [f"line {names[2]}"]]
+        seen: dict[str, list[str]] = {}
+        reads.clear()
+        _, items = book.notes.edited(tip, list(changes), lambda name, lines: seen.setdefault(name, lines) and changes[name], INSTANT)
+        assert seen == {name: [f"line {name}"] for name in chosen}
+        assert [kind for kind, _ in items].count("tree") == 1 + 13
+        assert len(reads) < 10
+        book.change(changes)
+        wanted = {name: [f"line {name}"] for name in names} | changes
+        assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
+
+    def test_the_whole_is_made_anew_where_most_goes(self, book: Book) -> None:
+        names = [commit_name(number) for number in range(1_000)]
+        tip = book.change({name: [f"line {name}"] for name in names})
+        changes: dict[str, list[str]] = {name: [] for name in names[:900]}
+        _, items = book.notes.edited(tip, list(changes), lambda name, _: changes[name], INSTANT)
+        assert [kind for kind, _ in items].count("tree") == 1
+        book.change(changes)
+        wanted = {name: [f"line {name}"] for name in names} | changes
+        assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
 
 
 @pytest.mark.turns("adapter")

@@ -8,23 +8,25 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gitckpt.git.command import require_git
-from gitckpt.git.objects import holder
+from gitckpt.git.command import Git, require_git
+from gitckpt.git.objects import holder, reachability
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.repository import discover
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import ends, keep, layout
+from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
-from tests.store.conftest import MakeStore
+from tests.store.conftest import MakeStore, nth
 
 SPACE = layout.KEEP.rstrip("/")
 RECORD = """
@@ -502,7 +504,7 @@ class TestARemoval:
                 return set()
             return {commit}  # whose checkpoint was recorded after the first look
 
-        keep.settle(inside(plain).repository, inside(plain).objects, inside(plain).refs.update, needed)
+        ends.settle(inside(plain).repository, inside(plain).objects, inside(plain).refs.update, needed)
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 
@@ -669,9 +671,105 @@ class Work:
         assert [racer.wait() for racer in racers] == [0, 0]
 
 
-@pytest.mark.long(but=["0"])
+class TestVeryMany:
+    """Of very many commits only what may have changed since the last time is walked."""
+
+    @pytest.fixture
+    def walks(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """How often all is walked from here on, in a repository whose refs are as they should be."""
+        monkeypatch.setattr(ends, "MANY", 0)
+        for _ in range(3):
+            main_checkout.commit()
+            plain.record("a-complete", {})
+        main_checkout.git("checkout", "--quiet", "-b", "side", "HEAD~1")
+        main_checkout.commit()
+        plain.record("a-complete", {})
+        beyond, found = reachability.beyond, []
+
+        def counted(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str]:
+            found.append(len(commits))
+            return beyond(git, commits, tips)
+
+        monkeypatch.setattr(reachability, "beyond", counted)
+        self.settle(plain, main_checkout)
+        assert found == [4]
+        found.clear()
+        return found
+
+    def settle(self, store: Store, checkout: Checkout) -> None:
+        age(checkout)
+        inside(store).settle()
+        assert lost(checkout) == redundant(checkout) == set()
+
+    def test_where_nothing_has_changed(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        before = kept(main_checkout)
+        assert len(before) == 2
+        self.settle(plain, main_checkout)
+        assert (kept(main_checkout), walks) == (before, [])
+
+    def test_where_checkpoints_have_gone(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        plain.remove([plain.list()[0].id, plain.list()[1].id])
+        self.settle(plain, main_checkout)
+        assert (len(kept(main_checkout)), walks) == (1, [])
+
+    def test_where_checkpoints_have_come(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        main_checkout.commit()
+        plain.record("a-complete", {})
+        self.settle(plain, main_checkout)
+        assert (set(kept(main_checkout)), walks) == ({main_checkout.head(), main_checkout.git("rev-parse", "main")}, [])
+
+    def test_one_that_was_fetched_without_what_keeps_its_commit(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        one = plain.list()[0]
+        other = main_checkout.git("commit-tree", "-m", "other", "HEAD^{tree}")
+        text = plain.raw(one.id).decode().replace(one.git_sha, other).replace(one.id, nth(90))
+        main_checkout.git("update-ref", layout.CHECKPOINTS + nth(90), main_checkout.git("hash-object", "-w", "--stdin", data=text))
+        self.settle(plain, main_checkout)
+        assert (other in kept(main_checkout), walks) == (True, [])
+
+    def test_one_whose_row_takes_the_place_of_one_that_is_gone(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        plain.remove([plain.list()[0].id])
+        self.test_one_that_was_fetched_without_what_keeps_its_commit(plain, main_checkout, walks)
+
+    def test_where_somebody_has_deleted_a_ref(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        before = kept(main_checkout)
+        for commit in before:
+            main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+        self.settle(plain, main_checkout)
+        assert (kept(main_checkout), walks) == (before, [])
+
+    def test_nothing_is_kept_where_a_row_was_removed_meanwhile(self, plain: Store, walks: list[int]) -> None:
+        """The next row may get its number, and nobody would look at its commit."""
+        index = inside(plain).index
+        never: tuple[set[str] | None, set[str], tables.Mark] = (None, set(), (-1, -1))
+        lines, new, mark = index.aside(tables.settled, never)
+        assert (len(lines or ()), new, mark[0], walks) == (2, set(), 4, [])
+        inside(plain).remove([plain.list()[0].id], settled=False)
+        index.refresh()
+        index.aside(partial(tables.keep_settled, lines=[], mark=mark), None)
+        known, new, mark = index.aside(tables.settled, never)
+        assert (known, new, mark[0]) == (lines, set(), 3)
+        index.aside(partial(tables.keep_settled, lines=[], mark=mark), None)
+        assert index.aside(tables.settled, never) == (set(), set(), mark)
+
+    def test_where_a_commit_that_had_a_ref_is_missing_all_is_walked(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        head = main_checkout.head()
+        main_checkout.git("checkout", "--quiet", "main")
+        main_checkout.git("branch", "--quiet", "-D", "side")
+        main_checkout.git("update-ref", "-d", layout.KEEP + head)
+        path = main_checkout.path / ".git/objects" / head[:2] / head[2:]
+        path.unlink()
+        age(main_checkout)
+        inside(plain).settle()
+        assert (set(kept(main_checkout)), walks) == ({main_checkout.git("rev-parse", "main")}, [4])
+
+
+@pytest.mark.long(but=["0-20000", "0-0"])
+@pytest.mark.parametrize("many", [20_000, 0])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_linked_commit_is_ever_lost(main_checkout: Checkout, seed: int, pytestconfig: pytest.Config) -> None:
+def test_no_linked_commit_is_ever_lost(
+    main_checkout: Checkout, seed: int, many: int, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "MANY", many)
     is_long = pytestconfig.getoption("--long")
     work = Work(main_checkout, int.from_bytes(os.urandom(4)) if is_long else seed)
     done = []

@@ -13,7 +13,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model.errors import CkptError
-from gitckpt.store.records import keep
+from gitckpt.store.records import ends, keep
 from gitckpt.store.records.keep import Line
 from gitckpt.store.records.layout import KEEP
 from gitckpt.store.store import Store, inside
@@ -428,6 +428,11 @@ class TestSorting:
 class TestSettling:
     """Refs move down to the newest commits that are needed; what is young, locked, or of a history that is damaged stays."""
 
+    @pytest.fixture(autouse=True, params=[ends.MANY, 0], ids=["few", "many"])
+    def walked(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All is walked, or only what may have changed."""
+        monkeypatch.setattr(ends, "MANY", request.param)
+
     def settle(self, store: Store, *needed: set[str] | None) -> list[list[Said]]:
         """Lets each look at what is needed find another thing; returns what was done."""
         done: list[list[Said]] = []
@@ -437,7 +442,7 @@ class TestSettling:
             done.append([said(each) for each in updates])
             inside(store).refs.update(updates)
 
-        keep.settle(inside(store).repository, inside(store).objects, apply, lambda: found.pop(0) if len(found) > 1 else found[0])
+        ends.settle(inside(store).repository, inside(store).objects, apply, lambda: found.pop(0) if len(found) > 1 else found[0])
         return done
 
     def line(self, checkout: Checkout) -> list[str]:
@@ -505,7 +510,7 @@ class TestSettling:
             done.append([said(each) for each in updates])
             inside(plain).refs.update(updates)
 
-        keep.settle(inside(plain).repository, inside(plain).objects, apply, lambda: {end, three})
+        ends.settle(inside(plain).repository, inside(plain).objects, apply, lambda: {end, three})
         assert done[0] == [(KEEP + stand_in, stand_in, "", True, False)]
         assert set(done[1][:2]) == {(KEEP + stand_in, stand_in, stand_in, True, False), (KEEP + three, three, three, True, False)}
         assert len(done) == 2

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _REMEMBERED = 32 << 20
 """Of what was written loosely, the last so many bytes are remembered."""
 
+_PACKED_FROM = 5000
+"""So many objects go into a pack at once: loose, each costs a file, and the next `git gc --auto` would pack them."""
+
 _STALE_AFTER = 12 * 3600  # as git takes it
 
 
@@ -67,7 +70,7 @@ class Anchor:
         if not items:
             return []
         oids = [object_id(kind, data, self._repository.object_format) for kind, data in items]
-        if not self.is_needed():
+        if len(items) < _PACKED_FROM and not self.is_needed():
             failed = loose.write(self._repository, items, oids)
             if failed is None:
                 self._remember(items)

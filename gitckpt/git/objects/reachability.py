@@ -6,6 +6,7 @@ Commits that are missing count for nothing, and nothing is fetched. Replaced com
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, islice
 
 from gitckpt.git.command import LEAN
@@ -31,6 +32,32 @@ def newest(git: Git, commits: Collection[str]) -> set[str]:
         GitError: git cannot walk the history.
     """
     return _walk(git, [f"{commit}^!" for commit in commits]) if commits else set()
+
+
+def between(git: Git, commits: Collection[str], above: Iterable[str], below: Iterable[str]) -> set[str]:
+    """Returns those of some commits to which one of those above leads, and none of those below; each leads to itself.
+
+    Raises:
+        GitError: git cannot walk the history.
+    """
+    return _walk(git, chain(above, (f"^{commit}" for commit in below))).intersection(commits)
+
+
+def beyond(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str]:
+    """Returns those of very many commits that no tip leads to, whether they are there or not: all that the tips lead to is walked.
+
+    Raises:
+        GitError: git cannot walk the history.
+    """
+    left = set(commits)
+    if tips:
+        take = partial(_discard, left)
+        git.each_line(*LEAN, "rev-list", "--ignore-missing", "--stdin", take=take, data=lines_of(tips), env=AS_GC)
+    return left
+
+
+def _discard(left: set[str], lines: Iterable[bytes]) -> None:
+    left.difference_update(line.decode("ascii") for line in lines)
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:

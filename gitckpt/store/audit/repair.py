@@ -20,7 +20,7 @@ from gitckpt.store.audit import worktrees
 from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import Links
-from gitckpt.store.records import index, keep, layout
+from gitckpt.store.records import ends, index, layout
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.worktrees import scaffold
 
@@ -60,7 +60,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)
         if keeps_more:
             with contextlib.suppress(RefMoved, LockHeld):
-                keep.settle(store.repository, store.objects, store.refs.update, store.index.commits)
+                ends.settle(store.repository, store.objects, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
         if links:
             _write_links(store, links)

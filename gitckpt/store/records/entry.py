@@ -146,8 +146,14 @@ COLUMNS = (*FIELDS, "name", "status", "rank")
 AUDITED = tuple(name for name in FIELDS if name != "changed")
 """Those of a row that follow from the document."""
 
-ID_BYTES = "id_bytes"
-"""The SQL function that `id_bytes` has to be for the conditions of a query."""
+ID_BYTES, OID_BYTES = "id_bytes", "oid_bytes"
+"""The SQL functions that `id_bytes` and `bytes.fromhex` have to be for the conditions of queries."""
+
+LINKED = f"""
+SELECT git_sha, id, phase, timestamp, time FROM entry
+WHERE git_sha IN (SELECT {OID_BYTES}(value) FROM json_each(?)) ORDER BY time, id
+"""  # noqa: S608 - fixed parts only
+"""Asks for what links the checkpoints of some commits to these, the oldest first."""
 
 _EACH_RUN = """
 WITH RECURSIVE each(run) AS (

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 from gitckpt.git.files import premises, validity
 from gitckpt.git.files.order import in_packs
 from gitckpt.git.files.validity import State
 from gitckpt.git.refs import Refs, in_parts, plain
 from gitckpt.git.repository import Repository
-from gitckpt.model import ids
+from gitckpt.model import ids, times
 from gitckpt.model.arguments import require
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
 from gitckpt.model.readers.codec import decode_summary
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
 
 FILE = "index.sqlite"
+
+_T = TypeVar("_T")
 
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
@@ -145,10 +149,27 @@ class Index:
         """Has each row looked at, in any order, with the columns `entry.AUDITED`; anew from the first one where the file is damaged."""
         self._ask(f"SELECT {', '.join(entry.AUDITED)} FROM entry", take=take)  # noqa: S608 - fixed parts only
 
+    def linked(self, commits: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
+        """Yields the commit, and id, phase and timestamp of each checkpoint that is linked to one of some commits, the oldest first."""
+        for commit, key, phase, written, time in self._ask(entry.LINKED, [json.dumps(commits)]):
+            yield commit.hex(), ids.from_bytes(key), phase, times.to_text(time) if written is None else written
+
+    def refresh(self) -> None:
+        """Brings it up to the refs."""
+        self._ask("SELECT 1")
+
+    def aside(self, access: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
+        """Reads or writes what is kept beside the rows to save time; returns `otherwise` where the file cannot be read, or written."""
+        with self._turn:
+            try:
+                return access(self._opened())
+            except sqlite3.DatabaseError:
+                return otherwise
+
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         """Keeps the number of changed paths of some checkpoints, each given by id."""
-        with self._turn, contextlib.suppress(sqlite3.DatabaseError), self._opened() as connection:  # read-only: counted anew each time
-            connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", [(count, ids.to_bytes(id_)) for id_, count in counts])
+        rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
+        self.aside(lambda connection: connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", rows), None)
 
     def close(self) -> None:
         """Closes the file."""

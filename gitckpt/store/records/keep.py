@@ -79,7 +79,7 @@ class Line:
         self._is_new = False
         self.objects: list[Item] = []
         ref = KEEP + commit
-        there = _value(repository, ref, again=again)
+        there = value_of(repository, ref, again=again)
         if there == commit:
             self.update = Update(ref, commit, commit, is_symbolic=is_symbolic(repository, ref))
             return
@@ -95,7 +95,7 @@ class Line:
         self.update = Update(ref, value, there)
         self._is_new = True
         for parent in () if _is_cut(repository, commit) else parents(self._text):
-            old = _value(repository, KEEP + parent, again=again)
+            old = value_of(repository, KEEP + parent, again=again)
             if old:
                 self._passed.append(Update(KEEP + parent, "", old, lasting=False))  # one too many does no harm
 
@@ -109,7 +109,7 @@ class Line:
             return []
         held, self.objects = _holder(self._repository, self.commit, self._text)
         ref = KEEP + held
-        there = _value(self._repository, ref)
+        there = value_of(self._repository, ref)
         self.update = Update(ref, there if there and is_right(self._repository, held, there) else held, there)
         return [self.update]
 
@@ -125,7 +125,7 @@ class Line:
         is_there = Update(self.update.ref, self.update.new, self.update.new)
         try:
             path = os.path.join(self._repository.common_dir, is_there.ref)
-            if not os.path.isfile(path) and not _value(self._repository, is_there.ref):  # dropped while no checkpoint needed it
+            if not os.path.isfile(path) and not value_of(self._repository, is_there.ref):  # dropped while no checkpoint needed it
                 apply([Update(is_there.ref, is_there.new, "")])
             if not self._is_new:
                 return
@@ -166,7 +166,7 @@ class Line:
         before = self._repository.cat_file.info("ORIG_HEAD")
         if before is None or before[0] == self.commit or any(KEEP + before[0] == each.ref for each in self._passed):
             return False
-        return _value(self._repository, KEEP + before[0]) == before[0]
+        return value_of(self._repository, KEEP + before[0]) == before[0]
 
 
 def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, abandoned: Collection[str] = ()) -> None:
@@ -182,7 +182,7 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
     Raises:
         BusyError, GitError: they stay as they are.
     """
-    kept, tips, symbolic = _listing(repository)
+    kept, tips, symbolic = listing(repository)
     left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in abandoned or oid in symbolic)]
     if not left:
         return
@@ -190,50 +190,10 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
 
     on = kept.get(newest, "")
     alone = reachability.outside(repository.git, left, [newest]) if on else set(left)
-    gone = [Update(KEEP + oid, "", oid, lasting=False) for oid in left if oid not in alone and not _is_locked(repository, KEEP + oid)]
+    gone = [Update(KEEP + oid, "", oid, lasting=False) for oid in left if oid not in alone and not is_locked(repository, KEEP + oid)]
     if gone:
         apply([Update(KEEP + newest, on, on), *gone])
-    _write(repository, objects, apply, {oid: kept[oid] for oid in sorted(alone)[:_AT_ONCE]}, (), symbolic=symbolic)
-
-
-def settle(repository: Repository, objects: Objects, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
-    """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.
-
-    None of the last hour is moved. What lies in a history that git cannot walk stays as it is.
-
-    Args:
-        repository: where.
-        objects: its objects.
-        apply: applies updates in one transaction.
-        needed: returns the commits that checkpoints need now; None where that is not known.
-
-    Raises:
-        RefMoved: somebody else was faster.
-        LockHeld, GitError: git refused; each commit is kept all the same.
-    """
-    listed, tips, symbolic = _listing(repository)
-    from gitckpt.git.objects import reachability
-
-    kept = {oid: value for oid, value in listed.items() if oid not in symbolic and is_right(repository, oid, value)}
-    before = needed()
-    wanted = set(kept) if before is None else {oid for oid in before if may_name(repository, oid)}
-    # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
-    wanted |= {oid for oid in kept if is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
-    try:
-        newest = reachability.newest(repository.git, wanted)
-    except GitError:
-        return
-    values = _write(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips, symbolic=symbolic)
-    gone = [oid for oid in kept if oid not in newest and oid not in values]
-    gone = [oid for oid in gone if oid not in wanted or repository.cat_file.info(oid) is not None]
-    gone = [oid for oid in gone if not _is_locked(repository, KEEP + oid)]
-    if not gone:
-        return
-    apply([*(Update(KEEP + oid, value, value) for oid, value in values.items()), *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
-    # What came while we looked: its ref was there when it was recorded, and we have taken it.
-    came = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
-    lost = reachability.outside(repository.git, came, newest)
-    _write(repository, objects, apply, {oid: _value(repository, KEEP + oid) for oid in lost}, tips, symbolic=symbolic)
+    give(repository, objects, apply, {oid: kept[oid] for oid in sorted(alone)[:_AT_ONCE]}, (), symbolic=symbolic)
 
 
 def is_symbolic(repository: Repository, ref: str) -> bool:
@@ -252,7 +212,7 @@ def is_barred(ref: str, error: CkptError) -> bool:
     return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
 
 
-def _is_locked(repository: Repository, ref: str) -> bool:
+def is_locked(repository: Repository, ref: str) -> bool:
     """Tells whether somebody has the lock of a ref, or a kill left it: the transaction that wants it would delete none of the others."""
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
@@ -272,7 +232,7 @@ def is_whole(repository: Repository, oid: str, value: str) -> bool:
     return value == oid or not _lacks(repository, _holder(repository, oid, _text(repository, oid))[1])
 
 
-def _listing(repository: Repository) -> tuple[dict[str, str], set[str], set[str]]:
+def listing(repository: Repository) -> tuple[dict[str, str], set[str], set[str]]:
     """Returns what the refs point to, by the oid in their name; where branches point; and those oids whose ref stands for another one."""
     form = "--format=%(objectname) %(refname) %(symref)"
     lines = repository.git.run("for-each-ref", form, KEEP.rstrip("/"), _HEADS.rstrip("/")).out
@@ -290,7 +250,7 @@ def _listing(repository: Repository) -> tuple[dict[str, str], set[str], set[str]
     return kept, tips, symbolic
 
 
-def _write(
+def give(
     repository: Repository,
     objects: Objects,
     apply: Apply,
@@ -346,11 +306,11 @@ def _stand_in(repository: Repository, objects: Objects, oid: str) -> Update:
     """Returns what keeps a commit under the name of its holder, where its own name is barred; the holder is written."""
     held, made = _holder(repository, oid, _text(repository, oid))
     objects.write(made)
-    there = _value(repository, KEEP + held)
+    there = value_of(repository, KEEP + held)
     return Update(KEEP + held, there if there and is_right(repository, held, there) else held, there)
 
 
-def _value(repository: Repository, ref: str, *, again: bool = False) -> str:
+def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
     """Returns what a ref points to; "" where it is not there, or, but for `again`, is packed while its object is missing."""
     found = repository.cat_file.info(ref)
     if found is not None:

@@ -21,10 +21,13 @@ from gitckpt.model.format import note
 from gitckpt.model.ids import is_id
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store import chains, links
-from gitckpt.store.records import keep, keys, layout
+from gitckpt.store.records import ends, keys, layout
+from gitckpt.store.records.carried import Carried
+from gitckpt.store.records.ends import NEVER, Last
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ class Remover:
         Args:
             ids: the last parts of their refs.
             instant: now, in microseconds since the epoch.
-            noted: the lines of every note, where the caller has read them already.
+            noted: the lines of the notes that list checkpoints of other commits (`Carried`), where the caller has read them already.
             runs: the runs that the checkpoints belong to, where the caller knows them.
             oids: what the refs of the checkpoints pointed to when the caller listed them.
             last: those of them that go in a transaction of their own, after the others.
@@ -169,7 +172,17 @@ class Remover:
         """
         self.finish()
         with Lock(self._lock, _LOCK_PATIENCE):
-            keep.settle(self._repository, self._objects, self._refs.update, self._commits)
+            ends.settle(self._repository, self._objects, self._refs.update, self._commits, last=self._last(), remember=self._remember)
+
+    def _last(self) -> Last:
+        try:
+            fenced(layout.CHECKPOINTS, self._index.refresh)
+        except CkptError:
+            return NEVER
+        return self._index.aside(lambda connection: Last(*tables.settled(connection)), NEVER)
+
+    def _remember(self, lines: Collection[str], mark: tables.Mark) -> None:
+        self._index.aside(partial(tables.keep_settled, lines=lines, mark=mark), None)
 
     def _begin(self, ids: Collection[str]) -> None:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
@@ -204,20 +217,25 @@ class Remover:
         tip = self._notes.tip()
         if not tip or not gone:
             return []
-        everything = noted if noted is not None else self._notes.everything()
-        crowded = {commit for commit, lines in everything.items() if note.is_crowded(lines)}
-        lost = {entry.git_sha for entry in self._listed(Query(ids=list(gone)))} if crowded else set()
-        commits = [
+        entries = self._listed(Query(ids=list(gone)))
+        if noted is None:
+            try:
+                noted = fenced(layout.CHECKPOINTS, Carried(self._notes, self._index))
+            except CkptError:
+                noted = self._notes.everything()
+        crowded = {commit for commit, lines in noted.items() if note.is_crowded(lines)}
+        own = {entry.git_sha for entry in entries if entry.git_sha}
+        carried = [
             commit
-            for commit, lines in everything.items()
-            if any(note.link_id(line) in gone for line in lines) or (commit in crowded and {commit, *note.Note(lines).commits} & lost)
+            for commit, lines in noted.items()
+            if any(note.link_id(line) in gone for line in lines) or (commit in crowded and {commit, *note.Note(lines).commits} & own)
         ]
 
         def remaining(commit: str, lines: list[str]) -> list[str]:
             linked = self._linked(commit, lines, gone) if commit in crowded else []
             return note.anew(commit, lines, linked) if linked else [line for line in lines if note.link_id(line) not in gone]
 
-        new_tip, derived = self._notes.edited(tip, commits, remaining, instant)
+        new_tip, derived = self._notes.edited(tip, [*own, *carried], remaining, instant)
         self._objects.write(derived)
         return [Update(layout.NOTES, new_tip, tip)] if new_tip != tip else []
 

@@ -6,7 +6,7 @@ import contextlib
 
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects import reachability
-from gitckpt.model import ids, policy, times
+from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError
 from gitckpt.model.format import note
@@ -14,7 +14,8 @@ from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains, links, roster
 from gitckpt.store.records import keys, layout
-from gitckpt.store.records.entry import AUDITED, Entry, Query
+from gitckpt.store.records.carried import Carried
+from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate
@@ -22,12 +23,9 @@ from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from typing import Any
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from gitckpt.store.checkpoints import Checkpoints
-
-_ID, _LABEL, _WRITTEN, _TIME = map(AUDITED.index, ("id", "phase", "timestamp", "time"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         progress("clearing away what was interrupted")
         _finish(store)
     total, _ = store.index.sizes()
-    noted = _Noted(store)
+    noted = _carried(store)
     alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, noted=noted)
     runs, by_run = run_expiry.decide(store, rules)
     runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, by_run, runs, progress, settled=False, noted=noted)
@@ -97,29 +95,8 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
     return Expired(gone, runs, squashed.keys(), total)
 
 
-class _Noted:
-    """Reads the lines of every note, once, when they are needed: in which notes something is that goes, nobody can tell.
-
-    Attributes:
-        notes: what has read them.
-    """
-
-    def __init__(self, store: Checkpoints) -> None:
-        self._store = store
-        self._found: dict[str, list[str]] | None = None
-        self.notes = Notes(store.repository, store.objects, layout.NOTES)
-
-    def __call__(self) -> dict[str, list[str]]:
-        if self._found is None:
-            lines: list[str] = []
-            self._store.index.audited(lambda rows: lines.extend(map(_link_line, rows)))
-            self._found = self.notes.everything(lines)
-        return self._found
-
-
-def _link_line(row: Sequence[Any]) -> str:
-    written = row[_WRITTEN]
-    return note.link_line(ids.from_bytes(row[_ID]), row[_LABEL], times.to_text(row[_TIME]) if written is None else written)
+def _carried(store: Checkpoints) -> Carried:
+    return Carried(Notes(store.repository, store.objects, layout.NOTES), store.index)
 
 
 def _finish(store: Checkpoints) -> None:
@@ -136,7 +113,7 @@ def expire_alone(
     *,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-    noted: _Noted | None = None,
+    noted: Carried | None = None,
 ) -> list[tuple[Entry, Decision]]:
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
@@ -145,7 +122,7 @@ def expire_alone(
         rules: the policy.
         dry_run: whether to decide only.
         progress: as for `expire`.
-        noted: the notes, where the caller needs them as well.
+        noted: the notes that list checkpoints of other commits, where the caller needs them as well.
 
     Returns:
         Those that go, and why, newest first.
@@ -153,7 +130,7 @@ def expire_alone(
     Raises:
         BusyError, GitError: as `Checkpoints.remove`.
     """
-    noted = noted or _Noted(store)
+    noted = noted or _carried(store)
     if not dry_run:
         with contextlib.suppress(BusyError):  # they go on waiting
             store.write_links()
@@ -253,20 +230,27 @@ def _tagged(store: Checkpoints) -> set[str]:
     return set(store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split())
 
 
-def _rewritten(store: Checkpoints, entries: Sequence[Entry], noted: _Noted) -> set[str]:
+def _rewritten(store: Checkpoints, entries: Sequence[Entry], noted: Carried) -> set[str]:
     """Returns the ids of checkpoints by hooks whose commit was rewritten: no branch leads to it, and the note of another one lists them."""
     mine = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
+    books = (noted(), links.waiting(store.repository)) if mine else ()
+    mine = _elsewhere(mine, books)
     there = set(store.repository.cat_file.known(sorted(set(mine.values()))))
     tips = thinning.heads(store) if there else set()
     outside = reachability.outside(store.repository.git, there - tips, tips)
     commits = {checkpoint: commit for checkpoint, commit in mine.items() if commit in outside or commit not in there}
     if not commits:
         return set()
+    return set(_elsewhere(commits, books))
+
+
+def _elsewhere(commits: Mapping[str, str], books: Iterable[Mapping[str, Sequence[str]]]) -> dict[str, str]:
+    """Returns those of some checkpoints, each with its commit, that lines of another commit list, or may count."""
     found: set[str] = set()
-    for lines_by_commit in (noted(), links.waiting(store.repository)):
+    for lines_by_commit in books:
         for commit, lines in lines_by_commit.items():
             found.update(name for name in map(note.link_id, lines) if commits.get(name, commit) != commit)
             if note.is_crowded(lines):  # which has not every checkpoint of the commits that it stands for
                 left = note.commits(lines, (commits.get(note.link_id(line), "") for line in lines)) - {commit}
                 found.update(checkpoint for checkpoint, own in commits.items() if own in left)
-    return found
+    return {checkpoint: commits[checkpoint] for checkpoint in found}

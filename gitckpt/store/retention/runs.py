@@ -176,7 +176,7 @@ def remove(
         fates: what was decided.
         progress: is told what is being done, a few words at a time.
         settled: as for `Remover.remove`.
-        noted: returns the lines of every note, where the caller needs them as well.
+        noted: returns the notes that list checkpoints of other commits, where the caller needs them as well.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.

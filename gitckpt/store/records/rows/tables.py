@@ -21,8 +21,14 @@ Row = tuple[Value | None, ...]
 Unreadable = tuple[bytes, bytes, str, bool]
 """Id and oid of what is no valid checkpoint, a sentence on it, and whether that may pass."""
 
+Mark = tuple[int, int]
+"""The last row, and how often rows were removed: the next one may get the same number as one that was."""
+
 PATIENCE = 5.0
 """How long a locked file is waited for, in seconds."""
+
+DEPTHS = [0, 2, 4, 6]
+"""How many digits of a commit lead to the trees of notes of which is kept that they are plain."""
 
 _CACHE, _LARGE_CACHE = -2_000, -64_000
 """In kilobytes, negative as SQLite has it; the first is its default."""
@@ -30,15 +36,20 @@ _CACHE, _LARGE_CACHE = -2_000, -64_000
 _READER = 1
 """To be raised where another row is made of the same document: rows that an older version has made are then made anew."""
 
-_DROP = "".join(f"DROP TABLE IF EXISTS {table};" for table in ("meta", "entry", "problem", "loose", "unranked"))
+_NAMES = ("meta", "entry", "problem", "loose", "unranked", "plain", "line", "upkeep")
+_DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entry ({", ".join(entry.COLUMNS)});
 CREATE TABLE problem (id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE loose (id BLOB PRIMARY KEY, stamp TEXT) WITHOUT ROWID;
 CREATE TABLE unranked (run TEXT, sequence INTEGER, PRIMARY KEY (run, sequence)) WITHOUT ROWID;
+CREATE TABLE plain (path TEXT PRIMARY KEY, tree TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE line (oid TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE upkeep (removals INTEGER NOT NULL, settled INTEGER);
+INSERT INTO upkeep VALUES (0, NULL);
 CREATE UNIQUE INDEX entry_by_id ON entry (id);
-"""
+"""  # noqa: S608 - fixed parts only
 _ORDERS = {
     "entry_by_run": "(run, sequence) WHERE run IS NOT NULL",
     "entry_by_rank": "(rank, sequence, id)",
@@ -54,6 +65,10 @@ _SCHEMA = _TABLES + "".join(_ORDERED)
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
+_NO_LONGER_PLAIN = f"""
+DELETE FROM plain WHERE path IN
+    (SELECT substr(lower(hex(git_sha)), 1, digits.value) FROM entry, json_each('{DEPTHS}') AS digits WHERE entry.id = ?)
+"""  # noqa: S608 - fixed parts only
 _BEFORE = "SELECT rank FROM entry WHERE run = each.run AND sequence < first ORDER BY sequence DESC, id DESC LIMIT 1"
 _UNRANKED = "(SELECT run, MIN(sequence) AS first FROM unranked GROUP BY run) AS each"
 _LISTED = re.compile(
@@ -69,6 +84,7 @@ def connect(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.create_function(entry.ID_BYTES, 1, entry.id_bytes, deterministic=True)
+        connection.create_function(entry.OID_BYTES, 1, bytes.fromhex, deterministic=True)
         if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:  # new, or made by another gitckpt
             connection.executescript(f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;")
     except BaseException:
@@ -124,9 +140,51 @@ def forget(connection: sqlite3.Connection, gone: Iterable[bytes]) -> None:
     """Removes rows by their ids."""
     of = [(id_,) for id_ in gone]
     changed = "INSERT OR IGNORE INTO unranked SELECT run, sequence FROM entry WHERE id = ? AND run IS NOT NULL"
+    connection.executemany("UPDATE upkeep SET removals = removals + 1 WHERE EXISTS (SELECT 1 FROM entry WHERE id = ?)", of)
+    connection.executemany(_NO_LONGER_PLAIN, of)
     connection.executemany(changed, of)
     connection.executemany("DELETE FROM entry WHERE id = ?", of)
+    connection.execute("UPDATE upkeep SET settled = MIN(settled, (SELECT IFNULL(MAX(rowid), 0) FROM entry))")
     connection.executemany("DELETE FROM problem WHERE id = ?", of)
+
+
+def plain(connection: sqlite3.Connection) -> tuple[dict[str, str], int]:
+    """Returns the trees of notes that are plain, by path, and a number that is another one once rows were removed."""
+    (removals,) = connection.execute("SELECT removals FROM upkeep").fetchone()
+    return dict(connection.execute("SELECT path, tree FROM plain")), removals
+
+
+def keep_plain(connection: sqlite3.Connection, trees: Mapping[str, str], removals: int) -> None:
+    """Keeps which trees of notes are plain, where no rows were removed since `plain` returned the number."""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute("SELECT removals FROM upkeep").fetchone() == (removals,):
+            some = ((path, tree) for path, tree in trees.items() if len(path) in DEPTHS)
+            connection.executemany("INSERT OR REPLACE INTO plain VALUES (?, ?)", some)
+
+
+def settled(connection: sqlite3.Connection) -> tuple[set[str] | None, set[str], Mark]:
+    """Returns the lines of history that were kept when that was settled last, None where it was never; the commits of the rows that have
+    come since; and what tells how far the rows go.
+    """
+    with connection:
+        connection.execute("BEGIN")
+        mark, removals = connection.execute("SELECT settled, removals FROM upkeep").fetchone()
+        lines = None if mark is None else {oid for (oid,) in connection.execute("SELECT oid FROM line")}
+        (last,) = connection.execute("SELECT IFNULL(MAX(rowid), 0) FROM entry").fetchone()
+        since = connection.execute("SELECT git_sha FROM entry WHERE rowid > ?", (last if mark is None else mark,))
+        return lines, {oid.hex() for (oid,) in since}, (last, removals)
+
+
+def keep_settled(connection: sqlite3.Connection, lines: Iterable[str], mark: Mark) -> None:
+    """Keeps which lines of history are kept, for the rows as far as `settled` has said; not where some of these may be others by now."""
+    last, removals = mark
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute("SELECT removals FROM upkeep").fetchone() == (removals,):
+            connection.execute("DELETE FROM line")
+            connection.executemany("INSERT INTO line VALUES (?)", [(oid,) for oid in lines])
+            connection.execute("UPDATE upkeep SET settled = ?", (last,))
 
 
 def has_changed(connection: sqlite3.Connection, runs: Mapping[str, int]) -> None:

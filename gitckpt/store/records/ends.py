@@ -1,0 +1,122 @@
+"""The ends of the lines of history that are kept: refs move down to the newest commits that checkpoints need, or go."""
+
+from __future__ import annotations
+
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import Update
+from gitckpt.model.values import dataclass
+from gitckpt.store.records import keep
+from gitckpt.store.records.layout import KEEP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from collections.abc import Set as AbstractSet
+
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+    from gitckpt.store.records.keep import Apply
+    from gitckpt.store.records.rows.tables import Mark
+
+MANY = 20_000
+"""Of more commits than this, only what may have changed is walked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """How it was when the refs were put right last.
+
+    Attributes:
+        lines: the commits that had refs; None where that is not known.
+        new: commits that checkpoints need which have come since.
+        mark: tells how far that is.
+    """
+
+    lines: Collection[str] | None
+    new: AbstractSet[str]
+    mark: Mark
+
+
+NEVER = Last(None, frozenset(), (-1, -1))
+
+
+def settle(
+    repository: Repository,
+    objects: Objects,
+    apply: Apply,
+    needed: Callable[[], Collection[str] | None],
+    *,
+    last: Last = NEVER,
+    remember: Callable[[Collection[str], Mark], object] = lambda _lines, _mark: None,
+) -> None:
+    """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.
+
+    None of the last hour is moved. What lies in a history that git cannot walk stays as it is.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        apply: applies updates in one transaction.
+        needed: returns the commits that checkpoints need now; None where that is not known.
+        last: how it was when this was done last.
+        remember: is told the lines as they are in the end, and the mark of `last`, for the next time; not where there are few commits.
+
+    Raises:
+        RefMoved: somebody else was faster.
+        LockHeld, GitError: git refused; each commit is kept all the same.
+    """
+    listed, tips, symbolic = keep.listing(repository)
+    from gitckpt.git.objects import reachability
+
+    kept = {oid: value for oid, value in listed.items() if oid not in symbolic and keep.is_right(repository, oid, value)}
+    before = needed()
+    length = 64 if repository.object_format == "sha256" else 40
+    wanted = set(kept) if before is None else {oid for oid in before if len(oid) == length}
+    # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
+    wanted |= {oid for oid in kept if keep.is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
+    try:
+        newest = _ends(repository, wanted, kept, listed, last)
+    except GitError:
+        return
+    values = keep.give(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips, symbolic=symbolic)
+    gone = [oid for oid in kept if oid not in newest and oid not in values]
+    gone = [oid for oid in gone if oid not in wanted or repository.cat_file.info(oid) is not None]
+    gone = [oid for oid in gone if not keep.is_locked(repository, KEEP + oid)]
+    if gone:
+        there = [Update(KEEP + oid, value, value) for oid, value in values.items()]
+        apply([*there, *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
+        # What came while we looked: its ref was there when it was recorded, and we have taken it.
+        came = {oid for oid in needed() or () if keep.may_name(repository, oid)} - wanted
+        lost = reachability.outside(repository.git, came, newest)
+        keep.give(repository, objects, apply, {oid: keep.value_of(repository, KEEP + oid) for oid in lost}, tips, symbolic=symbolic)
+    if before is not None and len(wanted) > MANY:
+        remember({*values, *kept}.difference(gone), last.mark)
+
+
+def _ends(repository: Repository, wanted: set[str], kept: Collection[str], listed: Collection[str], last: Last) -> set[str]:
+    """Returns those of the commits that checkpoints need to which no other one leads.
+
+    Of very many, which takes git half a minute for a million, only those are looked at that no ref may reach any more: what has lost its
+    ref since it was settled last, and what has come. All others are below a commit that has one.
+
+    Args:
+        repository: where.
+        wanted: the commits.
+        kept: those that have a ref which is right.
+        listed: all that have a ref.
+        last: how it was.
+
+    Raises:
+        GitError: git cannot walk the history.
+    """
+    from gitckpt.git.objects import reachability
+
+    if len(wanted) > MANY:
+        staying = wanted.intersection(kept)
+        others = {*listed, *(last.lines or ())} - staying
+        if last.lines is None or len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
+            lost = reachability.beyond(repository.git, wanted, staying)
+        else:
+            lost = reachability.between(repository.git, wanted, (others | last.new) - staying, staying)
+        wanted = staying | lost
+    return reachability.newest(repository.git, wanted)

@@ -1,0 +1,148 @@
+"""Notes that list checkpoints of other commits are found without reading all, whatever became of notes, checkpoints and the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from gitckpt.git.notes import Notes
+from gitckpt.model import ids
+from gitckpt.model.format import note
+from gitckpt.store.records import layout
+from gitckpt.store.records.carried import Carried
+from gitckpt.store.records.entry import Query
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore, nth
+
+NOTES = ("notes", "--ref=checkpoints")
+
+
+def found(store: Store) -> dict[str, list[str]]:
+    return Carried(Notes(inside(store).repository, inside(store).objects, layout.NOTES), inside(store).index)()
+
+
+def expected(store: Store) -> dict[str, list[str]]:
+    """Returns the notes that are not plain, by reading each, and the documents."""
+    commits = {entry.id: entry.git_sha for entry in store.list()}
+    book = Notes(inside(store).repository, inside(store).objects, layout.NOTES).everything()
+    return {
+        commit: lines
+        for commit, lines in book.items()
+        if note.is_crowded(lines) or any(ids.is_id(note.link_id(line)) and commits.get(note.link_id(line)) != commit for line in lines)
+    }
+
+
+class Life:
+    """What may happen to notes and checkpoints, a random thing at a time."""
+
+    def __init__(self, store: Store, checkout: Checkout, chance: Random) -> None:
+        self.store = store
+        self.checkout = checkout
+        self.chance = chance
+        self.commits = [checkout.head()]
+
+    def step(self) -> None:
+        self.chance.choice(
+            [self.record, self.record, self.commit, self.carry, self.carry, self.write, self.lose, self.remove, self.repoint]
+        )()
+        inside(self.store).write_links()
+
+    def record(self) -> None:
+        for _ in range(self.chance.choice([1, 1, 2, note.MOST + 2])):
+            self.store.record("a-complete", {})
+
+    def commit(self) -> None:
+        self.commits.append(self.checkout.commit())
+        self.record()
+
+    def carry(self) -> None:
+        """Puts the note of a commit on another one, as a rebase does."""
+        listed = [line.split()[1] for line in self.checkout.git(*NOTES, "list").splitlines()] if self._has_notes() else []
+        if listed:
+            new = self.chance.choice([self.checkout.git("commit-tree", "-m", "x", "HEAD^{tree}"), *self.commits])
+            old = self.chance.choice(listed)
+            if old != new:
+                self.checkout.git(*NOTES, "append", "-C", self.checkout.git(*NOTES, "list", old), new)
+
+    def write(self) -> None:
+        self.checkout.git(*NOTES, "append", "-m", "somebody's own words", self.chance.choice(self.commits))
+
+    def lose(self) -> None:
+        """Deletes the ref of a checkpoint and leaves its link."""
+        if refs := list(self.checkout.refs("refs/checkpoints")):
+            self.checkout.git("update-ref", "-d", self.chance.choice(refs))
+
+    def remove(self) -> None:
+        some = self.store.list(Query(limit=10))
+        self.store.remove([entry.id for entry in some if self.chance.random() < 0.4])
+
+    def repoint(self) -> None:
+        """Has a checkpoint be of another commit."""
+        if some := self.store.list():
+            one = self.chance.choice(some)
+            text = self.store.raw(one.id).decode().replace(one.git_sha, self.chance.choice(self.commits))
+            self.checkout.git("update-ref", layout.CHECKPOINTS + one.id, self.checkout.git("hash-object", "-w", "--stdin", data=text))
+
+    def _has_notes(self) -> bool:
+        return bool(self.checkout.refs("refs/notes"))
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 30))])
+def test_whatever_happens(make_store: MakeStore, main_checkout: Checkout, seed: int) -> None:
+    with make_store(main_checkout, "plumbing") as store, make_store(main_checkout, "plumbing") as other:
+        life = Life(store, main_checkout, Random(seed))
+        for _ in range(25):
+            life.step()
+            assert found(store) == expected(other)
+        assert [each.code for each in store.verify().findings if each.code == "index-stale"] == []
+
+
+class TestWhatIsRead:
+    @pytest.fixture
+    def reads(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The objects that are read, of notes of five commits whose trees git keeps apart."""
+        for _ in range(5):
+            main_checkout.commit()
+            plain.record("a-complete", {})
+        inside(plain).write_links()
+        read, seen = inside(plain).objects.read, []
+
+        def noted(oids: list[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
+            seen.extend(oids)
+            return read(oids, *most)
+
+        monkeypatch.setattr(inside(plain).objects, "read", noted)
+        return seen
+
+    def test_of_what_is_known_nothing_but_the_tip(self, plain: Store, main_checkout: Checkout, reads: list[str]) -> None:
+        assert found(plain) == {}
+        reads.clear()
+        assert (found(plain), reads) == ({}, [main_checkout.git("rev-parse", layout.NOTES)])
+
+    def test_what_the_lines_follow_from_is_known_without_its_blob(self, plain: Store, main_checkout: Checkout, reads: list[str]) -> None:
+        plain.list()
+        blobs = {line.split()[0] for line in main_checkout.git(*NOTES, "list").splitlines()}
+        assert len(blobs) == 5
+        reads.clear()
+        assert found(plain) == {}
+        assert blobs.isdisjoint(reads)
+
+    def test_nothing_is_kept_of_what_was_judged_by_rows_that_are_gone(
+        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index = inside(plain).index
+        really = index.linked
+
+        def linked(commits: list[str]) -> Iterator[tuple[str, str, str, str]]:
+            yield from list(really(commits))
+            main_checkout.git("update-ref", "-d", layout.CHECKPOINTS + nth(3))
+            index.refresh()
+
+        monkeypatch.setattr(index, "linked", linked)
+        assert found(plain) == {}
+        monkeypatch.undo()
+        (commit,) = found(plain)
+        assert note.link_id(main_checkout.git(*NOTES, "show", commit)) == nth(3)
