@@ -95,7 +95,7 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settles the lane, and how many examples a property is tried with that says no number of its own: in the lane `test`, a third of all.
+    """Settles the lane, and how many examples a property is tried with: in the lane `test`, a third of all.
 
     The workers of pytest-xdist are handed the lane with the other options.
     """
@@ -104,6 +104,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.lane == "test" and config.getoption("--hypothesis-profile", None) is None:
         settings.register_profile("third", settings(), max_examples=settings().max_examples // 3)
         settings.load_profile("third")
+
+
+def examples(number: int) -> int:
+    """Returns how many examples a property is tried with that wants another number than the usual 100: in each lane its share of it."""
+    return max(1, number * settings().max_examples // 100)
 
 
 def is_long(item: pytest.Item) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 SERVER = """
-import gc, importlib, json, os, pkgutil, select, signal, sys
+import gc, importlib, json, os, pkgutil, resource, select, signal, sys
 import sqlite3, tomllib, typer
 import gitckpt, gitckpt.__main__
 
@@ -25,7 +25,9 @@ for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
         importlib.import_module(module.name)
 gc.freeze()
 
-def child(argv, script, directory, env, given, out, err):
+def child(argv, script, directory, env, given, out, err, limits):
+    for name, most in limits.items():
+        resource.setrlimit(getattr(resource, name), (most, most))
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(env)
@@ -105,13 +107,22 @@ class _Server:
             [sys.executable, "-c", SERVER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
 
-    def run(self, argv: list[str], script: str | None, directory: Path, env: Mapping[str, str], terminal: str | None = None) -> Done:
+    def run(
+        self,
+        argv: list[str],
+        script: str | None,
+        directory: Path,
+        env: Mapping[str, str],
+        terminal: str | None = None,
+        limits: Mapping[str, int] | None = None,
+    ) -> Done:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._number += 1  # what goes on in the background may write to the files of an earlier one
         paths = [self._directory / f"{name}-{self._number}" for name in ("out", "err")]
         given, out, err = [terminal] * 3 if terminal else [os.devnull, *map(str, paths)]
-        order = {"argv": argv, "script": script, "directory": str(directory), "env": dict(env), "given": given, "out": out, "err": err}
+        order: dict[str, object] = {"argv": argv, "script": script, "directory": str(directory), "env": dict(env)}
+        order |= {"given": given, "out": out, "err": err, "limits": dict(limits or {})}
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -147,7 +158,13 @@ def close() -> None:
         _servers.pop().close()
 
 
-def git_ckpt(*args: str, directory: Path, env: Mapping[str, str] | None = None, terminal: str | None = None) -> Done:
+def git_ckpt(
+    *args: str,
+    directory: Path,
+    env: Mapping[str, str] | None = None,
+    terminal: str | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> Done:
     """Runs `git ckpt`, with nothing on standard input.
 
     Args:
@@ -155,8 +172,9 @@ def git_ckpt(*args: str, directory: Path, env: Mapping[str, str] | None = None, 
         directory: where.
         env: its whole environment; by default that of the test.
         terminal: the device that it reads from and writes to instead.
+        limits: how much it may take of a resource, by its name in the module `resource`.
     """
-    return _server().run(["git-ckpt", *args], None, directory, os.environ if env is None else env, terminal)
+    return _server().run(["git-ckpt", *args], None, directory, os.environ if env is None else env, terminal, limits)
 
 
 def script(text: str, *args: str, env: Mapping[str, str]) -> Done:

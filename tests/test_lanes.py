@@ -20,6 +20,9 @@ INI = f"[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\
 TESTS = """\
 import pytest
 from hypothesis import given, settings, strategies
+from tests.conftest import examples
+
+MANY = examples(300)
 
 def test_short(): ...
 
@@ -64,7 +67,7 @@ def test_reals(case): ...
 def test_grid(case): ...
 
 @given(strategies.integers())
-def test_property(number): print(settings().max_examples, "examples")
+def test_property(number): print(settings().max_examples, "examples", MANY, "of 300")
 """
 LONG = {"test_long", "test_some[a]", "test_some[c]", "test_property"}
 SHORT = {
@@ -154,7 +157,8 @@ def test_of_a_grid_some_cases_stand_for_all(project: Path) -> None:
 @pytest.mark.long
 def test_a_property_is_tried_with_fewer_examples_where_it_is_to_be_quick(project: Path) -> None:
     said = [run(project, "-s", "-k", "property", "--lane", lane).stdout for lane in ("test", "long", "all")]
-    assert [re.findall(r"(\d+) examples", text)[-1:] for text in said] == [["33"], ["100"], ["100"]]
+    found = [re.findall(r"(\d+) examples (\d+) of 300", text)[-1] for text in said]
+    assert found == [("33", "99"), ("100", "300"), ("100", "300")]
 
 
 @pytest.mark.long

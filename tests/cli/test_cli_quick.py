@@ -25,7 +25,7 @@ from gitckpt.model.errors import CkptError
 from gitckpt.store.store import Store
 from tests.cli import quick_writer
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, normal
-from tests.conftest import Checkout
+from tests.conftest import Checkout, examples
 
 WORDS = ["x", "", "-", "--", "7", "-7", "a b", "ä", "\udc80", "a=b", "-h", "--help", "-q", "--version", "-x", "--no-such"]
 
@@ -231,7 +231,7 @@ each_part = pytest.mark.parametrize("part", range(PARTS))
 @each_part
 @pytest.mark.parametrize("name", FREQUENT)
 @given(data=st.data())
-@settings(max_examples=300 // PARTS, deadline=None)
+@settings(max_examples=examples(300 // PARTS), deadline=None)
 def test_what_the_quick_door_understands_typer_understands_the_same(name: str, part: int, data: st.DataObject) -> None:
     spellings = [spelling for each in parameters(name) for spelling in each.opts]
     known = [spelling for spelling in spellings if spelling.startswith("-")]
@@ -248,7 +248,7 @@ def test_what_the_quick_door_understands_typer_understands_the_same(name: str, p
 @pytest.mark.turns("part")
 @each_part
 @given(words=st.lists(st.sampled_from(["-q", "--quiet", "-C", "-qC", "-Cx", "--quiet=1", *WORDS]), max_size=4))
-@settings(max_examples=300 // PARTS, deadline=None)
+@settings(max_examples=examples(300 // PARTS), deadline=None)
 def test_what_the_quick_door_understands_before_a_command_typer_understands_the_same(part: int, words: list[str]) -> None:
     line = [*words, "save"]
     at = quick.command_of(line)

@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.store.config.lines import KeyPath, Locations
+from tests.conftest import examples
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(["a", "b", "a.b", "x#y", "[c]", '"', "'", "=", "\n"])
 SCALARS = (
@@ -63,7 +64,7 @@ def is_toml(text: str) -> bool:
 
 
 @given(DOCUMENTS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_what_tomlkit_writes(document: dict[str, Any]) -> None:
     text = tomlkit.dumps(document)
     assume(is_toml(text))  # some keys tomlkit writes wrongly
@@ -71,7 +72,7 @@ def test_what_tomlkit_writes(document: dict[str, Any]) -> None:
 
 
 @given(DOCUMENTS, st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_what_tomli_w_writes(document: dict[str, Any], multiline: bool) -> None:
     assert_located(tomli_w.dumps(document, multiline_strings=multiline))
 

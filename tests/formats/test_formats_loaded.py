@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gitckpt.durable.phases.review.finding import ReviewFinding
@@ -140,7 +140,6 @@ FINDINGS = st.builds(ReviewFinding, st.sampled_from(["critical", "major", "minor
         created_at=st.just("2026-02-24T20:08:59.120000Z"),
     )
 )
-@settings(max_examples=100)
 def test_quasar_loads_a_review_of_ours(state: CycleState) -> None:
     found = require_quasar(quasar.write(checkpoint(state={"review": state.to_state()}), []))
     assert (found["cycle"], found["task_title"]) == (state.cycle, state.task_title)

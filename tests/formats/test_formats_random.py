@@ -18,6 +18,7 @@ from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.content import Remarks
 from gitckpt.formats.systems.record import Source, Unreadable
 from gitckpt.model.checkpoint import Checkpoint
+from tests.conftest import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
     [
@@ -90,7 +91,7 @@ KEYS = PLAIN.filter(lambda key: key != "<<")
     st.dictionaries(KEYS, PLAIN | st.integers() | st.booleans(), max_size=5),
     st.lists(st.dictionaries(KEYS, PLAIN, min_size=1, max_size=3), max_size=3),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_yaml_reads_back_as_it_was(table: dict[str, Any], steps: list[dict[str, str]]) -> None:
     whole = table | {"steps": steps}
     data = yaml_text.write(whole, frozenset())
@@ -139,7 +140,7 @@ FINDINGS = st.builds(ReviewFinding, st.sampled_from(["critical", "major", "minor
         created_at=st.sampled_from(["", "2026-02-24T20:08:59.000000Z", "2026-02-24T20:08:59.120000Z"]),
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_review_of_quasar(state: CycleState) -> None:
     data = quasar.write(checkpoint(state={"review": state.to_state()}), [])
     if state.task_title or state.phase_id is not None:
@@ -193,7 +194,7 @@ def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     source = Source("x", data)
     for read in (

@@ -16,7 +16,7 @@ from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import encode_tree, place_in
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
-from tests.conftest import Checkout
+from tests.conftest import Checkout, examples
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item, Objects
@@ -347,7 +347,7 @@ steps = st.lists(st.dictionaries(names, texts, max_size=12), min_size=1, max_siz
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=st.sampled_from([0, 3, 250, 256, 300]), steps=steps)
 def test_notes_are_a_map_from_commits_to_lines(shared_book: Book, start: int, steps: list[dict[str, list[str]]]) -> None:
     book = shared_book

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import zlib
 from collections.abc import Callable
 
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
@@ -27,7 +29,14 @@ class Maker:
         self.blob = at.git("hash-object", "-w", "--stdin", data="x")
 
     def raw(self, data: bytes) -> str:
-        return self.at.git("hash-object", "-w", "--literally", "-t", "tree", "--stdin", data=data)
+        """Stores a tree as `git hash-object --literally` does, which would be 3,000 processes for as many levels."""
+        content = b"tree %d\0%s" % (len(data), data)
+        name = hashlib.sha1(content).hexdigest()
+        place = self.at.main / ".git/objects" / name[:2]
+        place.mkdir(exist_ok=True)
+        if not (place / name[2:]).exists():
+            (place / name[2:]).write_bytes(zlib.compress(content, 1))
+        return name
 
     def tree(self, *entries: tuple[bytes, bytes, str]) -> str:
         """Returns a tree with entries as they are given: mode, name, oid."""

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import resource
-
 import pytest
 
 from gitckpt.model.format import budget
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store
-from tests.cli.conftest import Outcome, Spawn, spawn
+from tests import forked
 from tests.conftest import Checkout
 from tests.hostile.attacks import BAD
 from tests.hostile.odd_snapshots import ODD, Maker
 from tests.store.test_capture_operations import two_sides
 from tests.store.verifying import look, told
 
-__all__ = ["spawn"]
-
 REFUSING = ("diff {}", "restore --dry-run {}", "restore {}", "resume {} --into there")
 OTHERS = ("list", "show {}", "doctor", "du", "expire --dry-run", "expire", "save -m x", "verify --contents")
 
 
-def limited() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-    resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
+LIMITS = {"RLIMIT_CPU": 20, "RLIMIT_AS": 600 << 20}
+
+
+def limited(*words: str, at: Checkout) -> forked.Done:
+    """Runs a command that is killed where it takes long, or fails where it takes much."""
+    return forked.git_ckpt(*words, directory=at.path, limits=LIMITS)
 
 
 def made(here: Checkout, name: str) -> str:
@@ -37,7 +36,7 @@ def made(here: Checkout, name: str) -> str:
     return good
 
 
-def require_told(call: str, done: Outcome) -> None:
+def require_told(call: str, done: forked.Done) -> None:
     assert done.code in (0, 1, 14), f"{call}: {done.code} {done.err[:2000]}"
     assert "Traceback" not in done.err, done.err[:2000]
     assert len(done.err) < 5000, done.err[:500]
@@ -45,33 +44,33 @@ def require_told(call: str, done: Outcome) -> None:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ODD)
-def test_verify_names_it_and_remove_clears_it(main_checkout: Checkout, name: str, spawn: Spawn) -> None:
+def test_verify_names_it_and_remove_clears_it(main_checkout: Checkout, name: str) -> None:
     made(main_checkout, name)
     (finding,) = (each for each in look(main_checkout).findings if each.code == "snapshot-invalid")
     assert finding.object == layout.CHECKPOINTS + BAD
     assert ODD[name][1] in finding.sentence
     assert finding.cure == f"look at it: git ls-tree {layout.TREES}{BAD}; remove it: git ckpt remove {BAD}"
-    assert spawn("remove", BAD, at=main_checkout, preexec=limited).out == f"{BAD}\n"
+    assert limited("remove", BAD, at=main_checkout).out == f"{BAD}\n"
     assert "snapshot-invalid" not in [code for code, *_ in told(look(main_checkout))]
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ODD)
-def test_no_command_brings_it_back_and_the_others_go_on(main_checkout: Checkout, name: str, spawn: Spawn) -> None:
+def test_no_command_brings_it_back_and_the_others_go_on(main_checkout: Checkout, name: str) -> None:
     good = made(main_checkout, name)
     for call in REFUSING:
-        done = spawn(*call.format(BAD).split(), at=main_checkout, preexec=limited)
+        done = limited(*call.format(BAD).split(), at=main_checkout)
         require_told(call, done)
         if not call.startswith("diff"):
             assert done.code == 14, f"{call}: {done.err}"
     for call in OTHERS:
-        done = spawn(*call.format(BAD).split(), at=main_checkout, preexec=limited)
+        done = limited(*call.format(BAD).split(), at=main_checkout)
         require_told(call, done)
         assert done.code in ((0,) if call.startswith(("list", "show", "du", "expire", "save")) else (0, 1)), f"{call}: {done.err}"
         if call == "list":
             assert good in done.out
             assert BAD in done.out
-    assert spawn("restore", "--dry-run", good, at=main_checkout, preexec=limited).code == 0
+    assert limited("restore", "--dry-run", good, at=main_checkout).code == 0
 
 
 def test_trees_that_are_not_in_order_are_named(main_checkout: Checkout) -> None:

@@ -12,8 +12,9 @@ from gitckpt.model import toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.readers import codec
+from tests.conftest import examples
 
-quick = settings(max_examples=150, deadline=None, database=None)
+quick = settings(max_examples=examples(150), deadline=None, database=None)
 ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
 PARENT = "0a1b2c3d-0000-4000-8000-00000000000f"
 REF = f"refs/checkpoints/{ID}"

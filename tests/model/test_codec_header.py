@@ -15,6 +15,7 @@ from gitckpt.model import toml
 from gitckpt.model.checkpoint import CLEAN, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.readers import codec
+from tests.conftest import examples
 from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, fields, quick, read_or_fault
 
 
@@ -135,7 +136,7 @@ SPLICES = [
 ]
 
 
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=examples(400), deadline=None, database=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(DOCUMENT)), st.integers(0, 12), st.sampled_from(SPLICES) | st.binary(max_size=3)),

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from gitckpt.model import ids
 from gitckpt.model.errors import UsageError
+from tests.conftest import examples
 
 ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
 RUN = "20261121-201500-add-login"
-quick = settings(max_examples=150, deadline=None, database=None)
+quick = settings(max_examples=examples(150), deadline=None, database=None)
 
 
 def test_new_ids_are_distinct_canonical_uuids_of_version_4() -> None:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from gitckpt.model import phase
 from gitckpt.model.errors import UsageError
+from tests.conftest import examples
 
-quick = settings(max_examples=150, deadline=None, database=None)
+quick = settings(max_examples=examples(150), deadline=None, database=None)
 
 
 @pytest.mark.parametrize(

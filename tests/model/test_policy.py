@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from gitckpt.model import policy, runstate, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, RESCUE, SAFETY, SUBMODULE
 from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Newest, Policy, RunCandidate
+from tests.conftest import examples
 
-quick = settings(max_examples=150, deadline=None, database=None)
+quick = settings(max_examples=examples(150), deadline=None, database=None)
 NOW = times.from_text("2026-11-21T12:00:00Z")
 NO_RANK = Policy(keep_last=0, safety_keep_last=0)
 """The default policy without the newest that stay."""

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
+from tests.conftest import examples
 
-quick = settings(max_examples=200, deadline=None, database=None)
+quick = settings(max_examples=examples(200), deadline=None, database=None)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 FIRST, LAST = -62_135_596_800 * times.MICRO, 253_402_300_800 * times.MICRO - 1
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from gitckpt.model import toml
 from gitckpt.model.errors import StateError
+from tests.conftest import examples
 
-quick = settings(max_examples=150, deadline=None, database=None)
+quick = settings(max_examples=examples(150), deadline=None, database=None)
 
 NASTY = [
     "",

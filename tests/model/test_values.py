@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gitckpt.model import values
 from gitckpt.model.policy import Policy
+from tests.conftest import examples
 
 
 @values.dataclass(frozen=True, slots=True)
@@ -59,13 +60,13 @@ def _outcome(cls: type[Any], args: list[int], kwargs: dict[str, int]) -> object:
     return repr(made).replace("Theirs", "Ours"), [getattr(made, name) for name in "abcd"]
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=examples(300), deadline=None, database=None)
 @given(ARGUMENTS)
 def test_whatever_is_handed_in_is_taken_or_refused_alike(arguments: tuple[list[int], dict[str, int]]) -> None:
     assert _outcome(Ours, *arguments) == _outcome(Theirs, *arguments)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(deadline=None, database=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("xy"), st.floats(0, 1)), min_size=2, max_size=2))
 def test_two_are_equal_where_dataclasses_are(pair: list[tuple[int, str, float]]) -> None:
     ours: list[Any]

@@ -22,7 +22,7 @@ from gitckpt.store.config.rules import Rules
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import SECRETS, Limits
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout, allow
+from tests.conftest import Checkout, allow, examples
 
 LOOSE = '[retention]\nolder_than = "1d"\nkeep_last = 500\n[snapshot]\ninclude = ["*.log"]\nsecrets = ["*.mine"]\n'
 
@@ -120,7 +120,7 @@ VALUES = {
 
 
 @given(values=some.fixed_dictionaries({}, optional=VALUES), ages=some.lists(AGES, max_size=2))
-@usual(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@usual(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     main_checkout: Checkout, values: dict[str, str], ages: list[str]
 ) -> None:

@@ -18,7 +18,7 @@ from gitckpt.store.hooks import files
 from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from gitckpt.store.hooks.installation import uninstall
-from tests.conftest import Checkout
+from tests.conftest import Checkout, examples
 from tests.store.hook_standin import StandIn, everything, hooks_of, put_hook
 
 
@@ -119,7 +119,7 @@ HOOK_TEXTS = st.builds(
 
 
 class TestBytes:
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=examples(400), deadline=None)
     @given(text=HOOK_TEXTS, mode=st.sampled_from([0o755, 0o700, 0o775, 0o644, 0o111 | 0o444]))
     def test_in_and_out_again_gives_the_same_bytes(self, text: bytes, mode: int) -> None:
         file = files.HookFile("/hooks/post-commit", text, mode, "")
@@ -141,7 +141,7 @@ class TestBytes:
             assert back is not None
             assert (back.data, back.mode) == (text, mode)
 
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(texts=st.dictionaries(st.sampled_from(EVENTS), st.tuples(HOOK_TEXTS, st.sampled_from([0o755, 0o700, 0o644]))))
     def test_the_whole_way_leaves_no_trace(self, texts: dict[str, tuple[bytes, int]], main_checkout: Checkout, standin: StandIn) -> None:
         shutil.rmtree(hooks_of(main_checkout), ignore_errors=True)

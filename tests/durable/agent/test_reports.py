@@ -597,7 +597,7 @@ PIECE = (
 
 @given(pieces=st.lists(PIECE, max_size=8), cuts=st.lists(st.integers(0, 400), max_size=8))
 @example(pieces=[b"{\n", b'{"type":"result","result":"x"}'], cuts=[1])
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @pytest.mark.long(but=["0-claude"])
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("part", range(3))
