@@ -30,25 +30,32 @@ def rlm(**values: Any) -> str:
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"k{i}: &k{i} [{','.join([f'*k{i - 1}' if i else '*a'] * 9)}]\n" for i in range(1000))
 
-BAD = {
-    f"{RLM}/large.json": '{"id":"x","phase":"a","timestamp":"t","state":{"x":"' + "a" * 100_000_000 + '"}}',
-    f"{RLM}/deep.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":' + '{"a":' * 10000 + "1" + "}" * 10000 + "}",
-    f"{RLM}/lists.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":{"a":' + "[" * 100_000 + "]" * 100_000 + "}}",
-    f"{RLM}/nul.json": '{"phase": "a\0"}',
-    f"{RLM}/keys.json": rlm(state={str(number): number for number in range(300_000)}),
-    f"{RLM}/tables.json": rlm(state={"a": [0]}).replace("[0]", "[" + '{"":0},' * 2_300_000 + "0]"),  # parsed, they take half a gigabyte
-    f"{RLM}/torn.json": '{\n  "id": "1f626451-1083',
-    f"{RLM}/empty.json": "",
-    f"{FORGE}/laughs.yaml": LAUGHS + HEAD,
-    f"{FORGE}/deep.yaml": HEAD + "z: " + "[" * 10000 + "]" * 10000 + "\n",
-    f"{FORGE}/tags.yaml": HEAD.replace("id: x", 'id: !!python/object/apply:os.system ["touch owned"]'),
-    f"{FORGE}/large.yaml": HEAD + "z: " + "a" * 2_000_000 + "\n",
-    f"{FORGE}/twice.yaml": HEAD + "---\n" + HEAD,
-    f"{FORGE}/many.yaml": HEAD + "z: [" + "a: b, " * 170_000 + "]\n",
-    "checkpoint.comments.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n" + "#\n" * 8_000_000,
-    "checkpoint.deep.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = " + "[" * 10000 + "]" * 10000 + "\n",
-    "checkpoint.dots.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n" + ".".join("a" * 20000) + " = 1\n",
-}
+
+def bad() -> dict[str, str]:
+    """Returns the files by their paths. They are made where they are used: who collects the tests need not hold 200 MB of them."""
+    return {
+        f"{RLM}/large.json": '{"id":"x","phase":"a","timestamp":"t","state":{"x":"' + "a" * 100_000_000 + '"}}',
+        f"{RLM}/deep.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":' + '{"a":' * 10000 + "1" + "}" * 10000 + "}",
+        f"{RLM}/lists.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":{"a":' + "[" * 100_000 + "]" * 100_000 + "}}",
+        f"{RLM}/nul.json": '{"phase": "a\0"}',
+        f"{RLM}/keys.json": rlm(state={str(number): number for number in range(300_000)}),
+        f"{RLM}/tables.json": rlm(state={"a": [0]}).replace("[0]", "[" + '{"":0},' * 2_300_000 + "0]"),  # parsed, they take half a gigabyte
+        f"{RLM}/torn.json": '{\n  "id": "1f626451-1083',
+        f"{RLM}/empty.json": "",
+        f"{FORGE}/laughs.yaml": LAUGHS + HEAD,
+        f"{FORGE}/deep.yaml": HEAD + "z: " + "[" * 10000 + "]" * 10000 + "\n",
+        f"{FORGE}/tags.yaml": HEAD.replace("id: x", 'id: !!python/object/apply:os.system ["touch owned"]'),
+        f"{FORGE}/large.yaml": HEAD + "z: " + "a" * 2_000_000 + "\n",
+        f"{FORGE}/twice.yaml": HEAD + "---\n" + HEAD,
+        f"{FORGE}/many.yaml": HEAD + "z: [" + "a: b, " * 170_000 + "]\n",
+        "checkpoint.comments.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n" + "#\n" * 8_000_000,
+        "checkpoint.deep.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = "
+        + "[" * 10000
+        + "]" * 10000
+        + "\n",
+        "checkpoint.dots.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n" + ".".join("a" * 20000) + " = 1\n",
+    }
+
 
 SECONDS, BYTES = 10, 500_000_000
 """Of the processor, for all of them, on a machine that does much else at the same time; they take less than one on a quiet one."""
@@ -66,13 +73,14 @@ children, too, as they begin as copies of it."""
 
 def test_each_is_an_error_and_the_others_are_imported(imports: Imports, spawn: Spawn) -> None:
     imports.bring("workflow-checkpoints")
-    for name, text in BAD.items():
+    made = bad()
+    for name, text in made.items():
         imports.checkout.write(name, text)
     done = spawn("import", ".", at=imports.checkout, argv=[sys.executable, "-c", MEASURED])
     assert done.code == 1, done.err
     assert len(done.out.splitlines()) == 2
     told = dict(line.removeprefix("warning: ").split(": failed: ") for line in done.err.splitlines() if ": failed: " in line)
-    assert set(told) == set(BAD)
+    assert set(told) == set(made)
     assert told[f"{FORGE}/laughs.yaml"] == "it has anchors or aliases, which forge never writes"
     assert told[f"{FORGE}/tags.yaml"] == "it has tags, which forge never writes"
     assert told[f"{RLM}/nul.json"] == "it holds NUL characters: it is no text"
