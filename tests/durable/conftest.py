@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,11 @@ from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.durable.run.run import Run
-from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout, Clock, Ids
+from tests.conftest import Checkout, Clock, Ids, repository_of
 
 RUN = "20270115-080001-add-login"
 """The run that a first checkpoint starts, at the time of the fixture `clock`."""
@@ -32,7 +30,7 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[Callable[..., Store]]:
     stores: list[Store] = []
 
     def make(checkout: Checkout) -> Store:
-        stores.append(Store(Checkpoints(discover(os.fspath(checkout.path)), adapter="plumbing", clock=clock, new_id=ids)))
+        stores.append(Store(Checkpoints(repository_of(checkout), adapter="plumbing", clock=clock, new_id=ids)))
         return stores[-1]
 
     yield make

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE, POST_COMMIT, Checkpoint
 from gitckpt.model.phase import split
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.summary import summaries
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
 from tests.durable.nursery import Nursery
 from tests.store.conftest import require_runs, require_whole, view
 
@@ -135,14 +134,14 @@ class Project:
 
     def run(self) -> str | None:
         """Returns the id of the run; None where there is none yet."""
-        with Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing")) as store:
+        with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             found = [summary.id for summary in summaries(inside(store))]
         assert len(found) <= 1, found
         return found[0] if found else None
 
     def is_released(self, run: str) -> bool:
         """Tells whether the last driver of the run has given its lease back."""
-        with Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing")) as store:
+        with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             lease = inside(store).leases.read(run)
         return lease is not None and lease[1].released is not None
 
@@ -157,7 +156,7 @@ class Project:
 
     def require_nothing_lost(self, run: str) -> int:
         """Returns how many phases are complete, after a look that they are the first ones, and that the state is what they left."""
-        with Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing")) as store:
+        with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             newest = store.read(store.list(Query(run=run))[0].id)
         completed = list(newest.pipeline.completed) if newest.pipeline else []
         assert tuple(completed) == PHASES[: len(completed)]
@@ -166,13 +165,13 @@ class Project:
 
     def set_head_back(self, run: str) -> None:
         """Lets the head of the run lag behind, as a power cut in the middle of a transaction does."""
-        with Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing")) as store:
+        with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             newest, before = store.list(Query(run=run))[:2]
         self.checkout.git("update-ref", f"refs/ckpt/runs/{run}", before.oid, newest.oid)
 
     def outcome(self, run: str) -> Outcome:
         """Returns what the run leaves."""
-        with Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing")) as store:
+        with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             newest = inside(store).heads.read(run)
         there = Checkout(self.checkout.main / ".ckpt/worktrees" / run)
         return Outcome(

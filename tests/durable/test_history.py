@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from gitckpt.durable.run.run import Run
-from gitckpt.git.repository import discover
 from gitckpt.model import times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
@@ -23,14 +22,14 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs
 from gitckpt.store.runs.resumable import latest_resumable
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout, Clock, Ids
+from tests.conftest import Checkout, Clock, Ids, repository_of
 
 HOUR = 3600 * times.MICRO
 
 
 @pytest.fixture
 def store(main_checkout: Checkout, clock: Clock, ids: Ids) -> Iterator[Store]:
-    with Store(Checkpoints(discover(str(main_checkout.path)), adapter="plumbing", clock=clock, new_id=ids)) as store:
+    with Store(Checkpoints(repository_of(main_checkout), adapter="plumbing", clock=clock, new_id=ids)) as store:
         yield store
 
 

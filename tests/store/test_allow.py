@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as usual
 from hypothesis import strategies as some
 
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.config import approval, looseness, order, settings
 from gitckpt.store.config.keys import KEYS, Key
@@ -22,13 +22,13 @@ from gitckpt.store.config.rules import Rules
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import SECRETS, Limits
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout, allow, examples
+from tests.conftest import Checkout, allow, examples, repository_of
 
 LOOSE = '[retention]\nolder_than = "1d"\nkeep_last = 500\n[snapshot]\ninclude = ["*.log"]\nsecrets = ["*.mine"]\n'
 
 
 def here(checkout: Checkout) -> Repository:
-    return discover(str(checkout.path))
+    return repository_of(checkout)
 
 
 def read(checkout: Checkout, text: str | None = None) -> Settings:

@@ -6,21 +6,20 @@ import os
 import time
 from pathlib import Path
 
-from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.readers import codec
 from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
 from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout, Clock
+from tests.conftest import Checkout, Clock, repository_of
 
 RUN = "20270115-080000-work"
 
 
 def look(checkout: Checkout, *, repair: bool = False, adapter: str = "plumbing") -> Report:
     """Verifies the repository of a checkout, through a store that recorded nothing itself."""
-    with Store(Checkpoints(discover(str(checkout.path)), adapter=adapter, clock=Clock())) as store:
+    with Store(Checkpoints(repository_of(checkout), adapter=adapter, clock=Clock())) as store:
         return verify(inside(store), repair=repair)
 
 
@@ -58,7 +57,7 @@ def age(checkout: Checkout, *refs: str) -> None:
     """Makes refs older than those that may belong to a checkpoint that is being written."""
     long_ago = time.time() - 2 * keep.GRACE
     for ref in refs:
-        os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
+        os.utime(Path(repository_of(checkout).common_dir) / ref, (long_ago, long_ago))
 
 
 def put(checkout: Checkout, checkpoint: Checkpoint) -> str:

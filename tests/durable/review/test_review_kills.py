@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.git.repository import discover
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, inside
 from tests.cli.conftest import PROJECT
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
 from tests.durable.killing import PLACE, Nest, Project
 from tests.durable.nursery import Done, Nursery
 from tests.store.conftest import require_runs, require_whole, view
@@ -109,7 +108,7 @@ class Reviewed:
         assert self.project.is_released(run)
 
     def _store(self) -> Store:
-        return Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing"))
+        return Store(Checkpoints(repository_of(self.checkout), adapter="plumbing"))
 
 
 @pytest.fixture
