@@ -22,7 +22,7 @@ from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
-from tests.conftest import Checkout, Clock, Ids, repository_of
+from tests.conftest import Checkout, Clock, Ids, MakeOnce, repository_of
 from tests.store.hook_standin import StandIn
 
 MakeStore = Callable[..., Store]
@@ -127,7 +127,7 @@ def notes(checkout: Checkout) -> dict[str, list[str]]:
 
     While somebody holds the lock of the notes, those that are there.
     """
-    with Checkpoints(discover(os.fspath(checkout.path)), adapter="plumbing") as store:
+    with Checkpoints(repository_of(checkout), adapter="plumbing") as store:
         with contextlib.suppress(BusyError):
             store.write_links()
         found = written_notes(checkout)
@@ -212,18 +212,24 @@ def view(path: Path | str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def lib(main_checkout: Checkout, make_checkout: Callable[..., Checkout]) -> Checkout:
+def lib(main_checkout: Checkout, make_checkout: Callable[..., Checkout], make_once: MakeOnce) -> Checkout:
     """A submodule of `main_checkout`, which has one of its own in `inner`; where they came from is gone."""
-    remotes = [make_checkout("inner0"), make_checkout("lib0")]
-    remotes[0].commit("first", i="i\n")
-    remotes[1].commit("first", l="l\n")
-    remotes[1].git("submodule", "--quiet", "add", str(remotes[0].path), "inner")
-    remotes[1].git("commit", "--quiet", "--message", "with a submodule")
-    main_checkout.git("submodule", "--quiet", "add", str(remotes[1].path), "lib")
-    main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive")
-    main_checkout.git("commit", "--quiet", "--message", "with a submodule")
-    for remote in remotes:
-        shutil.rmtree(remote.path)
+
+    def add() -> None:
+        remotes = [make_checkout("inner0"), make_checkout("lib0")]
+        remotes[0].commit("first", i="i\n")
+        remotes[1].commit("first", l="l\n")
+        remotes[1].git("submodule", "--quiet", "add", str(remotes[0].path), "inner")
+        remotes[1].git("commit", "--quiet", "--message", "with a submodule")
+        main_checkout.git("submodule", "--quiet", "add", str(remotes[1].path), "lib")
+        main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive")
+        main_checkout.git("commit", "--quiet", "--message", "with a submodule")
+        for remote in remotes:
+            shutil.rmtree(remote.path)
+
+    make_once(main_checkout, add)
+    for place in (main_checkout, Checkout(main_checkout.path / "lib"), Checkout(main_checkout.path / "lib/inner")):
+        place.git("update-index", "-q", "--refresh")  # which knows the files of the first one
     return Checkout(main_checkout.path / "lib")
 
 
