@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -15,8 +13,9 @@ import pytest
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
+from tests import forked
 from tests.conftest import Checkout
-from tests.store.conftest import ROOT, Denied, MakeStore, listed, nth
+from tests.store.conftest import Denied, MakeStore, listed, nth
 
 Damage = Callable[[Path], object]
 
@@ -141,8 +140,8 @@ class TestTheIndexIsOnlyACache:
             stores.append(make_store(main_checkout))
             assert [len(store.list()) for store in stores] == [number] * len(stores)
             before = log.stat().st_ino
-            done = subprocess.run([sys.executable, "-c", other, main_checkout.path], cwd=ROOT, capture_output=True, text=True, check=True)
-            assert (done.stdout, log.stat().st_ino) == (f"{number}\n", before)
+            assert forked.script(other, str(main_checkout.path), env=os.environ) == (0, f"{number}\n", "")
+            assert log.stat().st_ino == before
             if number % 3 == 0:
                 stores.pop(0).close()
 
