@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.test_cli_running import told
 from tests.durable.stage import Stage, stage
 
@@ -60,6 +62,7 @@ class TestStart:
         assert done[2].startswith("error: run STAMP-login is complete\n")
         assert path.endswith("-login")
 
+    @pytest.mark.long
     def test_eight_at_the_same_time(self, stage: Stage) -> None:
         racers = [stage.begin("start", "login", "--key", "issue 7") for _ in range(8)]
         said = [racer.communicate() for racer in racers]

@@ -240,6 +240,7 @@ class TestWhatTellsOfARun:
         labels = [phase for phase in PHASES if module.is_told(Entry.of(of("manual", phase), OID))]
         assert labels == ["run-complete", "run-progress", "plan-complete", "plan-progress"]
 
+    @pytest.mark.sampled(5)
     @pytest.mark.parametrize(("trigger", "phase"), list(itertools.product(TRIGGERS, PHASES)))
     def test_both_say_the_same(self, rows: Any, trigger: str, phase: str) -> None:
         checkpoint = of(trigger, phase)

@@ -66,7 +66,7 @@ def all_at_once(path: str, adapter: str) -> tuple[list[str], list[str]]:
         return [*{store.list(Query(run=run))[-1].id} | recorded], [*removed]
 
 
-@pytest.mark.long(but=["main-plumbing", "linked-libgit2"])
+@pytest.mark.long(but=["linked-libgit2"])
 def test_threads_share_a_store(checkout: Checkout, adapter: str) -> None:
     # apart: a crash of Python is to be a failure, not the end of the tests
     [found] = forked.together((all_at_once, (str(checkout.path), adapter)))

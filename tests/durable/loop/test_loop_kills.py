@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.model.phase import split
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
 from tests.durable import killing
 from tests.durable.killing import Nest, Outcome, Project
 from tests.durable.loop.bench import FAKE, PHASE
@@ -71,7 +70,7 @@ class LoopProject(Project):
 
     def iterations(self, run: str) -> int:
         """Returns how many iterations the newest checkpoint knows of."""
-        with Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing")) as store:
+        with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             state = store.read(store.list(Query(run=run))[0].id).state
         return int(state["loop"]["iterations"]) if "loop" in state else 0
 
@@ -125,6 +124,7 @@ def undisturbed(nest: Nest, nursery: Nursery) -> tuple[Outcome, float]:
     return outcome, seconds
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
     chance = random.Random(request.node.name)
     expected, seconds = undisturbed(nest, nursery)
