@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gitckpt.durable.phases.review.finding import ReviewFinding
@@ -99,6 +99,7 @@ STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit
     TEXTS.filter(bool),
     st.sampled_from([None, 7]),
 )
+@example(1, "failed", "=", "=", None)
 def test_forge_loads_a_run_that_was_born_here(done: int, how: str, branch: str, error: str, number: int | None) -> None:
     phase = STEPS[min(done, 5)]
     label = "run-complete" if done == 6 else f"{phase}-{how}"

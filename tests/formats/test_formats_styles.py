@@ -69,6 +69,7 @@ def test_a_workflow_of_somebody_else_is_none_of_forges() -> None:
         ("on", '"on"'),
         ("Null", '"Null"'),
         ("12", '"12"'),
+        ("=", '"="'),
         ("2026-02-17", '"2026-02-17"'),
         ("", '""'),
         ("a: b", "'a: b'"),

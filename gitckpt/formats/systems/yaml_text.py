@@ -28,8 +28,8 @@ _DEEPEST, _MOST = 50, 100_000
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-_WORDS = frozenset(["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "<<", ".inf", ".nan", "+.inf", "-.inf"])
-"""Plain, these are no strings for YAML 1.1 or 1.2, in whatever case."""
+_WORDS = frozenset(["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "<<", "=", ".inf", ".nan", "+.inf", "-.inf"])
+"""Plain, these are no strings for YAML 1.1 or 1.2, in whatever case. A plain `=`, which forge would write, PyYAML refuses to read."""
 
 _NUMBER = re.compile(r"[-+]?(\.[0-9]|[0-9])[0-9_.:xXoOabcdefABCDEF]*([eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
