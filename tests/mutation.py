@@ -65,7 +65,8 @@ TESTS = {
         "tests/store/test_runs.py",
         "tests/store/test_ruthless_gc.py",
     ),
-    "gitckpt/store/records/remover.py": (
+    "gitckpt/store/records/removal/remover.py": (
+        "tests/store/test_carried.py",
         "tests/store/test_left_locks.py",
         "tests/store/test_links.py",
         "tests/store/test_remove_expire.py",

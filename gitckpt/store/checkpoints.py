@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
-    from gitckpt.store.records.remover import Remover
+    from gitckpt.store.records.removal.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
 
@@ -382,7 +382,7 @@ class Checkpoints:
 
     def _remover(self, notes: Notes | None = None) -> Remover:
         from gitckpt.git.notes import Notes
-        from gitckpt.store.records.remover import Remover
+        from gitckpt.store.records.removal.remover import Remover
 
         # Notes of its own: those of the recorder belong to whoever records.
         notes = notes or Notes(self.repository, self.objects, layout.NOTES)

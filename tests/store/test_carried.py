@@ -11,8 +11,8 @@ from gitckpt.git.notes import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.store.records import layout
-from gitckpt.store.records.carried import Carried
 from gitckpt.store.records.entry import Query
+from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth

@@ -13,9 +13,10 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model.errors import CkptError
-from gitckpt.store.records import ends, keep
+from gitckpt.store.records import keep
 from gitckpt.store.records.keep import Line
 from gitckpt.store.records.layout import KEEP
+from gitckpt.store.records.removal import ends
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore

@@ -11,7 +11,8 @@ import pytest
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import RepositoryError
 from gitckpt.store import chains, links
-from gitckpt.store.records import keys, layout, remover
+from gitckpt.store.records import keys, layout
+from gitckpt.store.records.removal import remover
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, notes, nth
@@ -135,8 +136,12 @@ class TestWhatIsKnownAlready:
         lines = main_checkout.git("notes", "--ref=checkpoints", "show", commit).splitlines()
         assert remove(plain, THREE, noted={commit: lines}) == 1
         assert sorted(notes(main_checkout)[commit]) == [ONE, TWO]
-        assert remove(plain, TWO, noted={}) == 1  # nobody has said that it has a line
-        assert sorted(notes(main_checkout)[commit]) == [ONE, TWO]
+        other = main_checkout.git("commit-tree", "-m", "other", "HEAD^{tree}")
+        main_checkout.git("notes", "--ref=checkpoints", "copy", commit, other)
+        assert remove(plain, TWO, noted={}) == 1  # nobody has said that another commit has a line of it
+        assert [sorted(notes(main_checkout)[each]) for each in (commit, other)] == [[ONE], [ONE, TWO]]
+        assert remove(plain, ONE) == 1
+        assert notes(main_checkout) == {other: [TWO]}
 
     def test_of_runs_that_are_known_the_heads_are_moved(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         assert remove(plain, THREE, runs=[RUN, "20270101-000000-none"]) == 1

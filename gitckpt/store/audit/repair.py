@@ -20,8 +20,9 @@ from gitckpt.store.audit import worktrees
 from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import Links
-from gitckpt.store.records import ends, index, layout
+from gitckpt.store.records import index, layout
 from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.records.removal import ends
 from gitckpt.store.worktrees import scaffold
 
 _LOCK_PATIENCE = 10.0

@@ -6,7 +6,7 @@ Doors:
     recorder: writes one.
     index: lists them.
     finder: what a person means by an id.
-    remover: takes them away.
+    removal: takes them away.
     draft: from what a caller says to a document.
     heads: the newest one of a run.
     changed: how many paths a snapshot changed.

@@ -14,8 +14,8 @@ from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains, links, roster
 from gitckpt.store.records import keys, layout
-from gitckpt.store.records.carried import Carried
 from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate

@@ -21,12 +21,13 @@ from gitckpt.model.format import note
 from gitckpt.model.ids import is_id
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store import chains, links
-from gitckpt.store.records import ends, keys, layout
-from gitckpt.store.records.carried import Carried
-from gitckpt.store.records.ends import NEVER, Last
+from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.records.removal import ends
+from gitckpt.store.records.removal.carried import Carried
+from gitckpt.store.records.removal.ends import NEVER, Last
 from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
