@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gitckpt.git.objects import anchor
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.objects.libgit2 import Libgit2
@@ -177,6 +178,17 @@ class TestRead:
 
 
 class TestWrite:
+    def test_very_many_go_into_one_pack(self, main_checkout: Checkout, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(anchor, "_PACKED_FROM", 3)
+        place = main_checkout.main / ".git/objects"
+        items = three_kinds()
+        before = set(place.rglob("*"))
+        assert objects.write(list(items.values())) == list(items)
+        assert sorted(path.suffix for path in set(place.rglob("*")) - before) == [".idx", ".keep", ".pack"]
+        assert dict(zip(items, objects.read(list(items)), strict=True)) == items
+        objects.settle()
+        assert sorted(path.suffix for path in set(place.rglob("*")) - before) == [".idx", ".pack"]
+
     def test_makes_the_objects_that_git_makes(self, main_checkout: Checkout, objects: Objects) -> None:
         items = three_kinds()
         objects.write(list(items.values()))

@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
 
 from gitckpt.git.files import premises, validity
 from gitckpt.git.files.order import in_packs
@@ -35,14 +34,14 @@ from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
 
-FILE = "index.sqlite"
+    _T = TypeVar("_T")
 
-_T = TypeVar("_T")
+FILE = "index.sqlite"
 
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
