@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.files import validity
+from gitckpt.git.files import packed, validity
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Submodule, Worktree
 from gitckpt.store.records import entry
@@ -171,6 +171,7 @@ def test_an_answer_is_never_stale(
 ) -> None:
     monkeypatch.setattr(validity, "_SETTLED", int(SETTLED * 1e9))
     monkeypatch.setattr(validity, "_FINELY_SETTLED", int(SETTLED * 1e9))
+    monkeypatch.setattr(packed, "_LARGE", seed % 2)  # else only very many packed refs are held
     if ref_format == "reftable":
         main_checkout.git(
             "-C", str(request.getfixturevalue("newer_git") and main_checkout.main), "refs", "migrate", "--ref-format=reftable"
@@ -221,6 +222,18 @@ def test_git_is_asked_only_where_refs_have_changed(plain: Store, main_checkout: 
         listings(lambda: main_checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(3)}")),
         listings(lambda: None),
     ] == [0, 0, 0, 1, 0, 0, 0]
+
+    monkeypatch.setattr(packed, "_LARGE", 0)  # as where there are very many
+    plain.record("d-complete", {})
+    assert [
+        listings(lambda: main_checkout.git("pack-refs", "--all")),
+        listings(lambda: main_checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(4)}")),
+        listings(lambda: plain.record("e-complete", {})),
+        listings(lambda: main_checkout.git("pack-refs", "--all")),
+        listings(lambda: plain.remove([nth(1), nth(5)])),
+        listings(lambda: None),
+    ] == [1, 0, 0, 0, 0, 0]
+    assert [one.id for one in plain.list()] == [nth(2)]
 
 
 def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout) -> None:

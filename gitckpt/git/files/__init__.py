@@ -6,6 +6,7 @@ Doors:
     atomic: a file that other programs read, written whole.
     loose: objects as files of their own.
     order: in which many objects are read most quickly.
+    packed: what differs between two states of packed refs.
     validity: whether refs can have changed since they were listed.
     premises: directories of ours, which may lie where a branch has put a link.
 """

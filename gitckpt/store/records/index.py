@@ -1,8 +1,9 @@
 """The derived index: the header of every checkpoint in a small SQLite file.
 
 A question first looks whether refs can have changed since the last one (`validity`), which takes no process, whatever their number. Where
-only files of refs have, those are read; otherwise git lists all. Only documents are read that were not seen yet, in portions: a kill leaves
-what was done, and two processes at it share the work. Deleting the file changes nothing but the time that the next question takes.
+only files of refs have, those are read, and of packed refs that were held since (`packed`) what differs; otherwise git lists all. Only
+documents are read that were not seen yet, in portions: a kill leaves what was done, and two processes at it share the work. Deleting the
+file changes nothing but the time that the next question takes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from gitckpt.git.files import premises, validity
+from gitckpt.git.files import premises
 from gitckpt.git.files.order import in_packs
 from gitckpt.git.files.validity import State
-from gitckpt.git.refs import Refs, in_parts, plain
+from gitckpt.git.refs import Refs, in_parts
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require
@@ -31,6 +32,7 @@ from gitckpt.model.readers.plain import PlainReader
 from gitckpt.store.records import entry, layout
 from gitckpt.store.records.entry import Entry, Problem, Query, Value
 from gitckpt.store.records.rows import tables
+from gitckpt.store.records.rows.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +49,6 @@ _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
 _PORTION = 20_000
 """So many documents are read and kept at once."""
-
-_FEW = 20  # so many refs whose files are gone are looked up one by one; of more, git is asked for all
 
 _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
 
@@ -95,6 +95,7 @@ class Index:
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: sqlite3.Connection | None = None
         self._reader = PlainReader()
+        self._watch = Watch(repository, refs)
         self._turn = threading.RLock()  # two threads in one connection crash Python, and one may replace it beneath the other
 
     def select(self, query: Query | None = None) -> list[Entry]:
@@ -173,6 +174,7 @@ class Index:
     def close(self) -> None:
         """Closes the file."""
         with self._turn:
+            self._watch.close()
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -193,65 +195,35 @@ class Index:
         self, connection: sqlite3.Connection, question: str, values: Sequence[Value], take: Callable[[Iterable[tuple[Any, ...]]], Any]
     ) -> Any:
         """Brings the index up to the refs, and answers in the same transaction: another process may have seen older refs."""
-        state = validity.look(self._repository, _DIRECTORY)
+        state = self._watch.look()
         with connection:
             connection.execute("BEGIN")
             if not _is_of(connection, state):
                 connection.rollback()
                 if not self._catch_up(connection, state):
                     self._list(connection, state)
+            self._watch.hold(state)
             return take(connection.execute(question, values))
 
     def _catch_up(self, connection: sqlite3.Connection, state: State) -> bool:
-        """Reads the refs that have come as files of their own, or changed, where no others can have. Leaves the transaction open.
+        """Brings it up to the refs where that takes no listing of them all. Leaves the transaction open.
 
         Returns:
             Whether that was all; otherwise nothing was changed, and no transaction is open.
         """
         connection.execute("BEGIN IMMEDIATE")
         passing = connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone()
-        if (
-            state.packed is not None
-            and tables.noted(connection).get("packed") == state.packed
-            and not self._repository.has_reftable
-            and not passing
-        ):
-            changes = self._changes(connection)
-            if changes is not None:
-                files, gone, new = changes
-                tables.forget(connection, [*gone, *(id_ for id_, _ in new)])
-                self._add(connection, new)
-                tables.rank(connection)
-                connection.executemany("DELETE FROM loose WHERE id = ?", [(id_,) for id_ in gone])
-                connection.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?)", files)
-                self._note(connection, state, "")
-                return True
-        connection.rollback()
-        return False
-
-    def _changes(self, connection: sqlite3.Connection) -> tuple[list[tuple[bytes, str | None]], list[bytes], list[tables.Ref]] | None:
-        """Returns what the files of refs look like that are not as they were, which ids are gone, and what the others point to now.
-
-        None where git has to be asked for all.
-        """
-        files = self._files()
-        before = dict(connection.execute("SELECT id, stamp FROM loose"))
-        vanished = before.keys() - files.keys()
-        if len(vanished) > _FEW:
-            return None
-        changed = [(id_, stamp) for id_, stamp in files.items() if stamp is None or before.get(id_) != stamp]
-        gone, now = [], {}
-        for id_ in vanished:  # deleted, or packed between two of our looks
-            oid = self._refs.read(layout.CHECKPOINTS + ids.from_bytes(id_))
-            if oid is not None:
-                return None
-            gone.append(id_)
-        for id_, _ in changed:
-            oid = plain(self._repository, layout.CHECKPOINTS + ids.from_bytes(id_))
-            if oid is None:
-                return None
-            now[id_] = bytes.fromhex(oid)
-        return changed, gone, tables.unknown(connection, sorted(now.items()))
+        changes = None if passing else self._watch.changes(connection, state)
+        if changes is None:
+            connection.rollback()
+            return False
+        tables.forget(connection, [*changes.gone, *(id_ for id_, _ in changes.new)])
+        self._add(connection, changes.new)
+        tables.rank(connection)
+        connection.executemany("DELETE FROM loose WHERE id = ?", [(id_,) for id_ in changes.vanished])
+        connection.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?)", changes.files)
+        self._note(connection, state, "")
+        return True
 
     def _list(self, connection: sqlite3.Connection, state: State) -> None:
         """Compares with all refs, and reads what is new. Leaves the transaction open.
@@ -260,7 +232,7 @@ class Index:
             connection: to the index.
             state: what refs looked like before: what changes while git lists them shows the next time.
         """
-        files = {} if self._repository.has_reftable else self._files()
+        files = {} if self._repository.has_reftable else self._watch.files()
         listing = bytearray()
         for part in in_parts(self._repository, _DIRECTORY):
             listing += self._refs.list(part, fields="%(objectname) %(refname) %(symref)")
@@ -322,10 +294,6 @@ class Index:
         tables.put_in_order(connection)
         self._progress("")
         return portions[0]
-
-    def _files(self) -> dict[bytes, str | None]:
-        found = validity.files(self._repository, _DIRECTORY)
-        return {ids.to_bytes(name): stamp for name, stamp in found.items() if ids.is_id(name)}
 
     def _note(self, connection: sqlite3.Connection, state: State, digest: str) -> None:
         """Notes which refs the index is made from; nothing where objects of theirs may come back: then the next query looks again."""

@@ -2,4 +2,5 @@
 
 Doors:
     tables: made, filled, compared with the refs, and put in order.
+    watch: which refs have changed since.
 """
