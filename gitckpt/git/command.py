@@ -126,6 +126,7 @@ class Git:
             *lines, rest = (rest + chunk).split(b"\n")
             take(lines)
 
+        env = {"GIT_FLUSH": "0", **(env or {})}  # git writes line by line otherwise, a million times for a million commits
         done = Child([*self._prefix, *args], self._environment(env, locks=False)).communicate(data, into=into)
         if done.code not in ok:
             raise GitError(args, done.code, done.complaint)

@@ -13,7 +13,9 @@ import pytest
 
 from gitckpt.git.command import Standby
 from gitckpt.git.process import Child, GitError, detach, git_executable, run, run_attached
+from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError
+from tests.conftest import Checkout
 
 ROOT = Path(__file__).parents[2]
 SCREAM = "import sys; sys.stderr.buffer.write(b'e' * 3_000_000); sys.stderr.flush(); print('done')"
@@ -67,6 +69,11 @@ class TestInParts:
     def test_who_does_not_listen_to_all_of_it_is_waited_for(self) -> None:
         done = start("print('enough')").communicate(b"x" * 1000 for _ in range(1000))
         assert (done.code, done.out) == (0, b"enough\n")
+
+    def test_git_does_not_write_line_by_line(self, main_checkout: Checkout) -> None:
+        said: list[bytes] = []
+        discover(str(main_checkout.path)).git.each_line("-c", "alias.say=!printenv GIT_FLUSH", "say", take=said.extend)
+        assert said == [b"0"]
 
 
 class TestRun:

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
-_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1"}
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_FLUSH": "0"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
 _CHUNK = 1 << 20
 
