@@ -95,15 +95,16 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settles the lane, and how many examples a property is tried with: in the lane `test`, a third of all.
+    """Settles the lane, and how many examples a property is tried with: in the lane `test`, a third of all. None is timed by the clock.
 
     The workers of pytest-xdist are handed the lane with the other options.
     """
     if config.option.lane is None:
         config.option.lane = "test" if config.args_source is pytest.Config.ArgsSource.TESTPATHS else "all"
-    if config.option.lane == "test" and config.getoption("--hypothesis-profile", None) is None:
-        settings.register_profile("third", settings(), max_examples=settings().max_examples // 3)
-        settings.load_profile("third")
+    if config.getoption("--hypothesis-profile", None) is None:
+        part = 3 if config.option.lane == "test" else 1
+        settings.register_profile("gitckpt", settings(), max_examples=settings().max_examples // part, deadline=None)
+        settings.load_profile("gitckpt")
 
 
 def examples(number: int) -> int:
