@@ -28,6 +28,10 @@ _BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook
 
 def run(argv: Sequence[str]) -> NoReturn:
     """Does as `main`, and ends the process without the clean-up that Python does for programs that go on."""
+    if argv and argv[0] in _ENDS:
+        import gc
+
+        gc.disable()  # it would look through what is being imported again and again, a twentieth of the time, and free nothing
     code = main(argv)
     sys.stderr.flush()
     os._exit(code)
@@ -265,6 +269,8 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     Returns:
         Its id; None where this is no run's worktree, or its run is gone.
     """
+    import gc
+
     from gitckpt.git.repository import Repository
     from gitckpt.model.errors import UsageError
     from gitckpt.store.checkpoints import Checkpoints
@@ -274,6 +280,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.worktrees import ownership
 
+    gc.enable()  # whoever looks at all files may need what is freed
     owner = ownership.owner(repository)
     if owner is None or owner.run is None:
         return None
