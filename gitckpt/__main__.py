@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+
+_OBJECTS = 100_000
+"""After so many new ones Python looks for garbage in circles; after its usual 700, that is a fortieth of what a short command takes."""
 
 
 def main() -> None:
@@ -15,6 +19,7 @@ def main() -> None:
         from gitckpt import hook
 
         hook.run(sys.argv[2:])
+    gc.set_threshold(_OBJECTS)
     from gitckpt.cli.main import run
 
     code = run()

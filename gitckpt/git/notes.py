@@ -127,15 +127,18 @@ class Notes:
             if mode != DIRECTORY:
                 yield path, oid
 
-    def each(self) -> Iterator[tuple[str, list[str]]]:
-        """Yields each annotated commit with the lines of its note, as `everything` has them, without all of them in memory."""
+    def each(self, seen: dict[str, str]) -> Iterator[tuple[str, list[str] | None]]:
+        """Yields each annotated commit with the lines of its note, None for one that cannot be read, without all of them in memory.
+
+        Args:
+            seen: in the end, the trees, as for `beyond`.
+        """
         tip = self.tip()
         root = self._tree_of(tip) if tip else ""
-        notes = ((commit, oid) for commit, mode, oid in self._walk(root) if mode != DIRECTORY)
+        notes = ((commit, oid) for commit, mode, oid in self._walk(root, seen=seen) if mode != DIRECTORY)
         while some := list(islice(notes, _PORTION)):
             for (commit, _), lines in zip(some, self.texts([oid for _, oid in some]), strict=True):
-                if lines is not None:
-                    yield commit, lines
+                yield commit, lines
 
     def blobs(self, texts: Iterable[Sequence[str]]) -> list[str]:
         """Returns the blob of each note that has certain lines, whether it is there or not."""

@@ -302,7 +302,7 @@ class TestLines:
         monkeypatch.setattr("gitckpt.git.notes._PORTION", 7)
         monkeypatch.setattr("gitckpt.git.notes.MOST", 3)  # which counts where trees are seen again
         book.change(many(count))
-        assert sorted(book.notes.each()) == sorted(many(count).items())
+        assert sorted(book.notes.each({})) == sorted(many(count).items())
         assert book.notes.everything() == many(count)
 
     def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
@@ -314,7 +314,7 @@ class TestLines:
         for _ in range(2):
             tree = book.checkout.git("mktree", data="".join(f"040000 tree {tree}\t{number:02x}\n" for number in range(16)))
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
-        assert len(list(book.notes.each())) < 50
+        assert len(list(book.notes.each({}))) < 50
         wanted = {name: lines for name, lines in many(900).items() if name[:2] >= "10"}
         assert len(wanted) > 500  # of so many, the whole is made anew where all of it is known
         book.change(wanted)
@@ -328,10 +328,10 @@ class TestLines:
             blob = book.checkout.git("hash-object", "-w", "--stdin", data=f"at {len(place)}\n")
             book.checkout.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{place}", env=index)
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"))
-        assert (list(book.notes.each()), book.notes.everything()) == ([(name, ["at 41"])], {name: ["at 41"]})
+        assert (list(book.notes.each({})), book.notes.everything()) == ([(name, ["at 41"])], {name: ["at 41"]})
 
     def test_without_notes_there_are_none(self, book: Book) -> None:
-        assert list(book.notes.each()) == []
+        assert list(book.notes.each({})) == []
         assert [book.notes.tip(), book.notes.lines([commit_name(1)]), list(book.notes.items())] == ["", {}, []]
 
     def test_of_notes_that_others_changed_meanwhile(self, book: Book) -> None:

@@ -12,6 +12,7 @@ from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
+from gitckpt.store.records.removal import ends
 from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -46,7 +47,7 @@ class Life:
 
     def step(self) -> None:
         self.chance.choice(
-            [self.record, self.record, self.commit, self.carry, self.carry, self.write, self.lose, self.remove, self.repoint]
+            [self.record, self.record, self.commit, self.carry, self.carry, self.write, self.lose, self.remove, self.repoint, self.audit]
         )()
         inside(self.store).write_links()
 
@@ -86,12 +87,17 @@ class Life:
             text = self.store.raw(one.id).decode().replace(one.git_sha, self.chance.choice(self.commits))
             self.checkout.git("update-ref", layout.CHECKPOINTS + one.id, self.checkout.git("hash-object", "-w", "--stdin", data=text))
 
+    def audit(self) -> None:
+        """Leaves what it has seen, where all is as it should be."""
+        self.store.verify(repair=self.chance.random() < 0.5)
+
     def _has_notes(self) -> bool:
         return bool(self.checkout.refs("refs/notes"))
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 30))])
-def test_whatever_happens(make_store: MakeStore, main_checkout: Checkout, seed: int) -> None:
+def test_whatever_happens(make_store: MakeStore, main_checkout: Checkout, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "MANY", 0)
     with make_store(main_checkout, "plumbing") as store, make_store(main_checkout, "plumbing") as other:
         life = Life(store, main_checkout, Random(seed))
         for _ in range(25):
@@ -119,6 +125,14 @@ class TestWhatIsRead:
 
     def test_of_what_is_known_nothing_but_the_tip(self, plain: Store, main_checkout: Checkout, reads: list[str]) -> None:
         assert found(plain) == {}
+        reads.clear()
+        assert (found(plain), reads) == ({}, [main_checkout.git("rev-parse", layout.NOTES)])
+
+    def test_of_what_an_audit_has_seen_nothing_but_the_tip(
+        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ends, "MANY", 0)
+        assert plain.verify().findings == []
         reads.clear()
         assert (found(plain), reads) == ({}, [main_checkout.git("rev-parse", layout.NOTES)])
 

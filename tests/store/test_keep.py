@@ -653,6 +653,10 @@ class Work:
             store.expire(Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True))
             inside(store).settle()
 
+    def do_verify(self) -> None:
+        with self.store() as store:
+            store.verify()
+
     def do_age(self) -> None:
         age(self.checkout)
 
@@ -707,6 +711,20 @@ class TestVeryMany:
         assert len(before) == 2
         self.settle(plain, main_checkout)
         assert (kept(main_checkout), walks) == (before, [])
+
+    @pytest.mark.parametrize("is_wrong", [False, True])
+    def test_what_an_audit_has_walked_is_known(
+        self, make_store: MakeStore, plain: Store, main_checkout: Checkout, walks: list[int], is_wrong: bool
+    ) -> None:
+        plain.close()
+        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
+        before = kept(main_checkout)
+        if is_wrong:
+            main_checkout.git("update-ref", "-d", layout.KEEP + main_checkout.head())
+        with make_store(main_checkout) as store:
+            assert len(store.verify().findings) == is_wrong
+            self.settle(store, main_checkout)
+            assert (kept(main_checkout), walks) == (before, [4] if is_wrong else [])
 
     def test_where_checkpoints_have_gone(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
         plain.remove([plain.list()[0].id, plain.list()[1].id])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gitckpt.git.notes import Notes
 from gitckpt.model import ids
@@ -14,13 +14,14 @@ from gitckpt.store.audit.repairable import Flaw, Link, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import waiting as waiting_links
 from gitckpt.store.records import entry, index, layout
+from gitckpt.store.records.removal.carried import above
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tuple[list[Flaw], int]:
+def links(store: Checkpoints, evidence: Evidence, driven: Collection[str], plain: dict[str, str]) -> tuple[list[Flaw], int]:
     """Returns what is wrong with the notes, and how many links there are.
 
     A checkpoint is linked where the note of any commit lists it: git carries the notes of rewritten commits over. It may wait for that, or
@@ -30,6 +31,7 @@ def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tu
         store: of the repository.
         evidence: what there is.
         driven: runs that somebody drives, who may have put links off.
+        plain: is given the trees of notes that list no checkpoints of other commits, and leave none out, by the digits that lead to them.
     """
     links_waiting = waiting_links(store.repository)  # first: they may be written meanwhile
     waiting = {note.link_id(line) for lines in links_waiting.values() for line in lines}
@@ -37,7 +39,13 @@ def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tu
     stray: list[tuple[str, Flaw]] = []
     crowded: set[str] = set()
     count = 0
-    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each():
+    trees: dict[str, str] = {}
+    odd: set[str] = set()
+    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each(trees):
+        if lines is None or not _is_plain(evidence, commit, lines):
+            odd.update(above(commit))
+        if lines is None:
+            continue
         if note.is_crowded(lines):
             crowded.add(commit)
         said = note.Note(lines)
@@ -46,6 +54,7 @@ def links(store: Checkpoints, evidence: Evidence, driven: Collection[str]) -> tu
             stray += ((commit, flaw) for flaw in _line(evidence, commit, line))
     stray.sort(key=lambda found: found[0])
     missing = _missing(evidence, driven, crowded, waiting)
+    plain.update((path, tree) for path, tree in trees.items() if path not in odd)
     waits = sum(not evidence.listed[at] for name in waiting if (at := evidence.table.find(name)) is not None)
     return [*(flaw for _, flaw in stray), *missing], count + waits
 
@@ -63,6 +72,13 @@ def _missing(evidence: Evidence, driven: Collection[str], crowded: Collection[st
             sentence = f"the note of its commit {commit} does not list it"
             new = note.link_line(record.id, record.phase, record.timestamp)
             yield mendable("note-missing", record.ref, sentence, link=Link(commit, None, new))
+
+
+def _is_plain(evidence: Evidence, commit: str, lines: Sequence[str]) -> bool:
+    """Tells of a note what `Carried` looks for: whether it lists no checkpoints of other commits, and leaves none out."""
+    listed = [evidence.table.find(name) for name in map(note.link_id, lines) if ids.is_id(name)]
+    is_own = all(at is not None and evidence.table.valid[at] and evidence.table.commit(at) == commit for at in listed)
+    return is_own and not note.is_crowded(lines)
 
 
 def _valid(evidence: Evidence, name: str) -> int | None:

@@ -18,6 +18,7 @@ from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.repairable import Flaw
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
+from gitckpt.store.records.removal.known import Known
 
 _LOOKS = 3
 
@@ -92,9 +93,11 @@ def _settled(store: Checkpoints, damaged: Collection[str]) -> _Look:
 
 def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
     damage = integrity.look(store.repository)
+    tell_removals = Known(store.index).audit()
     found = inventory.gather(store)
     in_leases, driven = leases.audit(store, found)
-    in_links, links = derived.links(store, found, driven)
+    plain: dict[str, str] = {}
+    in_links, links = derived.links(store, found, driven, plain)
     in_worktrees, worktrees = audit_worktrees.audit(store, found)
     flaws = [
         *found.flaws,
@@ -108,6 +111,8 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
         *audit_keys.audit(store, found),
         *in_worktrees,
     ]
+    if not flaws:
+        tell_removals([name for name, _, _ in found.below(layout.KEEP)], plain)
     checked = {
         "checkpoints": len(found.table),
         "refs": len(found.table) + len(found.refs),

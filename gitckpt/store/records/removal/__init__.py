@@ -3,5 +3,6 @@
 Doors:
     remover: does it.
     carried: notes that list checkpoints of other commits.
+    known: what was found before, and need not be looked for again.
     ends: the refs that keep linked commits alive move down, or go.
 """

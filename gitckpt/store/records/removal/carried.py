@@ -6,14 +6,13 @@ changed since is looked at: of a million notes that is a second instead of half 
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import islice
 
 from gitckpt.git.notes import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.store.records.index import Index
-from gitckpt.store.records.rows import tables
+from gitckpt.store.records.removal.known import Known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,20 +43,17 @@ class Carried:
 
     def _look(self) -> dict[str, list[str]]:
         self._index.refresh()
-        nothing: dict[str, str] = {}
-        known, removals = self._index.aside(tables.plain, (nothing, -1))
+        known, removals = Known(self._index).plain()
         trees: dict[str, str] = {}
         found: dict[str, list[str]] = {}
         odd: set[str] = set()
         notes = self.notes.beyond(known, trees)
         while some := list(islice(notes, _PORTION)):
             for commit, lines in self._not_plain(some):
-                odd.update(commit[:digits] for digits in range(0, len(commit), 2))
+                odd.update(above(commit))
                 if lines is not None:
                     found[commit] = lines
-        plain = {path: tree for path, tree in trees.items() if path not in odd}
-        if plain:
-            self._index.aside(partial(tables.keep_plain, trees=plain, removals=removals), None)
+        Known(self._index).keep_plain({path: tree for path, tree in trees.items() if path not in odd}, removals)
         return found
 
     def _not_plain(self, notes: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str] | None]]:
@@ -70,6 +66,11 @@ class Carried:
         for (commit, _), lines in zip(left, self.notes.texts([blob for _, blob in left]), strict=True):
             if lines is None or not _is_plain(lines, own[commit]):
                 yield commit, lines
+
+
+def above(commit: str) -> Iterator[str]:
+    """Yields the digits that lead to the trees in which the note of a commit may be."""
+    return (commit[:digits] for digits in range(0, len(commit), 2))
 
 
 def _is_plain(lines: Sequence[str], own: Sequence[str]) -> bool:

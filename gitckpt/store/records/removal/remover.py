@@ -27,8 +27,7 @@ from gitckpt.store.records.index import Index
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.records.removal import ends
 from gitckpt.store.records.removal.carried import Carried
-from gitckpt.store.records.removal.ends import NEVER, Last
-from gitckpt.store.records.rows import tables
+from gitckpt.store.records.removal.known import Known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,17 +172,8 @@ class Remover:
         """
         self.finish()
         with Lock(self._lock, _LOCK_PATIENCE):
-            ends.settle(self._repository, self._objects, self._refs.update, self._commits, last=self._last(), remember=self._remember)
-
-    def _last(self) -> Last:
-        try:
-            fenced(layout.CHECKPOINTS, self._index.refresh)
-        except CkptError:
-            return NEVER
-        return self._index.aside(lambda connection: Last(*tables.settled(connection)), NEVER)
-
-    def _remember(self, lines: Collection[str], mark: tables.Mark) -> None:
-        self._index.aside(partial(tables.keep_settled, lines=lines, mark=mark), None)
+            known = Known(self._index)
+            ends.settle(self._repository, self._objects, self._refs.update, self._commits, last=known.last(), remember=known.keep_last)
 
     def _begin(self, ids: Collection[str]) -> None:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""

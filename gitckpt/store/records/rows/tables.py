@@ -163,6 +163,12 @@ def keep_plain(connection: sqlite3.Connection, trees: Mapping[str, str], removal
             connection.executemany("INSERT OR REPLACE INTO plain VALUES (?, ?)", some)
 
 
+def mark(connection: sqlite3.Connection) -> Mark:
+    """Returns what tells how far the rows go."""
+    found: Mark = connection.execute("SELECT (SELECT IFNULL(MAX(rowid), 0) FROM entry), removals FROM upkeep").fetchone()
+    return found
+
+
 def settled(connection: sqlite3.Connection) -> tuple[set[str] | None, set[str], Mark]:
     """Returns the lines of history that were kept when that was settled last, None where it was never; the commits of the rows that have
     come since; and what tells how far the rows go.
