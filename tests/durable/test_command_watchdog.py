@@ -20,6 +20,7 @@ from gitckpt.durable.command import watchdog as watchdog_module
 from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import BusyError, CkptError
+from tests.durable import cgroups
 from tests.durable.commanding import SYSTEMS, Runner, comes, ends, marked, pretend, runs
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,10 @@ GETAWAYS = {
 
 WAYS = [(kind, system) for kind in GETAWAYS for system in SYSTEMS if kind != "no environment" or system == "orphans are adopted"]
 """Elsewhere, nothing says any more whose a process without an environment is."""
+
+has_groups = pytest.mark.skipif(not cgroups.can_be_had(), reason="no control group can be had here")
+LASTING = [pytest.param(kind, marks=has_groups if kind == "no environment" else ()) for kind in sorted(GETAWAYS)]
+"""Where both processes of a watchdog were killed, nothing but its control group says whose a process without an environment is."""
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
 is_linux = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted by prctl(2), which is Linux's")
@@ -118,7 +123,7 @@ def test_nobody_gets_away_from_a_driver_that_is_killed(kind: str, tmp_path: Path
 
 @is_linux
 @pytest.mark.long
-@pytest.mark.parametrize("kind", sorted(GETAWAYS.keys() - {"no environment"}))
+@pytest.mark.parametrize("kind", LASTING)
 def test_a_resume_finds_nobody_whoever_was_killed_when(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     chance = random.Random(kind)
     for _ in range(100 if request.config.getoption("--long") else 5):
@@ -274,10 +279,8 @@ def test_nobody_gets_away_when_the_inner_process_is_killed(kind: str, run: Runne
 
 
 @is_linux
-@pytest.mark.parametrize("kind", sorted(GETAWAYS.keys() - {"no environment"}))
-def test_nobody_who_has_its_environment_gets_away_when_both_processes_are_killed(
-    kind: str, run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kind", LASTING)
+def test_nobody_gets_away_when_both_processes_are_killed(kind: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "_GRACE", 0.2)
 
     def kill(shown: bytes) -> None:

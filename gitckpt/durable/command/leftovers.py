@@ -1,4 +1,7 @@
-"""What an attempt left running although its driver is gone: found by the mark in the environment, and by whom it descends from."""
+"""What an attempt left running although its driver is gone: found by the mark in the environment, by whom it descends from, and by group.
+
+The group is a control group (`cgroup`), where there is one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from gitckpt.durable.command import processes, supervisor
+from gitckpt.durable.command import cgroup, processes, supervisor
 from gitckpt.durable.command.mark import NAMES, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE, Mark
 from gitckpt.durable.command.processes import Process
 from gitckpt.model.errors import BusyError
@@ -27,10 +30,12 @@ class _Left(NamedTuple):
     Attributes:
         tools: what the phases started.
         watchdogs: those of drivers that are dead, and what they started for themselves.
+        spared: the numbers of those that are not to be touched: watchdogs, those of other drivers as well, this process, and its ancestors.
     """
 
     tools: list[Process]
     watchdogs: list[Process]
+    spared: set[int]
 
 
 def end(mark: Mark, *, older: bool = True) -> list[str]:
@@ -50,9 +55,10 @@ def end(mark: Mark, *, older: bool = True) -> list[str]:
         BusyError: somebody cannot be ended.
     """
     known: dict[int, str] = {}
+    groups = cgroup.find(mark.run, mark.repository, lambda token: _is_meant(token, mark, older=older))
 
     def look() -> _Left:
-        left = _look(mark, known, older=older)
+        left = _look(mark, known, groups, older=older)
         known.update((process.pid, process.start) for process in left.tools)
         return left
 
@@ -60,20 +66,24 @@ def end(mark: Mark, *, older: bool = True) -> list[str]:
     named = [processes.name(process) for process in left.tools]
     if left.watchdogs:
         left = _outlast(look, _WATCHDOG_IS_AT_IT)  # it has told them to end, and who is told twice often gives up cleaning up
-    if any(left):
+    if left.tools or left.watchdogs:
         for process in left.tools:
             processes.send(process, signal.SIGTERM)
         for process in (*left.tools, *left.watchdogs):
             processes.send(process, signal.SIGCONT)
         left = _outlast(look, _GRACE)
     deadline = time.monotonic() + _DYING
-    while any(left):
+    while left.tools or left.watchdogs:
         if time.monotonic() > deadline:
             raise stuck(left.tools or left.watchdogs)  # a watchdog ends with those it waits for
         for process in left.tools:
             processes.send(process, signal.SIGKILL)
+        for group in groups:
+            cgroup.kill(group, left.spared)
         time.sleep(_PAUSE)
         left = look()
+    for group in groups:
+        cgroup.remove(group)
     return named
 
 
@@ -88,35 +98,42 @@ def stuck(left: Sequence[Process]) -> BusyError:
 def _outlast(look: Callable[[], _Left], seconds: float) -> _Left:
     """Waits until nobody is left, or so long, and returns who is."""
     deadline = time.monotonic() + seconds
-    while any(left := look()) and time.monotonic() < deadline:
+    while ((left := look()).tools or left.watchdogs) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
     return left
 
 
-def _look(mark: Mark, known: Mapping[int, str], *, older: bool) -> _Left:
+def _is_meant(token: int, mark: Mark, *, older: bool) -> bool:
+    return token < mark.token if older else token == mark.token
+
+
+def _look(mark: Mark, known: Mapping[int, str], groups: Sequence[str], *, older: bool) -> _Left:
     """Returns who lives.
 
     Args:
         mark: as for `end`.
         known: whom an earlier look has found, with their start: who cleared the environment is found by the parent only, which may be gone.
+        groups: the control groups in which everybody is meant.
         older: as for `end`.
     """
     carriers = processes.carriers(REPOSITORY_VARIABLE)
-    if not carriers and not known:
-        return _Left([], [])
+    inside = {pid for group in groups for pid in cgroup.members(group)}
+    if not carriers and not known and not inside:
+        return _Left([], [], set())
     there = processes.table()
     repository = mark.repository
-    tools = {pid for pid, start in known.items() if pid in there and there[pid].start == start}
+    tools = {pid for pid, start in known.items() if pid in there and there[pid].start == start} | (inside & there.keys())
     watchdogs: dict[int, bool] = {}
     for process in (there[pid] for pid in carriers & there.keys()):
         found = processes.variables(process, NAMES)
         if found.get(RUN_VARIABLE) == mark.run and found.get(REPOSITORY_VARIABLE) == repository:
             token = found.get(FENCE_VARIABLE, "")
-            if token.isascii() and token.isdigit() and (int(token) < mark.token if older else int(token) == mark.token):
+            if token.isascii() and token.isdigit() and _is_meant(int(token), mark, older=older):
                 if WATCHDOG_VARIABLE in found:
                     watchdogs[process.pid] = processes.is_there(found[WATCHDOG_VARIABLE], there)
                 else:
                     tools.add(process.pid)
     tools |= {process.pid for process in processes.descendants(tools | watchdogs.keys(), there)}
-    tools -= watchdogs.keys() | processes.ancestors(os.getpid(), there)
-    return _Left([there[pid] for pid in sorted(tools)], [there[pid] for pid in sorted(watchdogs) if not watchdogs[pid]])
+    spared = watchdogs.keys() | processes.ancestors(os.getpid(), there)
+    waited_for = [there[pid] for pid in sorted(watchdogs) if not watchdogs[pid]]
+    return _Left([there[pid] for pid in sorted(tools - spared)], waited_for, spared)

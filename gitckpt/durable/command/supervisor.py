@@ -2,7 +2,8 @@
 
 As their subreaper (Linux) it becomes the parent of whoever lost its own: nobody leaves the family by a double fork, by `setsid`, or by
 clearing the environment, and where there is no child, nobody is left. It is two processes: the outer one inherits the family where the
-inner one is killed, and ends it. The inner one reads orders, a line each:
+inner one is killed, and ends it. Where both are, a control group knows the family, if one can be had (`cgroup`). The inner one reads
+orders, a line each:
 
     start N     N bytes follow: command, directory and environment. It is answered by `started PID`, or `error WHERE CODE TEXT`.
     signal N    Everybody of the family gets the signal.
@@ -21,6 +22,7 @@ import select
 import sys
 import time
 
+from gitckpt.durable.command import cgroup
 from gitckpt.durable.command.family import Family, adopt
 
 TYPE_CHECKING = False
@@ -62,25 +64,30 @@ def main(words: list[str]) -> NoReturn:
 
     Args:
         words: after how many seconds of silence to look whether its lease was taken over, and the names of the variables that mark what it
-            starts. Without a lease there are none.
+            starts, in the order of `Mark.variables`. Without a lease there are none.
     """
     for number in _DEAF_TO:
         signal.signal(number, signal.SIG_IGN)
     for fd in (REPORTS, SHOWN):
         os.set_inheritable(fd, False)
+    marks = {name: os.environ[name] for name in words[1:]}
+    group = cgroup.make(*marks.values()) if marks else None
     adopts = adopt()
     if adopts:
         inner = os.fork()
         if inner:
-            _stand_by(inner)
+            _stand_by(inner, group)
         adopts = adopt()
-    marks = {name: os.environ[name] for name in words[1:]}
+    if group is not None:
+        cgroup.join(group)
     Supervisor(Family(adopts=adopts, marks=marks), float(words[0]) if marks else None).attend()
+    if group is not None:
+        cgroup.leave(group)
     os._exit(0)
 
 
-def _stand_by(inner: int) -> NoReturn:
-    """Waits for the end of the inner process, and ends what it left."""
+def _stand_by(inner: int, group: str | None) -> NoReturn:
+    """Waits for the end of the inner process, ends what it left, and removes the control group that it was in."""
     for fd in (ORDERS, OUTPUT, ERRORS, REPORTS, SHOWN):
         os.close(fd)  # the driver has to see that nobody is there any more
     family = Family(adopts=True, marks={})
@@ -96,6 +103,8 @@ def _stand_by(inner: int) -> NoReturn:
             family.send(signal.SIGKILL)
             left = pause = min(2 * pause, _LONGEST_PAUSE)
         family.wait(left)
+    if group is not None:
+        cgroup.remove(group)
     os._exit(0)
 
 
