@@ -80,8 +80,8 @@ PLACES = ("main", "linked")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--long`: the property tests take an hour instead of a minute. `--lane`, `--shard`: which tests are run."""
     parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
-    lanes = "test: all that are not marked long (where no path is named, the default); long: the others; all (where a path is, the default)"
-    lanes += "; clients: those marked client that are not marked long, which are in neither of the first two"
+    lanes = "test: all that are not marked long (where no path is named, the default); long: the others, less cases that are like one of "
+    lanes += "those; all (where a path is, the default); clients: those marked client and not long, which are in neither of the first two"
     parser.addoption("--lane", choices=("test", "long", "clients", "all"), help=lanes)
     parser.addoption("--shard", metavar="K/N", type=shard, help="run only the K-th of N parts of the tests")
 
@@ -119,6 +119,13 @@ def is_long(item: pytest.Item) -> bool:
     return marker is not None and (case is None or case.id not in marker.kwargs.get("but", ()))
 
 
+def is_spare(item: pytest.Item) -> bool:
+    """Tells whether the mark `long` leaves a case to the lane `all`."""
+    marker = item.get_closest_marker("long")
+    case = getattr(item, "callspec", None)
+    return marker is not None and case is not None and case.id in marker.kwargs.get("spare", ())
+
+
 def is_property(item: pytest.Item) -> bool:
     """Tells whether a test tries many examples: in the lane `test` some, and again in the lane `long`."""
     return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
@@ -136,17 +143,16 @@ def lane_of(item: pytest.Item, *, is_late: bool) -> str | None:
     return "long" if is_long(item) or is_late else "test"
 
 
-def without_a_turn(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Returns the cases that are in the lane `long` since another one has its turn in the lane `test`.
+def groups_of_alike(items: list[pytest.Item]) -> dict[str, list[list[pytest.Item]]]:
+    """Returns the cases that differ only in what makes no difference, in groups, by test.
 
     Most behave alike in a main and in a linked worktree, and through either adapter; the mark `turns` names what else makes no difference
-    to a test. Of the cases that differ in that alone one is in the lane `test`, by turns. Of those of a grid that is marked `sampled`,
-    each so-many-th is.
+    to a test.
     """
     alike: dict[str, dict[tuple[int, ...], list[pytest.Item]]] = {}
     for item in items:
         case = getattr(item, "callspec", None)
-        if case is None or item.get_closest_marker("long"):
+        if case is None:
             continue
         names = {name for marker in item.iter_markers("turns") for name in marker.args}
         if case.params.get("checkout") in PLACES:
@@ -154,30 +160,46 @@ def without_a_turn(items: list[pytest.Item]) -> set[pytest.Item]:
         if names & case.params.keys():
             rest = tuple(id(value) for name, value in case.params.items() if name not in names)
             alike.setdefault(item.nodeid.partition("[")[0], {}).setdefault(rest, []).append(item)
-    later = {
-        item
-        for name, groups in alike.items()
-        for turn, cases in enumerate(groups.values(), zlib.crc32(name.encode()))
-        for number, item in enumerate(cases)
-        if number != turn % len(cases)
-    }
-    seen: Counter[str] = Counter()
+    return {name: list(groups.values()) for name, groups in alike.items()}
+
+
+def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.Item]]:
+    """Returns the cases that wait for the lane `long`, and those for which only the lane `all` is left.
+
+    Of cases that are alike one is in the lane `test`, by turns, and that which differs from it in everything is in the lane `long`, so that
+    each place and each adapter has its turn (where a test is marked long, both are in that lane). Of a grid that is marked `sampled`, each
+    so-many-th case is in the lane `test`; the others are in the lane `long`, and of those that are alike again each so-many-th.
+    """
+    later: set[pytest.Item] = set()
+    never = {item for item in items if is_spare(item)}
+    second: set[pytest.Item] = set()
+    for name, groups in groups_of_alike([item for item in items if item not in never]).items():
+        for turn, cases in enumerate(groups, zlib.crc32(name.encode())):
+            named = [number for number, item in enumerate(cases) if item.get_closest_marker("long") and not is_long(item)]
+            first = named[0] if named else turn % len(cases)
+            opposite = len(cases) - 1 - first
+            if opposite == first:
+                opposite = (first + 1) % len(cases)
+            for number in {*range(len(cases))} - {first, *named}:
+                later.add(cases[number])
+                (second if number == opposite else never).add(cases[number])
+    seen: Counter[tuple[str, bool]] = Counter()
     for item in items:
         marker = item.get_closest_marker("sampled")
-        if marker is not None and item not in later:
-            name = item.nodeid.partition("[")[0]
-            if seen[name] % marker.args[0]:
-                later.add(item)
-            seen[name] += 1
-    return later
+        if marker is not None and item not in never:
+            key = (item.nodeid.partition("[")[0], item in second)
+            if seen[key] % marker.args[0]:
+                (never if item in second else later).add(item)
+            seen[key] += 1
+    return later, never
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keeps the tests of the lane and the shard. Marked ones begin first: of several workers, one that begins last is waited for alone."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
-    later = without_a_turn(items)
-    lanes = [(item, lane_of(item, is_late=item in later)) for item in items]
+    later, never = shared_out(items)
+    lanes = [(item, None if item in never else lane_of(item, is_late=item in later)) for item in items]
     wanted = [item for item, own in lanes if lane in ("all", own) or (lane == "long" and own == "test" and is_property(item))]
     wanted = wanted[number - 1 :: count]  # the cases of a long test stand side by side: so each shard gets its share of them
     kept = set(wanted)
@@ -185,9 +207,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = wanted
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Collects without a look for garbage in between: nearly all that is made stays."""
+    gc.disable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Keeps the tests themselves, a million objects, out of every later look for garbage."""
     gc.freeze()
+    gc.enable()
 
 
 MakeDirectory = Callable[[str], Path]

@@ -111,6 +111,7 @@ def _ids_in_note(checkout: Checkout, rev: str) -> list[str]:
     return sorted(line.split(" ")[0] for line in out.splitlines() if line)
 
 
+@pytest.mark.long
 def test_the_first_commit_is_in_the_notes_at_once_and_the_next_one_waits(hooked: Checkout) -> None:
     hooked.commit("one")
     (first,) = _recorded(hooked)

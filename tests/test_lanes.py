@@ -33,6 +33,10 @@ def test_long(): ...
 @pytest.mark.parametrize("case", ["a", "b", "c"])
 def test_some(case): ...
 
+@pytest.mark.long(but=["a"], spare=["c", "d"])
+@pytest.mark.parametrize("case", ["a", "b", "c", "d"])
+def test_spare(case): ...
+
 @pytest.mark.parametrize("case", ["a", "b"])
 def test_cases(case): ...
 
@@ -46,6 +50,13 @@ def test_place(checkout): ...
 
 @pytest.mark.parametrize("case", range(20))
 def test_places(checkout, adapter, case): ...
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", range(4))
+def test_long_places(checkout, adapter, case): ...
+
+@pytest.mark.long(but=["linked-plumbing"])
+def test_named_places(checkout, adapter): ...
 
 def test_adapters(adapter): ...
 
@@ -66,16 +77,25 @@ def test_reals(case): ...
 @pytest.mark.parametrize("case", range(8))
 def test_grid(case): ...
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("case", range(8))
+def test_grid_of_places(checkout, adapter, case): ...
+
 @given(strategies.integers())
 def test_property(number): print(settings().max_examples, "examples", MANY, "of 300")
 """
-LONG = {"test_long", "test_some[a]", "test_some[c]", "test_property"}
+LONG = {"test_long", "test_some[a]", "test_some[c]", "test_spare[b]", "test_property"}
+PLACED = ("test_place", "test_long_places", "test_named_places", "test_turns", "test_grid", "test_real")
+SPARE = {"test_spare[c]", "test_spare[d]"}
 SHORT = {
-    *("test_short", "test_property", "test_some[b]"),
+    *("test_short", "test_property", "test_some[b]", "test_spare[a]"),
     *("test_cases[a]", "test_cases[b]", "test_adapters[libgit2]", "test_adapters[plumbing]"),
 }
 PLACES = {"test_place[main]", "test_place[linked]"}
 CELLS = [f"{place}-{adapter}" for place in ("main", "linked") for adapter in ("libgit2", "plumbing")]
+
+Lanes = dict[str, list[str]]
+"""The names of the tests of each lane."""
 
 
 @pytest.fixture
@@ -102,56 +122,75 @@ def collected(project: Path, *args: str) -> list[str]:
 
 def alike(names: list[str]) -> set[str]:
     """Returns the names of those tests that are in a lane whatever their parameters."""
-    return {name for name in names if not name.startswith(("test_place", "test_turns", "test_grid", "test_real"))}
+    return {name for name in names if not name.startswith(PLACED)}
 
 
 @pytest.mark.long
 def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None:
     assert alike(collected(project)) == SHORT
-    assert alike(collected(project, "test_it.py")) == SHORT | LONG
-    assert alike(collected(project, "test_it.py", "--lane", "test")) == SHORT
+    assert alike(collected(project, "test_it.py")) == SHORT | LONG | SPARE
 
 
 @pytest.mark.long
-def test_real_clients_are_driven_only_where_somebody_asks_for_it(project: Path) -> None:
-    found = {
-        lane: [name for name in collected(project, "--lane", lane) if name.startswith("test_real")] for lane in ("test", "clients", "all")
-    }
-    assert found == {
-        "test": [],
-        "clients": ["test_reals[quick]", "test_real"],
-        "all": ["test_reals[quick]", "test_reals[slow]", "test_real"],
-    }
-    assert collected(project, "--lane", "clients") == found["clients"]
+def test_each_case_has_its_lane(project: Path) -> None:
+    """All lanes are asked here, once each: a process for each takes its second."""
+    found = {lane: collected(project, "test_it.py", "--lane", lane) for lane in ("test", "long", "clients", "all")}
+    assert alike(found["test"]) == SHORT
+    _real_clients_are_driven_only_where_somebody_asks_for_it(found)
+    _each_place_and_each_adapter_has_its_turn(found)
+    _of_the_cases_that_are_alike_one_has_its_turn(found)
+    _of_a_grid_some_cases_stand_for_all(found)
+    assert {*found["test"], *found["long"], *found["clients"]} < {*found["all"]}
+    shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
+    assert [len(shard) for shard in shards] == [len(found["long"]) - len(found["long"]) // 2, len(found["long"]) // 2]
+    assert sorted(name for shard in shards for name in shard) == sorted(found["long"])
+    assert alike(found["long"]) == LONG
 
 
-@pytest.mark.long
-def test_each_place_and_each_adapter_has_its_turn(project: Path) -> None:
-    lanes = [collected(project, "test_it.py", "--lane", lane) for lane in ("test", "long")]
+def _real_clients_are_driven_only_where_somebody_asks_for_it(found: Lanes) -> None:
+    real = {lane: [name for name in names if name.startswith("test_real")] for lane, names in found.items()}
+    assert (real["test"], real["long"]) == ([], [])
+    assert real["clients"] == ["test_reals[quick]", "test_real"]
+    assert real["all"] == ["test_reals[quick]", "test_reals[slow]", "test_real"]
+    assert real["clients"] == found["clients"]
+
+
+def _each_place_and_each_adapter_has_its_turn(found: Lanes) -> None:
+    lanes = [found["test"], found["long"]]
     assert [len(PLACES & set(names)) for names in lanes] == [1, 1]
     seen = []
     for case in range(20):
         cells = [[cell for cell in CELLS if f"test_places[{cell}-{case}]" in names] for names in lanes]
-        assert sorted(cells[0] + cells[1]) == sorted(CELLS)
+        assert [len(each) for each in cells] == [1, 1]
+        assert not {*cells[0][0].split("-")} & {*cells[1][0].split("-")}
+        assert {cell for cell in CELLS if f"test_places[{cell}-{case}]" in found["all"]} == {*CELLS}
         seen += cells[0]
     assert (len(seen), set(seen)) == (20, set(CELLS))
+    both = [{cell for cell in CELLS if f"test_long_places[{cell}-{case}]" in found["long"]} for case in range(4)]
+    assert [len(cells) for cells in both] == [2] * 4
+    assert set.union(*both) == set(CELLS)
+    assert [[name for name in names if name.startswith("test_named_places")] for names in lanes] == [
+        ["test_named_places[linked-plumbing]"],
+        ["test_named_places[main-libgit2]"],
+    ]
 
 
-@pytest.mark.long
-def test_of_the_cases_that_are_alike_one_has_its_turn(project: Path) -> None:
-    found = [name for name in collected(project, "--lane", "test") if name.startswith("test_turns")]
-    words = [set(name.removeprefix("test_turns[").removesuffix("]").split("-")) for name in found]
+def _of_the_cases_that_are_alike_one_has_its_turn(found: Lanes) -> None:
+    turns = [[name for name in found[lane] if name.startswith("test_turns")] for lane in ("test", "long", "all")]
+    words = [set(name.removeprefix("test_turns[").removesuffix("]").split("-")) for name in turns[0]]
     assert [len([one for one in words if case in one]) for case in ("a", "b", "c")] == [1, 1, 1]
     assert {"by land", "by sea", "libgit2", "plumbing"} <= set.union(*words)
-    others = [name for name in collected(project, "--lane", "long") if name.startswith("test_turns")]
-    assert len({*found, *others}) == len([*found, *others]) == 12
+    assert ([len(names) for names in turns], {*turns[0]} & {*turns[1]}) == ([3, 3, 12], set())
 
 
-@pytest.mark.long
-def test_of_a_grid_some_cases_stand_for_all(project: Path) -> None:
-    grids = [[name for name in collected(project, "--lane", lane) if name.startswith("test_grid")] for lane in ("test", "long")]
+def _of_a_grid_some_cases_stand_for_all(found: Lanes) -> None:
+    grids = [[name for name in found[lane] if name.startswith("test_grid[")] for lane in ("test", "long")]
     assert grids[0] == ["test_grid[0]", "test_grid[3]", "test_grid[6]"]
     assert grids[1] == [f"test_grid[{case}]" for case in (1, 2, 4, 5, 7)]
+    placed = [[name for name in found[lane] if name.startswith("test_grid_of_places")] for lane in ("test", "long", "all")]
+    assert [len(names) for names in placed] == [3, 5 + 3, 32]
+    cases = [name.rpartition("-")[2] for names in placed[:2] for name in names]
+    assert {*cases} == {f"{case}]" for case in range(8)}
 
 
 @pytest.mark.long
@@ -159,13 +198,6 @@ def test_a_property_is_tried_with_fewer_examples_where_it_is_to_be_quick(project
     said = [run(project, "-s", "-k", "property", "--lane", lane).stdout for lane in ("test", "long", "all")]
     found = [re.findall(r"(\d+) examples (\d+) of 300", text)[-1] for text in said]
     assert found == [("33", "99"), ("100", "300"), ("100", "300")]
-
-
-@pytest.mark.long
-def test_shards_share_the_lane_out_among_them(project: Path) -> None:
-    shards = [collected(project, "--lane", "long", "--shard", f"{number}/2") for number in (1, 2)]
-    assert [len(shard) for shard in shards] == [40, 39]
-    assert alike([name for shard in shards for name in shard]) == LONG
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/", "-1/2"])

@@ -36,6 +36,7 @@ def test_the_blocks_are_those_of_the_page() -> None:
     assert texts == len([text for _, _, text in blocks(PAGE) if text])
 
 
+@pytest.mark.long
 def test_each_block_prints_what_the_page_says(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

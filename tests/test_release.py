@@ -75,6 +75,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next((top / "out").iterdir()))
 
 
+@pytest.mark.long
 def test_the_wheel_holds_the_package_alone(wheel: zipfile.ZipFile) -> None:
     version = re.findall(r'__version__ = "(.+)"', (ROOT / "gitckpt" / "__init__.py").read_text())[0]
     package = [path for suffix in ("py", "toml", "md") for path in (ROOT / "gitckpt").rglob(f"*.{suffix}")]

@@ -158,6 +158,7 @@ class TestAProgramsRun:
 
 
 class TestOthers:
+    @pytest.mark.long
     def test_a_run_by_hand(self, stage: Stage) -> None:
         worktree = Path(stage.ok("start", "login"))
         run = stage.run()

@@ -188,12 +188,14 @@ def test_at_a_terminal_one_is_asked_once(loose: Checkout, typed: str, applies: b
     assert (unapproved(loose) == 0) == applies
 
 
+@pytest.mark.long
 def test_no_answer_is_none(loose: Checkout) -> None:
     for _ in range(2):
         code, said = at_terminal(loose, "\x04", "save")
         assert (code, said.count(QUESTION), said.count(LINE)) == (0, 1, 1)
 
 
+@pytest.mark.long
 def test_who_has_nothing_looser_is_never_asked(checkout: Checkout, ckpt: Ckpt, save: Callable[..., str]) -> None:
     """The daily commands of somebody who trusts himself have no prompt more."""
     assert ckpt("init", "--hooks", "none", at=checkout).code == 0

@@ -99,6 +99,7 @@ def test_one_is_told_in_the_singular(ckpt: Ckpt, checkout: Checkout, doctor: Out
     assert "foreign refs:  1 ref below refs/checkpoints belongs to another tool\n" in ckpt("doctor", at=checkout).out
 
 
+@pytest.mark.long
 def test_the_package_stepback_works_beside_us(ckpt: Ckpt, checkout: Checkout, doctor: Outcome, save: Save) -> None:
     mine = own(checkout)
     checkout.write("work", "one\n")

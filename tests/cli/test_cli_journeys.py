@@ -135,6 +135,7 @@ def test_a_worktree_that_is_there_is_returned_as_it_stands(ckpt: Ckpt, checkout:
     assert resumed.fingerprint() == before
 
 
+@pytest.mark.long
 def test_the_newest_of_a_run_opens_the_run_s_worktree_in_which_commits_extend_the_run(
     ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_the_newest_of_a_run_opens_the_run_s_worktree_in_which_commits_extend_th
     )
 
 
+@pytest.mark.long
 def test_uninit_leaves_every_checkpoint_and_everybody_s_text(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path) -> None:
     assert git_ckpt.exists()
     hook = checkout.main / ".git/hooks/post-commit"

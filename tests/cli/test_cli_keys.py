@@ -11,6 +11,7 @@ __all__ = ["stage"]
 
 
 class TestRun:
+    @pytest.mark.long
     def test_goes_on_with_the_run_that_has_the_key(self, stage: Stage) -> None:
         stage.pipeline('one: echo one >> "$CALLS"', 'two: echo two >> "$CALLS"; [ -e go ]')
         assert stage.ckpt("run", "ci", "--key", "nightly").code == 20

@@ -123,6 +123,7 @@ class TestRestore:
         )
         assert checkout.fingerprint() == before
 
+    @pytest.mark.long
     def test_a_path_behind_a_link_to_the_worktree(self, ckpt: Ckpt, checkout: Checkout, saved: str, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(checkout.path)
         done = ckpt("restore", saved, "README", at=tmp_path / "link" / "new dir" / "..")
@@ -262,6 +263,7 @@ class TestApart:
         assert said(again) == (0, "change  README\n", f"{before}the merge of the checkpoint is in progress again; {ends}{self.BACK}")
         assert checkout.git("rev-parse", "MERGE_HEAD") == checkout.git("rev-parse", "theirs")
 
+    @pytest.mark.long
     def test_a_merge_is_left_out_for_paths_and_for_another_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
         self.merge(checkout)
         made = save(checkout)
@@ -384,6 +386,7 @@ class TestSteps:
         assert ckpt("undo", "--list", at=checkout) == Outcome(0, "", "nothing was restored in this worktree\n")
         assert json.loads(ckpt("undo", "--list", "--json", at=checkout).out) == {"undo": [], "redo": [], "cut_off": False}
 
+    @pytest.mark.long
     def test_a_step_that_is_gone_is_skipped_with_a_word(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
         gone = ckpt("list", "-n", "1", at=checkout).out[:36]
         ckpt("remove", gone, at=checkout)
@@ -496,6 +499,7 @@ class TestRefused:
         assert done.err.startswith("error: ")
 
 
+@pytest.mark.long
 def test_undo_dry_run(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
     ckpt("restore", saved, "README", at=checkout)
     before = checkout.fingerprint()
@@ -503,6 +507,7 @@ def test_undo_dry_run(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
     assert checkout.fingerprint() == before
 
 
+@pytest.mark.long
 def test_a_filter_that_fails(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
     checkout.git("config", "filter.turn.smudge", "false")
     checkout.git("config", "filter.turn.clean", "cat")

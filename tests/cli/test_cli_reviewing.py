@@ -129,6 +129,7 @@ def test_what_a_person_commits_after_a_failure_stays(pair: Pair) -> None:
     assert pair.stage.checkout.git("-C", str(worktree), "rev-parse", "HEAD") == head
 
 
+@pytest.mark.long
 def test_a_head_that_diverged_is_refused_until_it_is_forced(pair: Pair) -> None:
     pair.say(CODER, [{"say": "", "exit": 3}, {"say": "", "exit": 3}, {"say": "APPROVED:"}])
     assert pair.review().code == 20

@@ -58,6 +58,7 @@ def test_documents_that_cannot_be_read_are_not_none(ckpt: Ckpt, checkout: Checko
 
 
 class TestPlanToPr:
+    @pytest.mark.long
     def test_it_is_named_after_its_plan_both_ways(self, stage: Stage) -> None:
         """Q6."""
         stage.checkout.commit("the plan", **{"auth.md": "# Auth\n"})
@@ -66,6 +67,7 @@ class TestPlanToPr:
         stage.ckpt("run", "auth.md")
         assert {run[16:].removesuffix("-2") for run in stage.runs()} == {"auth"}
 
+    @pytest.mark.long
     def test_a_remote_by_a_relative_path(self, stage: Stage) -> None:
         """Git resolves it from the worktree of the run, where nothing is."""
         stage.checkout.git("remote", "set-url", "origin", f"../{stage.remote.path.name}")
@@ -76,6 +78,7 @@ class TestPlanToPr:
         assert "the URL of origin is relative, and git resolves it from here: make it absolute with git remote set-url" in done.err
 
 
+@pytest.mark.long
 def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: Stage) -> None:
     """Q7: after each run; it was the hook alone that looked."""
     stage.pipeline("one: true")
@@ -93,7 +96,7 @@ def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: 
     assert set(stage.runs()) == {other, new, newest}  # of this pipeline alone
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("lines", "state"),
     [
@@ -112,7 +115,7 @@ def test_what_a_command_can_put_into_the_state(stage: Stage, lines: str, state: 
     assert stage.newest(run).state == state
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("line", ["a", "=b", "a:=[", "a<gone", "a<.", "<file"])
 def test_what_a_command_cannot_put_into_the_state(stage: Stage, line: str, tmp_path: Path) -> None:
     stage.pipeline(f"one: echo '{line}' > \"$CKPT_SET\"")

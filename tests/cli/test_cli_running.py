@@ -146,6 +146,7 @@ class TestRun:
         assert (code, err.splitlines()[-2]) == (20, "error: phase 'one' failed: signal 11")
         assert "half" in stage.files(stage.newest(stage.run()))
 
+    @pytest.mark.long
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("limit", "words"),

@@ -37,6 +37,7 @@ class TestSignals:
         stage.pipeline("one: cat work", "two: true")
         assert stage.ckpt("resume", "--accept-changes").code == 0
 
+    @pytest.mark.long
     def test_cancel(self, stage: Stage) -> None:
         driver = waiting(stage)
         run = stage.run()
@@ -49,6 +50,7 @@ class TestSignals:
         again = stage.ckpt("cancel", run)
         assert again == (1, "", f"error: run {run} is not running\nhint: see what became of it: git ckpt status {run}\n")
 
+    @pytest.mark.long
     def test_a_driver_that_was_stopped_is_stalled_and_can_be_taken_over(self, stage: Stage) -> None:
         """From end to end, with real processes: what counts is that nobody changes files any more, and that each says so."""
         driver = waiting(stage)
@@ -318,6 +320,7 @@ class TestResume:
         assert stage.ckpt("resume", run, "--from", "2nd").code == 0
         assert stage.calls == ["one", "2", "2", "2"]
 
+    @pytest.mark.long
     def test_a_fork_leaves_the_run_as_it_is(self, stage: Stage) -> None:
         stage.pipeline('one: echo 1 >> "$CALLS"; echo work > work', 'two: echo 2 >> "$CALLS"; [ -e ok ]')
         assert stage.ckpt("run", "ci").code == 20
@@ -371,6 +374,7 @@ class TestResume:
         assert stage.status(run) == "complete"
         assert stage.ok("remove", run) == run
 
+    @pytest.mark.long
     def test_a_worktree_that_cannot_be_made(self, stage: Stage, tmp_path: Path) -> None:
         """Exit code 14."""
         stage.pipeline("one: exit 1")
@@ -387,6 +391,7 @@ class TestResume:
         assert stage.ckpt("resume", run, "--into", str(tmp_path / "free")).code == 20
         assert (tmp_path / "free/README").read_text() == "hello\n"
 
+    @pytest.mark.long
     def test_skipped_phases_stay_skipped(self, stage: Stage) -> None:
         stage.pipeline("two: [ -e ok ]", 'one: echo one >> "$CALLS"', top="inputs = { notes = '' }", more="skip_with = ['notes']\n")
         assert stage.ckpt("run", "ci", "-i", "notes=x").code == 20

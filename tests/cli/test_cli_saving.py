@@ -240,6 +240,7 @@ def test_remove_prints_what_is_gone(ckpt: Ckpt, save: Save, checkout: Checkout) 
     assert checkout.fingerprint() == before
 
 
+@pytest.mark.long
 def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path, save: Save) -> None:
     assert git_ckpt.exists()
     checkout.git("ckpt", "-q", "init", "--hooks", "files")

@@ -101,6 +101,7 @@ def test_a_hook_imports_no_command_line(spawn: Spawn, main_checkout: Checkout, e
     assert found & {"typer", "click", "sqlite3", "json", "tomllib", *HEAVY} == set()
 
 
+@pytest.mark.long
 def test_the_probe_sees_what_is_imported(spawn: Spawn, main_checkout: Checkout) -> None:
     assert "tomlkit" in modules_of(spawn, main_checkout, "init", "--hooks", "none")
     assert "typer" in modules_of(spawn, main_checkout, "hook", "--help")

@@ -50,7 +50,7 @@ ACCOUNT = [
 """What decides whether to trust it."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("words", [["resume"], ["resume", "--from", "one"], ["resume", "--input", "name=y"], ["resume", "--rewind"]])
 def test_what_decides_is_shown_and_nothing_is_done(stage: Stage, elsewhere: Checkout, words: list[str]) -> None:
     run = stage.run()
@@ -66,6 +66,7 @@ def test_what_decides_is_shown_and_nothing_is_done(stage: Stage, elsewhere: Chec
     assert not (elsewhere.path / ".ckpt").exists()
 
 
+@pytest.mark.long
 def test_a_fork_of_it_is_refused_as_well(stage: Stage, elsewhere: Checkout) -> None:
     run = stage.run()
     done = stage.ckpt("resume", run, "--fork", at=elsewhere.path)
@@ -75,7 +76,7 @@ def test_a_fork_of_it_is_refused_as_well(stage: Stage, elsewhere: Checkout) -> N
     assert stage.ckpt("resume", run, at=elsewhere.path).code == 2  # the old one is what it was
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("words", [["resume"], ["resume", "latest"], ["status"], ["show"]])
 def test_it_is_never_chosen(stage: Stage, elsewhere: Checkout, words: list[str]) -> None:
     done = stage.ckpt(*words, at=elsewhere.path)
@@ -107,6 +108,7 @@ def test_it_is_adopted_once(stage: Stage, elsewhere: Checkout) -> None:
     assert (done.code, "the newest that was is" in done.err) == (2, True), done.err
 
 
+@pytest.mark.long
 def test_inputs_that_were_replaced_by_a_fetch_are_not_ours(stage: Stage, elsewhere: Checkout) -> None:
     run = stage.run()
     assert stage.ckpt("resume", run, "--trust", "--input", "tool=touch evil; false", at=elsewhere.path).code == 20

@@ -58,6 +58,7 @@ def test_silence(run: Runner) -> None:
     assert (outcome.code, outcome.ended_by, outcome.tail) == (-signal.SIGTERM, IDLE_TIMEOUT, "ready\n")
 
 
+@pytest.mark.long
 def test_output_keeps_it_alive(run: Runner) -> None:
     outcome = run("for i in 1 2 3 4 5 6; do sleep 0.2; echo $i; done", idle_timeout=1)
     assert (outcome.code, outcome.ended_by) == (0, EXIT)

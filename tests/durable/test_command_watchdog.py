@@ -97,7 +97,7 @@ def run(tmp_path: Path, mark: Mark) -> Iterator[Runner]:
 
 
 @needs_proc
-@pytest.mark.long(but=["leaving"])
+@pytest.mark.long
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_nothing_outlives_a_driver_killed_at_any_moment(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     for _ in range(100 if request.config.getoption("--long") else 4):

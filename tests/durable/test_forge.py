@@ -188,6 +188,7 @@ class TestFailures:
         code, _, err = start(project, "-i", "agent=no-such-agent")
         assert (code, err.splitlines()[-2]) == (4, "error: the agent is not there: no-such-agent")
 
+    @pytest.mark.long
     def test_a_limit_of_the_agent_is_waited_for(self, project: Stage) -> None:
         once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
         project.program("claude", f"{once}; cat > feature")

@@ -57,7 +57,7 @@ class Once:
             raise error
 
 
-@pytest.mark.long(but=["main-3", "linked-5"])
+@pytest.mark.long(but=["linked-5"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_after_a_crash_a_phase_goes_on_from_its_newest_milestone(store: Store, checkout: Checkout, number: int) -> None:
     run = Run.start(store, "Add login!", adapter="plumbing")

@@ -172,6 +172,7 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
     assert (inside(plain).heads.read(RUN).phase, summary(inside(plain), RUN).status) == ("research-blocked", "blocked")
 
 
+@pytest.mark.long
 def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
     def work() -> str:
         here = Path(run.path)

@@ -96,6 +96,7 @@ def drive(path: str) -> str:
                 return str(store.run_of(KEY))  # it is complete
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [2, 8])
 def test_processes_that_start_it_at_the_same_time(plain: Store, main_checkout: Checkout, number: int) -> None:
     runs = forked.together(*[(drive, (str(main_checkout.path),))] * number)

@@ -95,11 +95,10 @@ class Disturbed:
             assert (name, getattr(outcome, name)) == (name, getattr(expected, name))
 
 
-KILLS = 8
+KILLS = 6
 """How often a driver is killed in each test of random moments; with `--long` more than 3,000 times in all of them."""
 
 
-@pytest.mark.long(but=["reset-0"])
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("nest", ["reset", "reset linked", "keep", "reset hooks"], indirect=True)
 def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery, seed: int, request: pytest.FixtureRequest) -> None:

@@ -131,8 +131,11 @@ LATER = ("a hook", "litter", "settings that cannot be read")
 """What only a try finds that goes on to the end."""
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", [*PLANTED, *(f"{name}, briefly" for name in PLANTED if name not in LATER)])
+BRIEFLY = [f"{name}, briefly" for name in PLANTED if name not in LATER]
+
+
+@pytest.mark.long(spare=BRIEFLY[1::2])
+@pytest.mark.parametrize("name", [*PLANTED, *BRIEFLY])
 def test_what_is_planted_is_found(trial: Trial, name: str) -> None:
     name, _, is_brief = name.partition(", ")
     plant, expected = PLANTED[name]
@@ -168,6 +171,7 @@ def test_whoever_fails_says_so(trial: Trial) -> None:
         assert bool(found) == bool(expected), ended
 
 
+@pytest.mark.long
 def test_a_save_that_names_nothing_and_a_phase_done_twice_are_wrong(trial: Trial) -> None:
     known = trial.known(SAVE)
     place = trial.make(SAVE)

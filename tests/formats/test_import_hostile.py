@@ -71,6 +71,7 @@ sys.exit(done.returncode)
 children, too, as they begin as copies of it."""
 
 
+@pytest.mark.long
 def test_each_is_an_error_and_the_others_are_imported(imports: Imports, spawn: Spawn) -> None:
     imports.bring("workflow-checkpoints")
     made = bad()
@@ -118,7 +119,7 @@ def test_what_stands_within_strings_is_no_value(imports: Imports) -> None:
     assert len(imports()) == 1
 
 
-@pytest.mark.long
+@pytest.mark.long(spare=[f"linked-{length}" for length in (50, 5000, 5_000_000)])
 @pytest.mark.parametrize("length", [50, 5000, 5_000_000])
 def test_names_of_any_length(imports: Imports, length: int) -> None:
     """A run for each of them, under an id of some length; to look for a free one must not read the name a thousand times."""
@@ -134,7 +135,7 @@ def test_names_of_any_length(imports: Imports, length: int) -> None:
     assert imports.ok("verify") == ""
 
 
-@pytest.mark.long
+@pytest.mark.long(spare=["linked"])
 def test_a_thousand_runs_of_the_same_second(imports: Imports) -> None:
     for number in range(1003):
         imports.checkout.write(f"{RLM}/{number}.json", rlm(id=str(number)))

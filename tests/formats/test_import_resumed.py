@@ -101,6 +101,7 @@ class TestForge:
         assert done.code == 0, done.err
         assert stage.remote.git("show", "forge/auth:plan.seen") == "# Written again"
 
+    @pytest.mark.long
     def test_an_agent_that_fails_again(self, stage: Stage, tmp_path: Path) -> None:
         forge_run(stage, tmp_path)
         stage.program("claude", 'echo "it\'s: no" >&2; exit 3')
@@ -112,6 +113,7 @@ class TestForge:
         assert f"    - name: run agent\n      status: failed\n      error: '{error}'\n" in written
 
 
+@pytest.mark.long
 def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
     target = stage.checkout.path / ".rlm-act-checkpoints"
     target.mkdir()

@@ -18,7 +18,7 @@ from tests.dying import DyingGit
 A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("meanwhile", [None, lambda: None], ids=["at once", "in two steps"])
 @pytest.mark.parametrize("done", [0, 1, 2, 3, 4])
 def test_a_transaction_comes_to_its_end(

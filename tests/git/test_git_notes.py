@@ -428,6 +428,7 @@ class TestInPlace:
             assert place_in(encode_tree(other), b"100644", b"a" * 38, "sha1") is None
 
 
+@pytest.mark.turns("adapter")
 class TestMany:
     """What is read, and written, of many notes."""
 
@@ -490,6 +491,7 @@ class TestMany:
         assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
 
 
+@pytest.mark.long
 @pytest.mark.turns("adapter")
 def test_parallel_writers_lose_nothing(main_checkout: Checkout, adapter: str, repository: Repository) -> None:
     context = multiprocessing.get_context("fork")

@@ -118,6 +118,7 @@ class TestRead:
         oid = main_checkout.git("-c", "core.compression=0", "hash-object", "-w", "--stdin", data=content)
         assert read_one(objects, oid) == ("blob", content)
 
+    @pytest.mark.turns("adapter")
     def test_of_thousands(self, main_checkout: Checkout, objects: Objects) -> None:
         contents = [(b"%d\n" % number) * (number % 90) for number in range(2500)]
         objects.write([("blob", content) for content in contents])

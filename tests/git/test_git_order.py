@@ -86,6 +86,7 @@ def test_what_cannot_be_read_is_passed_over(main_checkout: Checkout, damage: str
     assert len(ordered(main_checkout, large)) == 700
 
 
+@pytest.mark.long
 def test_no_byte_of_an_index_makes_it_fail(main_checkout: Checkout) -> None:
     large = packed(main_checkout, [f"large {number}\n" for number in range(40)])
     (index,) = indexes(main_checkout)

@@ -295,6 +295,7 @@ def pack_until(path: str, version: tuple[int, ...], stop: str) -> None:
     repository.close()
 
 
+@pytest.mark.long
 def test_packing_while_others_write_loses_and_resurrects_nothing(main_checkout: Checkout, tmp_path: Path, version: tuple[int, ...]) -> None:
     checkout, count = main_checkout, 120
     path, stop = str(checkout.path), tmp_path / "stop"

@@ -46,6 +46,7 @@ def half_make(checkout: Checkout) -> Path:
     return unwritten
 
 
+@pytest.mark.long
 def test_eight_processes_make_and_remove_them(main_checkout: Checkout, repository: Repository) -> None:
     argv = [sys.executable, "-c", MAKE_AND_REMOVE, str(main_checkout.path)]
     makers = [subprocess.Popen([*argv, name], cwd=ROOT, stderr=subprocess.PIPE, text=True) for name in "abcdefgh"]

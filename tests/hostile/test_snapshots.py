@@ -54,7 +54,7 @@ def test_verify_names_it_and_remove_clears_it(main_checkout: Checkout, name: str
     assert "snapshot-invalid" not in [code for code, *_ in told(look(main_checkout))]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ODD)
 def test_no_command_brings_it_back_and_the_others_go_on(main_checkout: Checkout, name: str) -> None:
     good = made(main_checkout, name)

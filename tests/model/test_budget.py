@@ -287,6 +287,7 @@ def test_the_writer_refuses_what_readers_would(state: dict[str, Any], problem: s
     assert caught.value.hint
 
 
+@pytest.mark.long
 def test_a_wide_state_and_a_long_one_come_back() -> None:
     state = {"text": "line\n" * 200_000, "wide": {f"k{number}": number for number in range(50_001)}, "many": [1.5] * 100_001}
     checkpoint = Checkpoint(id=SMALL.id, phase="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state)

@@ -20,7 +20,7 @@ needs_strace = pytest.mark.skipif(not replay.can_record(), reason="needs strace,
 
 
 @needs_strace
-@pytest.mark.long(but=["save"])
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["save", "commit after gc", "remove"])
 def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None:
     env = scenarios.environment(tmp_path / "home", git_executable())
@@ -34,7 +34,7 @@ def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_cut_at_any_instant_leaves_whole_checkpoints(name: str, tmp_path: Path) -> None:
     env = scenarios.environment(tmp_path / "home", git_executable())
-    found = list(instants(SCENARIOS[name], tmp_path / "record", env, 7))
+    found = list(instants(SCENARIOS[name], tmp_path / "record", env, 13))
     assert [(moment, wrong) for moment, wrong in found if wrong] == []
 
 

@@ -21,7 +21,7 @@ from tests.conftest import Checkout
 
 SUBMODULES = ("sub/clean", "sub/dirty", "sub/moved")
 ODD = (b"caf\xe9", b"new\nline", b'q"uote\\', b"-x", b"in/\xff\xfe")
-MANY = 100_000
+MANY = 25_000
 OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 
 
@@ -370,7 +370,8 @@ def _attributes(here: Checkout) -> None:
 
 
 def _many(here: Checkout) -> None:
-    lines = "".join(f"M 100644 :1 {number // 1000:03}/{number:06}\n" for number in range(MANY))
+    names = ((f"{number:03}", f"{other:03}") for number in range(100) for other in range(MANY // 100))
+    lines = "".join(f"M 100644 :1 {top}/{top}{end}\n" for top, end in names)
     commit = "commit refs/heads/main\ncommitter A <a@example.org> 1700000000 +0000\ndata 5\nmany\n"
     here.git("fast-import", "--quiet", data=f"blob\nmark :1\ndata 2\nx\n{commit}{lines}\n")
 

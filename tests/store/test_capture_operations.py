@@ -180,7 +180,7 @@ REBASES = {
 MOVES = "the rebase in progress moves no branch; to put what comes of it on topic: git branch --force topic HEAD"
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("is_over", [True, False], ids=["over at home", "open at home"])
 @pytest.mark.parametrize("how", ["--abort", "--continue"])
 @pytest.mark.parametrize("kind", REBASES)
@@ -206,6 +206,7 @@ def test_a_rebase_in_another_worktree_moves_no_branch(
     assert inside(store).repository.operation() == (None if is_over else "rebase")
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", REBASES)
 def test_a_rebase_brought_back_in_place(checkout: Checkout, make_store: MakeStore, kind: str) -> None:
@@ -312,6 +313,7 @@ class TestNoBranchIsMoved:
             store.restore(made)
             assert inside(store).repository.operation() == kind.name
 
+    @pytest.mark.long
     def test_a_rebase_that_a_restore_leaves_alone_stays_as_it_is(self, checkout: Checkout, make_store: MakeStore) -> None:
         """Its branch has moved; to take the restore back does not take the branch from it, either."""
         store = make_store(checkout)
@@ -347,7 +349,7 @@ class TestNoBranchIsMoved:
             assert inside(store).repository.operation() == kind.name
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize("option", ["--first-parent", "--no-checkout"])
 def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeStore, option: str, is_own: bool) -> None:
@@ -372,6 +374,7 @@ def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeSt
         assert here.git("bisect", "good") != ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_place", [True, False])
 def test_what_a_merge_has_stashed_comes_with_it(checkout: Checkout, make_store: MakeStore, in_place: bool) -> None:
     two_sides(checkout)
@@ -439,6 +442,7 @@ class TestCapturedElsewhere:
         store.redo()
         assert todo.read_text() == before  # by now that was captured here, too
 
+    @pytest.mark.long
     def test_a_program_that_it_names_is_not_run(self, checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
         rebase("--merge")(checkout)
         store = make_store(checkout)

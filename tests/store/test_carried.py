@@ -95,7 +95,8 @@ class Life:
         return bool(self.checkout.refs("refs/notes"))
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 30))])
+@pytest.mark.long(but=["0"], spare=[str(seed) for seed in range(15, 30)])
+@pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens(make_store: MakeStore, main_checkout: Checkout, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends, "MANY", 0)
     with make_store(main_checkout, "plumbing") as store, make_store(main_checkout, "plumbing") as other:

@@ -98,6 +98,7 @@ def test_8_processes_extend_one_run(main_checkout: Checkout, plain: Store, run: 
     assert len(plain.list()) == 401
 
 
+@pytest.mark.long
 def test_while_refs_are_packed(main_checkout: Checkout, plain: Store, run: str) -> None:
     with Packer(main_checkout) as packer:
         reported = [
@@ -128,6 +129,7 @@ def test_while_others_are_removed_and_refs_are_packed(main_checkout: Checkout, p
     assert sorted(name for lines in notes(main_checkout).values() for name in lines) == sorted(found)
 
 
+@pytest.mark.long
 def test_two_remove_the_same(main_checkout: Checkout, plain: Store, run: str) -> None:
     ids = [plain.record("a-complete", {}, run=run).id for _ in range(30)]
     plain.close()
@@ -138,6 +140,7 @@ def test_two_remove_the_same(main_checkout: Checkout, plain: Store, run: str) ->
     assert main_checkout.refs()[f"refs/ckpt/runs/{run}"] == main_checkout.refs()[f"refs/checkpoints/{nth(1)}"]
 
 
+@pytest.mark.long
 def test_4_processes_on_worktrees_of_their_own(main_checkout: Checkout, tmp_path: Path) -> None:
     jobs = []
     for number, adapter in enumerate(adapters(4)):

@@ -51,7 +51,7 @@ def look(checkout: Checkout, done: subprocess.CompletedProcess[str], before: int
     return there
 
 
-@pytest.mark.long(but=["12"])
+@pytest.mark.long(but=["12"], spare=[str(limit) for limit in range(22, 40, 4)])
 @pytest.mark.parametrize("limit", range(6, 40, 2), ids=str)
 def test_too_few_descriptors(main_checkout: Checkout, limit: int) -> None:
     main_checkout.write("new", "x")

@@ -15,7 +15,7 @@ from tests.store.conftest import ROOT, require_whole
 
 pytestmark = pytest.mark.long
 
-EACH = 20
+EACH = 12
 RECORD = f"""
 import sys
 from gitckpt import Store

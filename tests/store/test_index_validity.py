@@ -158,7 +158,7 @@ def documents_of(store: Store, checkout: Checkout) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("ref_format", ["files", "reftable"])
 @pytest.mark.parametrize("seed", range(3))
 def test_an_answer_is_never_stale(

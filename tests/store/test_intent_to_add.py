@@ -124,7 +124,7 @@ def flags(path: Path | str) -> list[tuple[str, ...]]:
     return [(mode, name, f"{int(each, 16) & 0x60008000:x}") for mode, name, each in found]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("prepare", STATES)
 def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> None:
     prepare(checkout)

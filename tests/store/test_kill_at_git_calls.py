@@ -164,7 +164,6 @@ class TestAKillAtEveryGitCall:
                 assert at > 10
                 return
 
-    @pytest.mark.long(but=["True-0"])
     @each_share
     @pytest.mark.parametrize("dirty", [True, False])
     def test_of_a_resume(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, dirty: bool) -> None:

@@ -25,7 +25,7 @@ from tests.conftest import Checkout, Clock
 from tests.store.conftest import ROOT, RUN, MakeStore
 
 ANOTHER_RUN = "20270115-080001-another"
-ROUNDS, ALL_ROUNDS = 250, 1000
+ROUNDS, ALL_ROUNDS = 150, 1000
 """Without and with `--long`."""
 STARTERS = 8
 

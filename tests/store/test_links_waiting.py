@@ -361,6 +361,7 @@ class TestKills:
         assert written_notes(main_checkout) == {head: [ONE, THREE]}
         require_clean(main_checkout)
 
+    @pytest.mark.long
     def test_at_each_git_call(self, main_checkout: Checkout, tmp_path: Path, killer: Killer) -> None:
         script = """
             for _ in range(22):
@@ -399,6 +400,7 @@ def record(path: str, count: int) -> list[str]:
         return [store.record("a-complete").id for _ in range(count)]
 
 
+@pytest.mark.long
 def test_writers_side_by_side(main_checkout: Checkout, head: str) -> None:
     path = str(main_checkout.path)
     *recorded, _, _ = forked.together(*[(record, (path, 40))] * 3, (write_notes, (path, 30)), (write_notes, (path, 30)))

@@ -163,7 +163,7 @@ TEXTS = ["a\n", "b\n", "*\n", "!*\n", None]
 
 
 class TestWhatHasChanged:
-    @pytest.mark.sampled(6)
+    @pytest.mark.sampled(12)
     @pytest.mark.parametrize("change", CHANGES)
     def test_is_found_as_by_a_process_that_remembers_nothing(self, make_store: MakeStore, checkout: Checkout, change: str) -> None:
         store = make_store(checkout)
@@ -214,7 +214,7 @@ def locks(checkout: Checkout) -> list[Path]:
 class TestASave:
     """It expects to find nothing, and looks while the disk is waited for."""
 
-    @pytest.mark.sampled(6)
+    @pytest.mark.sampled(12)
     @pytest.mark.parametrize("change", CHANGES)
     def test_holds_what_has_changed(self, make_store: MakeStore, checkout: Checkout, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
         store = make_store(checkout)

@@ -17,6 +17,8 @@ from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
+pytestmark = pytest.mark.turns("clone")
+
 VERSIONS = 3
 FILES = ("README", "in/a", "in/b", "out/x", "out/y")
 HINT = "this is a partial clone: run the command again where its remote can be reached"

@@ -47,6 +47,7 @@ def expected(there: dict[str, Checkpoint]) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:

@@ -41,7 +41,7 @@ def make(here: Checkout, there: str, flagged: str = "skipped") -> None:
         here.git("update-index", "--assume-unchanged", *NAMES)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(THERE, THERE)])
 def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -> None:
     make(checkout, then)

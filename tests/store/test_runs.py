@@ -50,6 +50,7 @@ class TestRuns:
     def test_any_name_makes_a_ref(self, plain: Store, name: str, slug: str) -> None:
         assert plain.record("a-started", {}, start=name).run == f"20270115-080001-{slug}"
 
+    @pytest.mark.long
     def test_starters_in_several_processes_never_share_one(self, main_checkout: Checkout) -> None:
         runs = in_processes(start_runs, 4, str(main_checkout.path), 8)
         base = "20270115-080000-same"

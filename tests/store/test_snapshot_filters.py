@@ -215,6 +215,7 @@ def crypt(main: Checkout) -> None:
 
 
 class TestGitCrypt:
+    @pytest.mark.long
     def test_no_plain_text_is_stored(self, plain: Store, main_checkout: Checkout) -> None:
         crypt(main_checkout)
         main_checkout.write("a.hid", "PLAIN three\n")

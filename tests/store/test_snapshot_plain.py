@@ -201,7 +201,7 @@ def test_what_git_refuses_is_named_as_ever(plain: Store, main_checkout: Checkout
 
 
 @pytest.mark.long
-@settings(max_examples=examples(120), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(90), deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(
     before=st.dictionaries(st.sampled_from(PATHS), st.sampled_from(CONTENTS), max_size=8),
     after=st.dictionaries(st.sampled_from(PATHS), st.tuples(st.sampled_from(CONTENTS), st.sampled_from(["file", "link", "x"])), max_size=8),

@@ -86,8 +86,12 @@ ENDS: dict[str, tuple[str, dict[str, str], dict[str, bytes]]] = {
 }
 
 
+WHEN = ["committed", "changed", "untracked"]
+
+
+@pytest.mark.long(spare=[f"{when}-{case}" for at, when in enumerate(WHEN) for number, case in enumerate(ENDS) if number % 3 == at])
 @pytest.mark.parametrize("case", ENDS)
-@pytest.mark.parametrize("when", ["committed", "changed", "untracked"])
+@pytest.mark.parametrize("when", WHEN)
 def test_line_ends(plain: Store, main_checkout: Checkout, tmp_path: Path, case: str, when: str) -> None:
     attributes, settings, files = ENDS[case]
     here = main_checkout

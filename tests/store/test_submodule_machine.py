@@ -71,6 +71,7 @@ def with_submodules(make_checkout: Callable[..., Checkout]) -> None:
             there.git("config", *line.split(" ", 1))
 
 
+@pytest.mark.turns("place", "adapter")
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_was_there_comes_back(

@@ -46,6 +46,7 @@ class TestCapture:
         lib.git("gc", "--quiet", "--prune=now")
         assert lib.git("cat-file", "-t", head) == "commit"
 
+    @pytest.mark.long
     def test_the_user_notices_nothing(self, plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
         dirty(lib, inner)
         states = [[one.git("status", "--porcelain=v2", "--branch"), one.git("stash", "list")] for one in (main_checkout, lib, inner)]

@@ -220,7 +220,7 @@ def test_a_setting(setting: str, tmp_path: Path, make_store: MakeStore) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("some", lots(SETTINGS, 6), ids=" ".join)
+@pytest.mark.parametrize("some", lots(SETTINGS, 10), ids=" ".join)
 def test_settings(some: Sequence[str], tmp_path: Path, make_store: MakeStore) -> None:
     here, submodules = build(tmp_path, has_submodules=True, place="main")
     for setting in some:
@@ -229,7 +229,7 @@ def test_settings(some: Sequence[str], tmp_path: Path, make_store: MakeStore) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("names", lots([*VARIABLES], 5), ids=" ".join)
+@pytest.mark.parametrize("names", lots([*VARIABLES], 7), ids=" ".join)
 def test_variables(names: Sequence[str], tmp_path: Path, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     here, submodules = build(tmp_path, has_submodules=True, place="linked")
     expected = kinds.seen(here)
@@ -255,7 +255,7 @@ def test_variables(names: Sequence[str], tmp_path: Path, make_store: MakeStore, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(4))
 def test_a_mix_of_them(number: int, tmp_path: Path, make_store: MakeStore) -> None:
     chance = random.Random(number)
     here, submodules = build(tmp_path, has_submodules=number % 2 == 0, place="linked" if number % 3 == 0 else "main")

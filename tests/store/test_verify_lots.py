@@ -54,6 +54,7 @@ def damage(checkout: Checkout, dice: random.Random) -> None:
         path.unlink()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_found_stays_the_same(

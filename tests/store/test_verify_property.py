@@ -85,7 +85,7 @@ class Walk:
         self.store.expire(replace(Policy(), older_than=0, rewritten_older_than=0, keep_last=self.dice.randrange(5)))
 
 
-@pytest.mark.long(but=["linked-1"])
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_what_gitckpt_does_is_clean_and_what_is_lost_of_it_is_mended(checkout: Checkout, make_store: MakeStore, seed: int) -> None:
     dice = random.Random(seed)

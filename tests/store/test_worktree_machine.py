@@ -33,7 +33,7 @@ from tests.store.worktree_model import CONVERTED, Place, Seen, brings_operation,
 
 pytestmark = pytest.mark.long
 
-STEPS, LONG_STEPS = 500, 25_000
+STEPS, LONG_STEPS = 400, 25_000
 """How many steps each of the tests takes at least."""
 
 PER_EXAMPLE = 40
@@ -311,6 +311,7 @@ def run_machine(kind: type[RuleBasedStateMachine], steps: tuple[int, int], *, pl
     assert sum(taken) >= wanted
 
 
+@pytest.mark.turns("place", "adapter")
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_comes_back_is_what_was_there(

@@ -344,6 +344,7 @@ def ready(here: Checkout) -> None:
     here.git("config", "filter.failing.smudge", "false")
 
 
+@pytest.mark.turns("place", "adapter")
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_was_there_comes_back(

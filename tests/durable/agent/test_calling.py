@@ -170,7 +170,7 @@ def test_success_in_each_format(desk: Desk, name: str) -> None:
     assert desk.shown.decode() == shown[name] + "It is done.\n" == answer.tail
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", RESUMES)
 @pytest.mark.parametrize(
     ("entry", "problems"),
@@ -247,7 +247,7 @@ def test_going_on_with_a_conversation(desk: Desk, name: str) -> None:
     assert answer.report.session == (None if name == "text" else "abc-1")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", RESUMES)
 def test_conversation_that_is_not_known_any_more(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"unknown": True}, {"say": "in {session}"})

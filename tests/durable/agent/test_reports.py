@@ -598,7 +598,7 @@ PIECE = (
 @given(pieces=st.lists(PIECE, max_size=8), cuts=st.lists(st.integers(0, 400), max_size=8))
 @example(pieces=[b"{\n", b'{"type":"result","result":"x"}'], cuts=[1])
 @settings(deadline=None)
-@pytest.mark.long(but=["0-claude"])
+@pytest.mark.long(spare=[f"2-{name}" for name in FORMATS])
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("part", range(3))
 def test_any_bytes_in_any_chunks_are_read_alike(name: str, part: int, pieces: list[bytes], cuts: list[int]) -> None:

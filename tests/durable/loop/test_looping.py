@@ -197,6 +197,7 @@ class TestConformance:
         assert bench.memory["tests_output"] == "pytest -v --tb=short\n"
         assert not bench.path("made").exists()  # tests that fail are no reason to run other ones
 
+    @pytest.mark.long
     def test_rlm_24_make_only_where_pytest_is_missing(self, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         without_pytest(tmp_path, monkeypatch)
         bench.checkout.commit("a target", Makefile="test:\n\t@echo made\n")
@@ -266,6 +267,7 @@ def test_b9_a_test_command_that_is_not_there_is_a_failure(bench: Bench) -> None:
 class TestMemory:
     """B6: the loop that this one is modelled on forgot everything when it was killed."""
 
+    @pytest.mark.long
     def test_b6_iterations_errors_and_test_output_survive_a_kill(self, bench: Bench) -> None:
         bench.script({"cost": 1.0, "session": "s-1"}, {"error": "out of ideas"}, {"say": "third", "cost": 2.0}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="5")
@@ -388,6 +390,7 @@ class TestExhaustion:
         assert fails(bench).message == "reached max iterations (2)"
         assert bench.drive()["iterations"] == 3
 
+    @pytest.mark.long
     def test_the_status_of_a_loop_that_failed(self, bench: Bench) -> None:
         bench.start(tests="echo no; false", max_iterations="1")
         failed = fails(bench)
@@ -441,6 +444,7 @@ class TestDone:
         assert fails(bench).message == "nothing says when the work is done"
         assert bench.newest.errors == ("nothing says when the work is done",)
 
+    @pytest.mark.long
     def test_tests_that_pass_prove_nothing_where_the_agent_failed(self, bench: Bench) -> None:
         bench.script({"exit": 127}, {})
         assert bench.loop(pause="0s")["iterations"] == 2
@@ -470,6 +474,7 @@ class TestDone:
         )
         assert bench.prompts == []
 
+    @pytest.mark.long
     def test_beads_that_hangs(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         assert options.TRACKER_TIMEOUT == 30
         monkeypatch.setattr(options, "TRACKER_TIMEOUT", 0.2)
@@ -478,6 +483,7 @@ class TestDone:
         assert fails(bench).message == "reached max iterations (1)"
         assert bench.shown()[1] == "bd was ended: it took too long"
 
+    @pytest.mark.long
     def test_an_issue_that_beads_does_not_know(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="closed")
         bench.start(issues=f"{ids}, bd-7", max_iterations="1")
@@ -524,6 +530,7 @@ class TestConversation:
         assert "[agents.fake.price]" in str(failed.hint)
         assert bench.prompts == []
 
+    @pytest.mark.long
     def test_calls_that_use_no_iteration_cost_as_well(self, bench: Bench) -> None:
         bench.script({"cost": 0.3, "error": "429 rate limit, retry after 1 seconds"}, WORKS | {"cost": 0.5})
         done = bench.loop(tests=TESTS, pause="0s")
@@ -533,6 +540,7 @@ class TestConversation:
 class TestPlan:
     """The plan that a run is started with is the one that counts; the agent may tick off what is done."""
 
+    @pytest.mark.long
     def test_one_that_is_not_committed_is_put_into_the_worktree(self, bench: Bench) -> None:
         bench.checkout.write("docs/new.md", "# New\n")
         bench.loop(plan=str(bench.checkout.path / "docs/new.md"))
@@ -558,6 +566,7 @@ class TestPlan:
         bench.loop(plan=str(path))
         assert f"at {path}\n" in bench.prompts[0]
 
+    @pytest.mark.long
     def test_one_outside_that_is_gone_is_read_from_the_copy(self, bench: Bench, tmp_path: Path) -> None:
         path = tmp_path / "outside.md"
         path.write_text("# Outside\n")
@@ -575,6 +584,7 @@ class TestTemplate:
         assert bench.prompts[0] == f"Do plan.md for $5 with `{TESTS}`.\n"
         assert bench.prompts[1].startswith(f"Do plan.md for $5 with `{TESTS}`.\n\n## The tests failed\n")
 
+    @pytest.mark.long
     def test_one_of_the_worktree(self, bench: Bench) -> None:
         bench.pipeline(OWN.format(more='prompt = "docs/prompt.txt"\ntests = "true"'))
         bench.checkout.commit("a template", **{"docs/prompt.txt": "Do it: $plan"})
@@ -586,6 +596,7 @@ class TestTemplate:
         bench.start()
         assert fails(bench).message == "the template of the prompt is not there: docs/prompt.txt"
 
+    @pytest.mark.long
     def test_what_shall_be_revised_is_told(self, bench: Bench) -> None:
         bench.start()
         opened = go_on(bench.store, bench.run)
@@ -614,6 +625,7 @@ class TestOwnPipeline:
         failed = fails(bench)
         assert (failed.message, failed.hint) == ("max_iterations is 'many'", "write a whole number: 100")
 
+    @pytest.mark.long
     def test_a_state_of_somebody_elses_making(self, bench: Bench) -> None:
         bench.pipeline(
             '[[pipelines.own.phases]]\nname = "first"\nrun = \'echo "loop=3" >> "$CKPT_SET"\'\n' + OWN.format(more='tests = "true"')
@@ -622,6 +634,7 @@ class TestOwnPipeline:
 
 
 class TestStopping:
+    @pytest.mark.long
     def test_a_deadline_ends_the_agent(self, bench: Bench, clock: Clock) -> None:
         bench.definition = bench.pipeline(OWN.format(more="").replace("[pipelines.own]", '[pipelines.own]\ntimeout = "1s"'))
         bench.script({"hang": True})
@@ -657,6 +670,7 @@ class TestClasses:
     def agent(self, bench: Bench, *cases: str) -> None:
         bench.program("own", CALLS.format(cases=" ".join(f"{n}) {case} ;;" for n, case in enumerate(cases, 1))))
 
+    @pytest.mark.long
     def test_a_limit_is_waited_for_as_long_as_is_said(self, bench: Bench) -> None:
         self.agent(bench, "echo '429 rate limit: retry after 90 seconds'; exit 1", "echo 'API Error: 529 overloaded'; exit 1")
         assert bench.loop(agent="own", pause="0s")["iterations"] == 1
@@ -693,6 +707,7 @@ class TestClasses:
         assert len(bench.prompts) == 4
         assert round(bench.sleeper.slept, 2) == 2 + 4 + 8
 
+    @pytest.mark.long
     def test_one_that_stays_lost_uses_iterations(self, bench: Bench) -> None:
         self.agent(bench, *["echo 'connect ECONNRESET'; exit 1"] * 99)
         bench.start(agent="own", pause="0s", max_iterations="1", tests="false")

@@ -166,7 +166,7 @@ TWICE: tuple[tuple[tuple[tuple[str, ...], ...], int, set[str]], ...] = (
 """Reports; the exit code of the last one when it is made again though it was recorded; and what that changes, but for times."""
 
 
-@pytest.mark.long(but=["start PLAN", "pass PLAN"])
+@pytest.mark.long(but=["start PLAN"])
 @pytest.mark.parametrize(("reports", "code", "changed"), TWICE, ids=[" ".join(case[0][-1][:2]) for case in TWICE])
 def test_a_report_that_is_made_again_though_it_was_recorded(
     nest: Nest, nursery: Nursery, reports: tuple[tuple[str, ...], ...], code: int, changed: set[str]

@@ -185,6 +185,7 @@ class TestReview:
         assert stage.calls == []
         assert stage.newest(stage.run()).state["review"]["child_bead_ids"] == []
 
+    @pytest.mark.long
     def test_a_tracker_that_fails_fails_no_review(self, pair: Pair, stage: Stage) -> None:
         self.say(pair)
         stage.program("bd", BD)

@@ -128,7 +128,7 @@ class Keeping(Memory):
         self.kept.append((path, list(self._bench.coder.prompts), list(self._bench.reviewer.prompts)))
 
 
-@pytest.mark.long(but=["0"])
+@pytest.mark.long
 @pytest.mark.parametrize("share", range(3))
 def test_killed_after_each_transition(main_checkout: Checkout, tmp_path: Path, share: int) -> None:
     """Nobody is asked twice: what was answered is recorded."""
