@@ -79,9 +79,10 @@ def _measured(scratch: Scratch, size: int) -> Iterator[tuple[str, Cost]]:
         yield name, _least(lambda words=words: ckpt(*words))  # type: ignore[misc]  # mypy infers no default of a lambda
     yield "save", _least(lambda: ckpt("-q", "save"))
     yield "hook", _least(lambda: _cost([os.path.join(path, ".git/hooks/post-commit")], path), before=lambda: _commit(path))
+    copy = scratch.copy(path, "growth-expire")  # before the next row, which leaves there what the first removal looks for
     yield "verify", ckpt("verify")
     yield from _of_git(scratch, path)
-    copy = scratch.copy(path, "growth-expire")
+    ckpt("list", "-n", "1", at=copy)
     for number, name in enumerate(("expire 1 %, the first time", "expire 1 %"), 1):
         yield name, ckpt("expire", "--older-than", "39d", "--keep-last", str(size - number * size // 100), at=copy)
         git(copy, "pack-refs", "--all")

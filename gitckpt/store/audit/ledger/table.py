@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from itertools import accumulate, compress
 from typing import NamedTuple, overload
 
 from gitckpt.git.refs import Update
@@ -116,10 +116,7 @@ class Table:
         counts = array("I", bytes(4 * _PREFIXES))
         for at in range(0, _ID * count, _ID):
             counts[self._ids[at] << 8 | self._ids[at + 1]] += 1
-        total = 0
-        for number in counts:
-            total += number
-            self._starts.append(total)
+        self._starts.extend(accumulate(counts))
         self._commits = bytearray(self._width * count)
         self._times = array("q", bytes(8 * count))
         self._labels = array("I", bytes(4 * count))
