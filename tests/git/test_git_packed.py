@@ -103,3 +103,26 @@ def test_what_git_does_not_write_is_not_compared(main_checkout: Checkout, opened
         list(before.changed(later, len(oid)))
     before.close()
     later.close()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_what_somebody_wrote_into_the_file_is_not_taken_for_what_was_there(
+    main_checkout: Checkout, opened: Callable[..., Repository], is_replaced: bool
+) -> None:
+    """As `cp` does from a backup. Else the file would be compared with itself, and nothing would differ."""
+    repository = opened(main_checkout)
+    main_checkout.git("tag", "one")
+    main_checkout.git("pack-refs", "--all")
+    path = Path(repository.common_dir, "packed-refs")
+    backup = path.read_bytes()
+    main_checkout.git("update-ref", "-d", "refs/tags/one")
+    before = held(repository)
+    path.write_bytes(backup)
+    if is_replaced:
+        main_checkout.git("tag", "two")
+        main_checkout.git("pack-refs", "--all")
+    later = held(repository)
+    with pytest.raises(ValueError, match="somebody has written into the file"):
+        list(before.changed(later, len(main_checkout.git("rev-parse", "HEAD"))))
+    before.close()
+    later.close()

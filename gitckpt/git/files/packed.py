@@ -27,6 +27,8 @@ _HEADER, _SORTED = b"# pack-refs with:", b" sorted "
 class Packed:
     """The packed refs as they were at one time. The file stays open: git never writes into it, but puts another one in its place.
 
+    Others may write into it, as `cp` does from a backup; then it says nothing of what was there before.
+
     Attributes:
         stamp: what the file looks like from outside, as `validity.State.packed` has it; None where it was not opened.
     """
@@ -34,6 +36,7 @@ class Packed:
     def __init__(self) -> None:
         self.stamp: str | None = None
         self._file: BinaryIO | None = None
+        self._written = (0, 0, 0, 0)
 
     @property
     def is_held(self) -> bool:
@@ -58,7 +61,7 @@ class Packed:
         if status.st_size < _LARGE or validity.stamp(status, None) != stamp:
             file.close()
             return False
-        self._file = file
+        self._file, self._written = file, _written(status)
         return True
 
     def changed(self, later: Packed, width: int) -> Iterator[tuple[bytes, bytes]]:
@@ -69,10 +72,12 @@ class Packed:
             width: the digits of an oid.
 
         Raises:
-            ValueError: they cannot be compared: a file is not held, not sorted, or not as git writes it.
+            ValueError: they cannot be compared: a file is not held, not sorted, or not as git writes it; or somebody has written into it.
             OSError: a file cannot be read.
         """
         old, new = self._lines(), later._lines()
+        if self._written[:2] == later._written[:2]:
+            raise ValueError("somebody has written into the file")
         before, after = next(old, b""), next(new, b"")
         at = width + 1
         while before or after:
@@ -99,11 +104,18 @@ class Packed:
     def _lines(self) -> Iterator[bytes]:
         if self._file is None:
             raise ValueError("the file is not held")
+        if _written(os.fstat(self._file.fileno())) != self._written:
+            raise ValueError("somebody has written into the file")
         self._file.seek(0)
         header = self._file.readline()
         if not header.startswith(_HEADER) or _SORTED not in header:
             raise ValueError("the refs are not sorted")
         return iter(self._file)
+
+
+def _written(status: os.stat_result) -> tuple[int, int, int, int]:
+    """Returns what stays as it is while nobody writes into a file, even if it loses its name: that changes its `ctime`."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _name(line: bytes, width: int) -> bytes:
