@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gitckpt.durable.command import cgroup
 
 
-def can_be_had() -> bool:
-    """Tells whether this process may have a control group of its own."""
+def _can_be_had() -> bool:
     place = cgroup.make("a-trial", "0", "0:0")
     if place is not None:
         cgroup.remove(place)
     return place is not None
+
+
+has_groups = pytest.mark.skipif(not _can_be_had(), reason="no control group can be had here")

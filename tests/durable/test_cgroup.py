@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import cgroup
-from tests.durable import cgroups
-
-has_groups = pytest.mark.skipif(not cgroups.can_be_had(), reason="no control group can be had here")
+from tests.durable.cgroups import has_groups
 
 
 @pytest.fixture

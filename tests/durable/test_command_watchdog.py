@@ -20,7 +20,7 @@ from gitckpt.durable.command import watchdog as watchdog_module
 from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import BusyError, CkptError
-from tests.durable import cgroups
+from tests.durable.cgroups import has_groups
 from tests.durable.commanding import SYSTEMS, Runner, comes, ends, marked, pretend, runs
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,6 @@ GETAWAYS = {
 WAYS = [(kind, system) for kind in GETAWAYS for system in SYSTEMS if kind != "no environment" or system == "orphans are adopted"]
 """Elsewhere, nothing says any more whose a process without an environment is."""
 
-has_groups = pytest.mark.skipif(not cgroups.can_be_had(), reason="no control group can be had here")
 LASTING = [pytest.param(kind, marks=has_groups if kind == "no environment" else ()) for kind in sorted(GETAWAYS)]
 """Where both processes of a watchdog were killed, nothing but its control group says whose a process without an environment is."""
 
