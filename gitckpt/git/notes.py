@@ -8,20 +8,21 @@ commit of it would show up in `git log --all`.
 from __future__ import annotations
 
 from itertools import islice
-from types import MappingProxyType
 
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, encode_tree, object_id, place_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gitckpt.git.objects.encoding import Entries
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
 
     Edit = Callable[[str, list[str]], list[str]]
+
+    Trees = Sequence[tuple[str, str]]
 
 _SPLIT_ABOVE = {True: 256, False: 1024}
 """A tree with more notes than this is split by the next two digits of the commit, as git does; the root sooner than what is below it."""
@@ -38,8 +39,6 @@ _PORTION = 50_000
 _REBUILD_FROM, _PARTS, _SAMPLE = 500, 16, 16
 """With so many changes at once, and of a large tree one for so many notes, the whole is made anew: most of it would change anyway, and it
 comes out with fewer parts. That is told by so many of the parts."""
-
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
@@ -115,15 +114,15 @@ class Notes:
         found = {commit: oid for commit, (mode, oid) in entries.items() if mode != DIRECTORY}
         return {commit: lines for commit, lines in zip(found, self.texts(list(found.values())), strict=True) if lines is not None}
 
-    def beyond(self, known: Mapping[str, str], seen: dict[str, str]) -> Iterator[tuple[str, str]]:
-        """Yields commit and blob of each note that is in none of some trees.
+    def beyond(self, unknown: Callable[[Trees], Trees], seen: dict[str, str]) -> Iterator[tuple[str, str]]:
+        """Yields commit and blob of each note that is in none of the trees that are known.
 
         Args:
-            known: those trees, by the digits that lead to them.
+            unknown: returns those of some trees that are not known, each by the digits that lead to it, in order, and its oid.
             seen: in the end, the other trees, likewise; empty where that were more than are looked at.
         """
         tip = self.tip()
-        for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", known=known, seen=seen):
+        for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", unknown=unknown, seen=seen):
             if mode != DIRECTORY:
                 yield path, oid
 
@@ -143,6 +142,18 @@ class Notes:
     def blobs(self, texts: Iterable[Sequence[str]]) -> list[str]:
         """Returns the blob of each note that has certain lines, whether it is there or not."""
         return blob_ids(map(_text, texts), self._format)
+
+    def tree(self, path: str, notes: Sequence[tuple[str, Sequence[str]]]) -> str:
+        """Returns the tree in which certain notes are and nothing else, whether it is there or not.
+
+        Args:
+            path: the digits that lead to it.
+            notes: each by its commit, with its lines, in the order of the commits.
+        """
+        blobs = blob_ids([_text(lines) for _, lines in notes], self._format)
+        at = len(path)
+        entries = (b"%s %s\0%s" % (FILE, commit[at:].encode(), bytes.fromhex(oid)) for (commit, _), oid in zip(notes, blobs, strict=True))
+        return object_id("tree", b"".join(entries), self._format)
 
     def texts(self, blobs: Sequence[str]) -> Iterator[list[str] | None]:
         """Yields the lines of each note, given by its blob; None for one that is missing or damaged."""
@@ -167,7 +178,11 @@ class Notes:
                 yield path, oid
 
     def _walk(
-        self, root: str, only: set[str] | None = None, known: Mapping[str, str] = _NONE, seen: dict[str, str] | None = None
+        self,
+        root: str,
+        only: set[str] | None = None,
+        unknown: Callable[[Trees], Trees] = lambda trees: trees,
+        seen: dict[str, str] | None = None,
     ) -> Iterator[tuple[str, bytes, str]]:
         """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
 
@@ -179,17 +194,17 @@ class Notes:
         Args:
             root: where it begins.
             only: as for `items`; notes of other commits do not come.
-            known: as for `beyond`.
+            unknown: as for `beyond`.
             seen: likewise.
         """
         whole = 64 if self._format == "sha256" else 40
         starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
-        level = [("", root)] if root and known.get("") != root else []
+        level = [("", root)] if root else []
         left = MOST
         twice: set[str] = set()
         seen = {} if seen is None else seen
         above: dict[str, tuple[bytes, str]] = {}
-        while level:
+        while level := _doubtful(level, above, unknown):
             prefixes, trees = zip(*level, strict=True)
             level = []
             for prefix, tree, found in zip(prefixes, trees, self._objects.read(trees), strict=True):
@@ -215,7 +230,7 @@ class Notes:
                         yield path, mode, oid
                     elif mode != DIRECTORY or not _is_hex(name, 2):
                         yield "", DIRECTORY, oid
-                    elif (only is None or path in starts.get(len(path), ())) and known.get(path) != oid:
+                    elif only is None or path in starts.get(len(path), ()):
                         level.append((path, oid))
         yield from ((path, mode, oid) for path, (mode, oid) in above.items())
 
@@ -373,6 +388,14 @@ class Notes:
         oid = object_id(kind, data, self._format)
         self._pending[oid] = (kind, data)
         return oid
+
+
+def _doubtful(level: list[tuple[str, str]], above: Iterable[str], unknown: Callable[[Trees], Trees]) -> list[tuple[str, str]]:
+    """Returns those of some trees, all as deep, that are not known, or may have another note of a commit which has one above."""
+    size = len(level[0][0]) if level else 0
+    twice = {commit[:size] for commit in above}
+    wanted = {path for path, _ in unknown([one for one in level if one[0] not in twice])}
+    return [one for one in level if one[0] in twice or one[0] in wanted]
 
 
 def _is_note(name: bytes, mode: bytes, size: int) -> bool:

@@ -365,13 +365,17 @@ class Checkpoints:
         """Ends removals that were interrupted. Errors: as `settle`."""
         self._remover().finish()
 
-    def settle(self) -> None:
+    def settle(self, *, all_walked: bool = False) -> None:
         """Drops the refs that keep commits which no checkpoint needs, or which others keep, too.
+
+        Args:
+            all_walked: whether all commits are walked where it is not known which refs there were the last time. That takes ten seconds of
+                a million; without it refs go and move, and a commit whose ref somebody has taken gets none.
 
         Raises:
             BusyError: somebody else was faster, or holds a lock; each commit that is needed is kept.
         """
-        self._remover().settle()
+        self._remover().settle(all_walked=all_walked)
 
     def _pack(self) -> None:
         """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""

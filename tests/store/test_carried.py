@@ -7,12 +7,13 @@ from random import Random
 
 import pytest
 
+from gitckpt.git import notes
 from gitckpt.git.notes import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
-from gitckpt.store.records.removal import ends
+from gitckpt.store.records.removal import carried, ends
 from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -99,6 +100,10 @@ class Life:
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens(make_store: MakeStore, main_checkout: Checkout, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends, "MANY", 0)
+    if seed % 2:  # trees of trees, which many notes are kept in
+        monkeypatch.setattr(notes, "_SPLIT_ABOVE", {True: 2, False: 1})
+        monkeypatch.setattr(carried, "_FLAT", seed % 3)
+        monkeypatch.setattr(carried, "_TREES", 2)
     with make_store(main_checkout, "plumbing") as store, make_store(main_checkout, "plumbing") as other:
         life = Life(store, main_checkout, Random(seed))
         for _ in range(25):
@@ -137,26 +142,69 @@ class TestWhatIsRead:
         reads.clear()
         assert (found(plain), reads) == ({}, [main_checkout.git("rev-parse", layout.NOTES)])
 
+    def test_of_what_the_index_would_make_of_the_notes_nothing_but_the_tip(
+        self, plain: Store, main_checkout: Checkout, reads: list[str]
+    ) -> None:
+        plain.list()
+        reads.clear()
+        assert (found(plain), reads) == ({}, [main_checkout.git("rev-parse", layout.NOTES)])
+
+    def test_of_trees_of_trees_only_the_one_that_has_changed(
+        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(notes, "_SPLIT_ABOVE", {True: 2, False: 2})
+        monkeypatch.setattr(carried, "_FLAT", 0)
+        main_checkout.commit()
+        for _ in range(2):
+            plain.record("again-complete", {})
+        inside(plain).write_links()
+        commit = main_checkout.head()
+        below = [line.split() for line in main_checkout.git("ls-tree", layout.NOTES).splitlines()]
+        assert {kind for _, kind, *_ in below} == {"tree"}
+        main_checkout.git("update-ref", "-d", layout.CHECKPOINTS + plain.list()[0].id)
+        plain.list()
+        reads.clear()
+        assert list(found(plain)) == [commit]
+        blob = main_checkout.git("rev-parse", f"{layout.NOTES}:{commit[:2]}/{commit[2:]}")
+        revs = [layout.NOTES, f"{layout.NOTES}^{{tree}}", f"{layout.NOTES}:{commit[:2]}"]
+        assert reads == [*(main_checkout.git("rev-parse", rev) for rev in revs), blob]
+
+    def test_where_a_note_lies_above_another_one_of_its_commit_the_deeper_one_counts(
+        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(carried, "_FLAT", 0)
+        commit = main_checkout.head()
+        other = main_checkout.git("rev-parse", f"{layout.NOTES}:{main_checkout.git('rev-parse', 'HEAD~1')}")
+        right = main_checkout.git("rev-parse", f"{layout.NOTES}:{commit}")
+        inner = main_checkout.git("mktree", data=f"100644 blob {right}\t{commit[2:]}\n")
+        root = main_checkout.git("mktree", data=f"100644 blob {other}\t{commit}\n040000 tree {inner}\t{commit[:2]}\n")
+        main_checkout.git("update-ref", layout.NOTES, main_checkout.git("commit-tree", "-m", "x", root))
+        assert found(plain) == {}
+
     def test_what_the_lines_follow_from_is_known_without_its_blob(self, plain: Store, main_checkout: Checkout, reads: list[str]) -> None:
         plain.list()
-        blobs = {line.split()[0] for line in main_checkout.git(*NOTES, "list").splitlines()}
-        assert len(blobs) == 5
+        main_checkout.git(*NOTES, "append", "-m", "somebody's own words")
+        blobs = {line.split()[0] for line in main_checkout.git(*NOTES, "list").splitlines() if main_checkout.head() not in line}
+        assert len(blobs) == 4
         reads.clear()
         assert found(plain) == {}
         assert blobs.isdisjoint(reads)
 
+    @pytest.mark.parametrize("name", ["linked", "linked_below"])
     def test_nothing_is_kept_of_what_was_judged_by_rows_that_are_gone(
-        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
+        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
         index = inside(plain).index
-        really = index.linked
+        really = getattr(index, name)
 
-        def linked(commits: list[str]) -> Iterator[tuple[str, str, str, str]]:
-            yield from list(really(commits))
+        def linked(some: list[str]) -> Iterator[tuple[str, str, str, str]]:
+            yield from list(really(some))
             main_checkout.git("update-ref", "-d", layout.CHECKPOINTS + nth(3))
             index.refresh()
 
-        monkeypatch.setattr(index, "linked", linked)
+        if name == "linked":
+            main_checkout.git(*NOTES, "append", "-m", "somebody's own words")
+        monkeypatch.setattr(index, name, linked)
         assert found(plain) == {}
         monkeypatch.undo()
         (commit,) = found(plain)

@@ -25,6 +25,7 @@ from gitckpt.store.hooks import installation
 from gitckpt.store.records import keep, layout
 from gitckpt.store.records.removal import ends
 from gitckpt.store.records.rows import tables
+from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, nth
@@ -657,6 +658,10 @@ class Work:
         with self.store() as store:
             store.verify()
 
+    def do_settle(self) -> None:
+        with self.store() as store:
+            inside(store).settle(all_walked=True)
+
     def do_age(self) -> None:
         age(self.checkout)
 
@@ -703,8 +708,39 @@ class TestVeryMany:
 
     def settle(self, store: Store, checkout: Checkout) -> None:
         age(checkout)
-        inside(store).settle()
+        inside(store).settle(all_walked=True)
         assert lost(checkout) == redundant(checkout) == set()
+
+    @pytest.mark.parametrize("all_walked", [False, True])
+    def test_a_removal_does_not_walk_all_where_nothing_is_known(
+        self, plain: Store, main_checkout: Checkout, walks: list[int], make_store: MakeStore, all_walked: bool
+    ) -> None:
+        """What loses its ref gets one; what had none before waits for maintenance, and nothing is kept as known until then."""
+        plain.close()
+        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
+        side, main = main_checkout.git("rev-parse", "side", "main").split()
+        main_checkout.git("update-ref", "-d", layout.KEEP + main)
+        with make_store(main_checkout) as store:
+            newest = store.list()[0]
+            assert newest.git_sha == side
+            age(main_checkout)
+            store.remove([newest.id])  # the commit below is needed, and no other ref leads to it any more
+            below = main_checkout.git("rev-parse", "side~1")
+            assert (list(kept(main_checkout)), walks) == ([below], [])
+            assert lost(main_checkout) == {main}
+            if all_walked:
+                inside(store).settle(all_walked=True)
+                assert (list(kept(main_checkout)), walks) == ([main], [3])
+                main_checkout.git("update-ref", "-d", layout.KEEP + main)
+                inside(store).settle()
+                assert (list(kept(main_checkout)), walks) == ([main], [3])
+            assert lost(main_checkout) == (set() if all_walked else {main})
+
+    def test_maintenance_does(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        plain.close()
+        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
+        maintenance.maintain(discover(str(main_checkout.path)))
+        assert walks == [4]
 
     def test_where_nothing_has_changed(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
         before = kept(main_checkout)

@@ -155,6 +155,12 @@ WHERE git_sha IN (SELECT {OID_BYTES}(value) FROM json_each(?)) ORDER BY time, id
 """  # noqa: S608 - fixed parts only
 """Asks for what links the checkpoints of some commits to these, the oldest first."""
 
+LINKED_BELOW = f"""
+SELECT git_sha, entry.id, phase, timestamp, time FROM json_each(?) AS start CROSS JOIN entry
+WHERE git_sha > {OID_BYTES}(start.value) AND git_sha <= {OID_BYTES}(start.value || '{"f" * 64}')
+"""  # noqa: S608 - fixed parts only
+"""Asks for the same of all commits that begin with some digits, an even number of them, in any order."""
+
 _EACH_RUN = """
 WITH RECURSIVE each(run) AS (
     SELECT MIN(run) FROM entry WHERE run IS NOT NULL

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 
 from gitckpt.git.files import premises
 from gitckpt.git.files.order import in_packs
@@ -152,6 +153,11 @@ class Index:
     def linked(self, commits: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
         """Yields the commit, and id, phase and timestamp of each checkpoint that is linked to one of some commits, the oldest first."""
         for commit, key, phase, written, time in self._ask(entry.LINKED, [json.dumps(commits)]):
+            yield commit.hex(), ids.from_bytes(key), phase, times.to_text(time) if written is None else written
+
+    def linked_below(self, starts: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
+        """Yields the same of all commits that begin with some digits, an even number of them, one commit after the other."""
+        for commit, key, phase, written, time in sorted(self._ask(entry.LINKED_BELOW, [json.dumps(starts)]), key=itemgetter(0, 4, 1)):
             yield commit.hex(), ids.from_bytes(key), phase, times.to_text(time) if written is None else written
 
     def refresh(self) -> None:

@@ -45,7 +45,14 @@ class Expired:
     total: int
 
 
-def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
+def expire(
+    store: Checkpoints,
+    rules: Policy,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+    all_walked: bool = False,
+) -> Expired:
     """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete; finishes what was interrupted.
 
     A run goes as a whole, with its worktree, its lease and its files, if a checkpoint holds all that is in the worktree; if not, it stays.
@@ -56,6 +63,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         rules: the policy.
         dry_run: whether to decide only.
         progress: is told what is being done, a few words at a time.
+        all_walked: as for `Checkpoints.settle`: for maintenance, which nobody waits for.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`; what was removed until then stays removed, the rest is whole.
@@ -80,7 +88,7 @@ def expire(store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress
         chains.forget_others(store.repository, store.index.runs)
         roster.forget_others(store.repository, lambda some: {entry.id for entry in store.list(Query(ids=list(some), in_run=False))})
         with contextlib.suppress(BusyError):  # the next one does it
-            store.settle()
+            store.settle(all_walked=all_walked)
         keeper.sweep(store)
         worktree.finish(store.repository)  # last: what cannot be deleted is an error, and no reason to keep anything else
     gone = [*alone, *((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values())]

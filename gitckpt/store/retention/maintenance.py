@@ -55,7 +55,7 @@ def maintain(repository: Repository) -> None:
             found = settings.read(repository)
             if found.unapproved:
                 log.append(repository, f"maintenance: {settings.notice(found.unapproved)}")
-            expiry.expire(store, found.policy)
+            expiry.expire(store, found.policy, all_walked=True)
         pack(repository)
         collect(repository)
     except Exception as error:

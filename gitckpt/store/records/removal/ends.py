@@ -48,6 +48,7 @@ def settle(
     *,
     last: Last = NEVER,
     remember: Callable[[Collection[str], Mark], object] = lambda _lines, _mark: None,
+    all_walked: bool = True,
 ) -> None:
     """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.
 
@@ -59,7 +60,9 @@ def settle(
         apply: applies updates in one transaction.
         needed: returns the commits that checkpoints need now; None where that is not known.
         last: how it was when this was done last.
-        remember: is told the lines as they are in the end, and the mark of `last`, for the next time; not where there are few commits.
+        remember: is told the lines as they are in the end, and the mark of `last`, for the next time; not where there are few commits, or
+            what they lead to has not been walked.
+        all_walked: whether all commits are walked where it is not known how it was; if not, what had no ref before has none afterwards.
 
     Raises:
         RefMoved: somebody else was faster.
@@ -75,7 +78,7 @@ def settle(
     # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
     wanted |= {oid for oid in kept if keep.is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
     try:
-        newest = _ends(repository, wanted, kept, listed, last)
+        newest = _ends(repository, wanted, kept, listed, last, all_walked=all_walked)
     except GitError:
         return
     values = keep.give(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips, symbolic=symbolic)
@@ -89,11 +92,13 @@ def settle(
         came = {oid for oid in needed() or () if keep.may_name(repository, oid)} - wanted
         lost = reachability.outside(repository.git, came, newest)
         keep.give(repository, objects, apply, {oid: keep.value_of(repository, KEEP + oid) for oid in lost}, tips, symbolic=symbolic)
-    if before is not None and len(wanted) > MANY:
+    if before is not None and len(wanted) > MANY and (all_walked or last.lines is not None):
         remember({*values, *kept}.difference(gone), last.mark)
 
 
-def _ends(repository: Repository, wanted: set[str], kept: Collection[str], listed: Collection[str], last: Last) -> set[str]:
+def _ends(
+    repository: Repository, wanted: set[str], kept: Collection[str], listed: Collection[str], last: Last, *, all_walked: bool
+) -> set[str]:
     """Returns those of the commits that checkpoints need to which no other one leads.
 
     Of very many, which takes git half a minute for a million, only those are looked at that no ref may reach any more: what has lost its
@@ -105,6 +110,7 @@ def _ends(repository: Repository, wanted: set[str], kept: Collection[str], liste
         kept: those that have a ref which is right.
         listed: all that have a ref.
         last: how it was.
+        all_walked: as for `settle`.
 
     Raises:
         GitError: git cannot walk the history.
@@ -114,7 +120,8 @@ def _ends(repository: Repository, wanted: set[str], kept: Collection[str], liste
     if len(wanted) > MANY:
         staying = wanted.intersection(kept)
         others = {*listed, *(last.lines or ())} - staying
-        if last.lines is None or len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
+        is_unknown = last.lines is None and all_walked
+        if is_unknown or len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
             lost = reachability.beyond(repository.git, wanted, staying)
         else:
             lost = reachability.between(repository.git, wanted, (others | last.new) - staying, staying)

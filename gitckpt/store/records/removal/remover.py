@@ -163,8 +163,11 @@ class Remover:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._journal)
 
-    def settle(self) -> None:
+    def settle(self, *, all_walked: bool = False) -> None:
         """Finishes removals, moves the refs that keep commits down to those that checkpoints still need, and drops those that others reach.
+
+        Args:
+            all_walked: as for `ends.settle`.
 
         Raises:
             RefMoved: somebody else was faster.
@@ -173,7 +176,15 @@ class Remover:
         self.finish()
         with Lock(self._lock, _LOCK_PATIENCE):
             known = Known(self._index)
-            ends.settle(self._repository, self._objects, self._refs.update, self._commits, last=known.last(), remember=known.keep_last)
+            ends.settle(
+                self._repository,
+                self._objects,
+                self._refs.update,
+                self._commits,
+                last=known.last(),
+                remember=known.keep_last,
+                all_walked=all_walked,
+            )
 
     def _begin(self, ids: Collection[str]) -> None:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
