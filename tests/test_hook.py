@@ -517,7 +517,7 @@ def test_nothing_heavy_is_imported(main_checkout: Checkout) -> None:
         "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; main(sys.argv[1:]); "
         "print('\\n'.join(sorted(sys.modules)))"
     )
-    for number, of_notes in enumerate(({"gitckpt.git.notes"}, set[str]()), 1):
+    for number, of_notes in enumerate(({"gitckpt.git.notes.editor"}, set[str]()), 1):
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", code, package_dir, "post-commit"],
             cwd=main_checkout.path,
@@ -529,7 +529,7 @@ def test_nothing_heavy_is_imported(main_checkout: Checkout) -> None:
         assert done.stderr == ""
         assert "gitckpt.store.records.recorder" in loaded
         assert loaded & HEAVY == set()
-        assert loaded & {"gitckpt.git.notes"} == of_notes  # once a minute
+        assert loaded & {"gitckpt.git.notes.editor"} == of_notes  # once a minute
         assert len(_recorded(main_checkout)) == number
 
 

@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
-    from gitckpt.git.notes import Notes
+    from gitckpt.git.notes.editor import Notes
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.rules import Rules
@@ -308,7 +308,7 @@ class Checkpoints:
     def links(self, commit: str) -> Sequence[Entry]:
         """As `Store.links`, for a full oid."""
         ids.require_oid_or_unborn(commit)
-        from gitckpt.git.notes import Notes  # not for those who only record, and neither is the next one
+        from gitckpt.git.notes.editor import Notes  # not for those who only record, and neither is the next one
         from gitckpt.model.format import note
         from gitckpt.store.records.entry import Query
 
@@ -366,11 +366,7 @@ class Checkpoints:
         self._remover().finish()
 
     def settle(self, *, all_walked: bool = False) -> None:
-        """Drops the refs that keep commits which no checkpoint needs, or which others keep, too.
-
-        Args:
-            all_walked: whether all commits are walked where it is not known which refs there were the last time. That takes ten seconds of
-                a million; without it refs go and move, and a commit whose ref somebody has taken gets none.
+        """Drops the refs that keep commits which no checkpoint needs, or which others keep, too; `all_walked` as for `ends.settle`.
 
         Raises:
             BusyError: somebody else was faster, or holds a lock; each commit that is needed is kept.
@@ -385,7 +381,7 @@ class Checkpoints:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
     def _remover(self, notes: Notes | None = None) -> Remover:
-        from gitckpt.git.notes import Notes
+        from gitckpt.git.notes.editor import Notes
         from gitckpt.store.records.removal.remover import Remover
 
         # Notes of its own: those of the recorder belong to whoever records.

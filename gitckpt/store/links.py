@@ -96,7 +96,7 @@ class Links:
             instant: now, in microseconds since the epoch.
             updates: what the transaction does until then.
         """
-        from gitckpt.git.notes import Notes  # not for a record that writes none
+        from gitckpt.git.notes.editor import Notes  # not for a record that writes none
 
         notes = Notes(self._repository, self._objects, NOTES)
         tip = notes.tip()
@@ -187,7 +187,7 @@ def missing(repository: Repository, objects: Objects, links: Lines) -> Lines:
         objects: its objects.
         links: note lines by commit.
     """
-    from gitckpt.git.notes import Notes
+    from gitckpt.git.notes.editor import Notes
 
     there = waiting(repository)  # first: they may be written meanwhile
     noted = Notes(repository, objects, NOTES).lines(list(links))

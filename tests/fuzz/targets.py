@@ -14,7 +14,7 @@ from gitckpt.durable.agent.report import reader
 from gitckpt.durable.phases.review import quasar_file, replies
 from gitckpt.durable.pipeline import parser
 from gitckpt.durable.steps import graph_file
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, place_in
 from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.git.worktree import grammar, operation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree
 from gitckpt.git.repository import discover

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import encode_tree, place_in
 from gitckpt.git.refs import RefMoved, Refs, Update
@@ -304,8 +304,8 @@ class TestLines:
 
     @pytest.mark.parametrize("count", [5, 300])
     def test_one_by_one_they_are_all_of_them(self, book: Book, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gitckpt.git.notes._PORTION", 7)
-        monkeypatch.setattr("gitckpt.git.notes.MOST", 3)  # which counts where trees are seen again
+        monkeypatch.setattr("gitckpt.git.notes.reader._PORTION", 7)
+        monkeypatch.setattr("gitckpt.git.notes.reader.MOST", 3)  # which counts where trees are seen again
         book.change(many(count))
         assert sorted(book.notes.each({})) == sorted(many(count).items())
         assert book.notes.everything() == many(count)
@@ -313,7 +313,7 @@ class TestLines:
     def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
         self, book: Book, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gitckpt.git.notes.MOST", 50)
+        monkeypatch.setattr("gitckpt.git.notes.reader.MOST", 50)
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
         tree = book.checkout.git("mktree", data=f"100644 blob {blob}\t{'7' * 36}\n")
         for _ in range(2):

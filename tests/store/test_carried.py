@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gitckpt.git import notes
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import editor
+from gitckpt.git.notes.editor import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.store.records import layout
@@ -101,7 +101,7 @@ class Life:
 def test_whatever_happens(make_store: MakeStore, main_checkout: Checkout, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends, "MANY", 0)
     if seed % 2:  # trees of trees, which many notes are kept in
-        monkeypatch.setattr(notes, "_SPLIT_ABOVE", {True: 2, False: 1})
+        monkeypatch.setattr(editor, "_SPLIT_ABOVE", {True: 2, False: 1})
         monkeypatch.setattr(carried, "_FLAT", seed % 3)
         monkeypatch.setattr(carried, "_TREES", 2)
     with make_store(main_checkout, "plumbing") as store, make_store(main_checkout, "plumbing") as other:
@@ -152,7 +152,7 @@ class TestWhatIsRead:
     def test_of_trees_of_trees_only_the_one_that_has_changed(
         self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(notes, "_SPLIT_ABOVE", {True: 2, False: 2})
+        monkeypatch.setattr(editor, "_SPLIT_ABOVE", {True: 2, False: 2})
         monkeypatch.setattr(carried, "_FLAT", 0)
         main_checkout.commit()
         for _ in range(2):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.model.readers import codec

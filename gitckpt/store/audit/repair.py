@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gitckpt.git.damage.salvage import Salvage, remove_empty
 from gitckpt.git.lock import Lock
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.worktree import administration

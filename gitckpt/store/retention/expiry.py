@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects import reachability
 from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import groupby, islice
 from operator import itemgetter
 
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.store.records.index import Index

@@ -62,7 +62,8 @@ def settle(
         last: how it was when this was done last.
         remember: is told the lines as they are in the end, and the mark of `last`, for the next time; not where there are few commits, or
             what they lead to has not been walked.
-        all_walked: whether all commits are walked where it is not known how it was; if not, what had no ref before has none afterwards.
+        all_walked: whether all commits are walked where it is not known how it was. That takes ten seconds of a million; without it, refs
+            go and move, and a commit whose ref somebody has taken gets none.
 
     Raises:
         RefMoved: somebody else was faster.

@@ -13,7 +13,7 @@ from functools import partial
 
 from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes.editor import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError

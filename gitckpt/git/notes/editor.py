@@ -1,0 +1,209 @@
+"""Notes edited as trees, and always through a swap of the notes ref.
+
+`git notes add` and libgit2 lose notes without a word when two processes write at once; here the new notes commit goes into a ref
+transaction with the value it was made from. The commit has no parent: notes are derived, their history is of no use, and every
+commit of it would show up in `git log --all`.
+"""
+
+from __future__ import annotations
+
+from gitckpt.git.catfile import OVERSIZED
+from gitckpt.git.notes.reader import LONGEST, MESSAGE, Reader, is_note, lines_of, text_of
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree, object_id, place_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gitckpt.git.objects.encoding import Entries
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+
+    Edit = Callable[[str, list[str]], list[str]]
+
+_SPLIT_ABOVE = {True: 256, False: 1024}
+"""A tree with more notes than this is split by the next two digits of the commit, as git does; the root sooner than what is below it."""
+
+_REBUILD_FROM, _PARTS, _SAMPLE = 500, 16, 16
+"""With so many changes at once, and of a large tree one for so many notes, the whole is made anew: most of it would change anyway, and it
+comes out with fewer parts. That is told by so many of the parts."""
+
+
+class Notes(Reader):
+    """Reads and edits the notes of one ref; arguments as for `Reader`."""
+
+    def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
+        super().__init__(repository, objects, ref)
+        self._pending: dict[str, tuple[str, bytes]] = {}
+        self._fetched: dict[str, tuple[str, bytes] | None] = {}
+
+    def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int, remark: str = "") -> tuple[str, list[tuple[str, bytes]]]:
+        """Returns the commit that holds the notes after a change, and the objects to write for it.
+
+        Args:
+            tip: the notes commit to start from, "" for none.
+            commits: whose notes change.
+            change: is given a commit and the lines of its note, and returns the lines it shall have; none removes the note.
+            instant: date of the new commit, in microseconds since the epoch.
+            remark: a line, in ASCII, that the message of the new commit says besides; "" for none.
+
+        Returns:
+            The tip itself and no objects where nothing changed.
+        """
+        self._pending = {}
+        root = self._tree_of(tip) if tip else ""
+        wanted = sorted(set(commits))
+        new_root = self._rebuilt(root, wanted, change) if len(wanted) >= _REBUILD_FROM and self._is_worth_it(root, len(wanted)) else None
+        if new_root is None:
+            if len(wanted) > 1:
+                self._fetch(root, set(wanted))
+            new_root = self._edit_tree(root, [(commit, commit) for commit in wanted], change)
+        if new_root == root:
+            return tip, []
+        who = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
+        self._fetched = {}
+        message = MESSAGE + (f"\n{remark}\n".encode("ascii") if remark else b"")
+        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % ((new_root or self._put("tree", b"")).encode(), who, who, message)
+        return self._put("commit", text), list(self._pending.values())
+
+    def _rebuilt(self, root: str, commits: Sequence[str], change: Edit) -> str | None:
+        """Returns a new tree with the notes of some commits changed; None where something else than notes is in it."""
+        entries = dict(self._entries_of(root))
+        if "" in entries:
+            return None
+        there = [commit for commit in commits if commit in entries]
+        lines = dict(zip(there, self.texts([entries[commit][1] for commit in there]), strict=True))
+        for commit in commits:
+            old = lines.get(commit) or []
+            new = change(commit, old)
+            if new and new != old:
+                entries[commit] = (FILE, self._put("blob", text_of(new)))
+            elif not new:
+                entries.pop(commit, None)
+        return self._build({commit.encode(): entry for commit, entry in entries.items()}, is_root=True) if entries else ""
+
+    def _fetch(self, root: str, commits: set[str]) -> None:
+        """Reads at once what the notes of some commits are in, and these, instead of one after the other."""
+        self._fetched = {}
+        trees: dict[str, str] = {}
+        blobs = [oid for path, mode, oid in self._walk(root, commits, seen=trees) if mode != DIRECTORY]
+        for oids, most in (([*trees.values()], ()), (blobs, (LONGEST,))):
+            once = list(dict.fromkeys(oids))
+            self._fetched.update(zip(once, self._objects.read(once, *most), strict=True))
+
+    def _texts(self, blobs: Sequence[str]) -> list[tuple[str, bytes] | None]:
+        """Returns each note, given by its blob."""
+        if all(oid in self._fetched for oid in blobs):
+            return [self._fetched[oid] for oid in blobs]
+        return list(self._objects.read(blobs, LONGEST))
+
+    def _is_worth_it(self, root: str, changes: int) -> bool:
+        """Tells, by a part of it, whether the whole is made anew for so many changes: most parts change, or have little in them."""
+        size, level, depth = 1, [root] if root else [], 0
+        while level:
+            entries = [entry for found in self._objects.read(level) for entry in self._decoded(found).values()]
+            size = size * len(entries) // len(level)
+            level = [oid for mode, oid in entries if mode == DIRECTORY][:_SAMPLE]
+            depth += 1
+        return changes * _PARTS >= size or size < 2 * 256 ** (depth - 1)
+
+    def _build(self, entries: Entries, *, is_root: bool) -> str:
+        if len(entries) > _SPLIT_ABOVE[is_root]:
+            groups: dict[bytes, Entries] = {}
+            for name, entry in entries.items():
+                groups.setdefault(name[:2], {})[name[2:]] = entry
+            entries = {directory: (DIRECTORY, self._build(group, is_root=False)) for directory, group in groups.items()}
+        return self._put("tree", encode_tree(entries))
+
+    def _edit_tree(self, tree: str, wanted: list[tuple[str, str]], change: Edit) -> str:
+        """Returns the tree after the change ("" if nothing is left); `wanted` pairs the rest of a commit's name with the whole."""
+        data = self._content(tree) if tree else b""
+        edited = self._edit_in_place(data, *wanted[0], change) if data and len(wanted) == 1 else None
+        if edited is not None:
+            return self._put("tree", edited) if edited != data else tree
+        entries = self._decoded(("tree", data))
+        before = dict(entries)
+        here: list[tuple[bytes, str]] = []
+        below: dict[bytes, list[tuple[str, str]]] = {}
+        for rest, commit in wanted:
+            directory = rest[:2].encode()
+            if entries.get(directory, (b"",))[0] == DIRECTORY:
+                below.setdefault(directory, []).append((rest[2:], commit))
+            else:
+                here.append((rest.encode(), commit))
+        self._edit_entries(entries, here, change)
+        for directory, inner in below.items():
+            self._set(entries, directory, DIRECTORY, self._edit_tree(entries[directory][1], inner, change))
+        if entries == before:
+            return tree
+        size = len(wanted[0][0])
+        if sum(is_note(name, mode, size) for name, (mode, _) in entries.items()) > _SPLIT_ABOVE[size == len(wanted[0][1])]:
+            entries = self._split(entries, size)
+        return self._put("tree", encode_tree(entries)) if entries else ""
+
+    def _edit_in_place(self, data: bytes, rest: str, commit: str, change: Edit) -> bytes | None:
+        """Returns a tree with one note changed, where all else stays as it lies there; None where more changes than that."""
+        found = place_in(data, DIRECTORY, rest[:2].encode(), self._format)
+        if found is not None:
+            at, end, is_there = found
+            below = self._edit_tree(_oid_before(data, end, len(commit)), [(rest[2:], commit)], change) if is_there else ""
+            return data[:at] + encode_tree({rest[:2].encode(): (DIRECTORY, below)}) + data[end:] if below else None
+        found = place_in(data, FILE, rest.encode(), self._format)
+        if found is None:
+            return None
+        at, end, is_there = found
+        if not is_there and len(data) // len(encode_tree({rest.encode(): (FILE, commit)})) >= _SPLIT_ABOVE[len(rest) == len(commit)]:
+            return None
+        text = self._texts([_oid_before(data, end, len(commit))])[0] if is_there else None
+        old = lines_of(text) if text else []
+        new = change(commit, old)
+        if new == old or (text and text[0] == OVERSIZED):
+            return data
+        return data[:at] + encode_tree({rest.encode(): (FILE, self._put("blob", text_of(new)))}) + data[end:] if new else None
+
+    def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Edit) -> None:
+        there = [name for name, _ in wanted if name in entries]
+        texts = dict(zip(there, self._texts([entries[name][1] for name in there]), strict=True))
+        for name, commit in wanted:
+            found = texts.get(name)
+            old = lines_of(found) if found else []
+            new = change(commit, old)
+            if new != old and not (found and found[0] == OVERSIZED):
+                self._set(entries, name, FILE, self._put("blob", text_of(new)) if new else "")
+
+    @staticmethod
+    def _set(entries: Entries, name: bytes, mode: bytes, oid: str) -> None:
+        if oid:
+            entries[name] = (mode, oid)
+        else:
+            entries.pop(name, None)
+
+    def _split(self, entries: Entries, size: int) -> Entries:
+        groups: dict[bytes, Entries] = {}
+        kept: Entries = {}
+        for name, entry in entries.items():
+            if is_note(name, entry[0], size):
+                groups.setdefault(name[:2], {})[name[2:]] = entry
+            else:
+                kept[name] = entry
+        for directory, group in groups.items():
+            there = self._entries(kept[directory][1]) if directory in kept else {}
+            kept[directory] = (DIRECTORY, self._put("tree", encode_tree(there | group)))
+        return kept
+
+    def _entries(self, tree: str) -> Entries:
+        return self._decoded(("tree", self._content(tree)))
+
+    def _content(self, tree: str) -> bytes:
+        found = self._pending.get(tree) or self._fetched.get(tree) or next(self._objects.read([tree]))
+        return found[1] if found and found[0] == "tree" else b""
+
+    def _put(self, kind: str, data: bytes) -> str:
+        oid = object_id(kind, data, self._format)
+        self._pending[oid] = (kind, data)
+        return oid
+
+
+def _oid_before(tree: bytes, end: int, digits: int) -> str:
+    """Returns the oid that ends at a place of a tree."""
+    return tree[end - digits // 2 : end].hex()

@@ -1,0 +1,236 @@
+"""Notes of commits, as they are: lines of text, in trees of which a level more begins where there are many."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from gitckpt.git.catfile import OVERSIZED
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, object_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from gitckpt.git.objects.encoding import Entries
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+
+    Trees = Sequence[tuple[str, str]]
+
+MOST = 500_000
+"""How many notes, and trees of them, are looked at in trees that have been seen before."""
+
+LONGEST = 4 << 20
+"""The longest note that is read, in bytes; no line is added to a longer one."""
+
+_PORTION = 50_000
+"""So many notes are read at once, where they are not all wanted together."""
+
+MESSAGE = b"Checkpoints of commits (derived)\n"
+"""What the message of a notes commit begins with."""
+
+
+class Reader:
+    """Reads the notes of one ref.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        ref: full name of the notes ref.
+    """
+
+    def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
+        self._objects = objects
+        self._format = repository.object_format
+        self._cat_file = repository.cat_file
+        self.ref = ref
+        self._read: tuple[str, dict[str, tuple[bytes, str]]] | None = None
+
+    def tip(self) -> str:
+        """Returns the notes commit, "" where there is none."""
+        found = self._cat_file.info(self.ref)
+        return found[0] if found else ""
+
+    def remark(self, tip: str) -> str:
+        """Returns what the message of a notes commit says besides, as `edited` was told to; "" where there is nothing."""
+        found = next(self._objects.read([tip])) if tip else None
+        return found[1].partition(b"\n\n")[2].removeprefix(MESSAGE).decode("ascii", "replace").strip() if found else ""
+
+    def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
+        """Returns the lines of the notes of some commits; those without a note are left out."""
+        wanted = set(commits)
+        found = dict(self.items(wanted))
+        texts = self._objects.read(list(found.values()), LONGEST)
+        return {commit: lines_of(text) for commit, text in zip(found, texts, strict=True) if text is not None}
+
+    def everything(self) -> dict[str, list[str]]:
+        """Returns the lines of every note, by commit."""
+        tip = self.tip()
+        entries = self._entries_of(self._tree_of(tip)) if tip else {}
+        found = {commit: oid for commit, (mode, oid) in entries.items() if mode != DIRECTORY}
+        return {commit: lines for commit, lines in zip(found, self.texts(list(found.values())), strict=True) if lines is not None}
+
+    def beyond(self, unknown: Callable[[Trees], Trees], seen: dict[str, str]) -> Iterator[tuple[str, str]]:
+        """Yields commit and blob of each note that is in none of the trees that are known.
+
+        Args:
+            unknown: returns those of some trees that are not known, each by the digits that lead to it, in order, and its oid.
+            seen: in the end, the other trees, likewise; empty where that were more than are looked at.
+        """
+        tip = self.tip()
+        for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", unknown=unknown, seen=seen):
+            if mode != DIRECTORY:
+                yield path, oid
+
+    def each(self, seen: dict[str, str]) -> Iterator[tuple[str, list[str] | None]]:
+        """Yields each annotated commit with the lines of its note, None for one that cannot be read, without all of them in memory.
+
+        Args:
+            seen: in the end, the trees, as for `beyond`.
+        """
+        tip = self.tip()
+        root = self._tree_of(tip) if tip else ""
+        notes = ((commit, oid) for commit, mode, oid in self._walk(root, seen=seen) if mode != DIRECTORY)
+        while some := list(islice(notes, _PORTION)):
+            for (commit, _), lines in zip(some, self.texts([oid for _, oid in some]), strict=True):
+                yield commit, lines
+
+    def blobs(self, texts: Iterable[Sequence[str]]) -> list[str]:
+        """Returns the blob of each note that has certain lines, whether it is there or not."""
+        return blob_ids(map(text_of, texts), self._format)
+
+    def tree(self, path: str, notes: Sequence[tuple[str, Sequence[str]]]) -> str:
+        """Returns the tree in which certain notes are and nothing else, whether it is there or not.
+
+        Args:
+            path: the digits that lead to it.
+            notes: each by its commit, with its lines, in the order of the commits.
+        """
+        blobs = blob_ids([text_of(lines) for _, lines in notes], self._format)
+        at = len(path)
+        entries = (b"%s %s\0%s" % (FILE, commit[at:].encode(), bytes.fromhex(oid)) for (commit, _), oid in zip(notes, blobs, strict=True))
+        return object_id("tree", b"".join(entries), self._format)
+
+    def texts(self, blobs: Sequence[str]) -> Iterator[list[str] | None]:
+        """Yields the lines of each note, given by its blob; None for one that is missing or damaged."""
+        wanted = list(dict.fromkeys(blobs))
+        texts = zip(wanted, self._objects.read(wanted, LONGEST), strict=True)
+        read: dict[str, list[str] | None] = {}
+        for oid in blobs:
+            while oid not in read:
+                one, text = next(texts)
+                read[one] = None if text is None or text[0] == OVERSIZED else lines_of(text)
+            yield read[oid]
+
+    def items(self, only: set[str] | None = None) -> Iterator[tuple[str, str]]:
+        """Yields each annotated commit with the blob of its note.
+
+        Args:
+            only: commits of interest; branches of the tree that cannot hold one of them are not read. None for all.
+        """
+        tip = self.tip()
+        for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", only):
+            if mode != DIRECTORY:
+                yield path, oid
+
+    def _walk(
+        self,
+        root: str,
+        only: set[str] | None = None,
+        unknown: Callable[[Trees], Trees] = lambda trees: trees,
+        seen: dict[str, str] | None = None,
+    ) -> Iterator[tuple[str, bytes, str]]:
+        """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
+
+        No path comes twice: where two places of the tree have a note of one commit, the deeper one counts.
+
+        A few trees, each of which has the next one 256 times, may stand for more than any disk holds. So trees that were seen before are
+        looked at up to `MOST`; where that is not all, something without a name comes last.
+
+        Args:
+            root: where it begins.
+            only: as for `items`; notes of other commits do not come.
+            unknown: as for `beyond`.
+            seen: likewise.
+        """
+        whole = 64 if self._format == "sha256" else 40
+        starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
+        level = [("", root)] if root else []
+        left = MOST
+        twice: set[str] = set()
+        seen = {} if seen is None else seen
+        above: dict[str, tuple[bytes, str]] = {}
+        while level := _doubtful(level, above, unknown):
+            prefixes, trees = zip(*level, strict=True)
+            level = []
+            for prefix, tree, found in zip(prefixes, trees, self._objects.read(trees), strict=True):
+                entries = self._decoded(found)
+                left -= len(entries) + 1 if tree in twice else 0
+                twice.add(tree)
+                seen[prefix] = tree
+                if left < 0:
+                    seen.clear()
+                    yield from ((path, mode, oid) for path, (mode, oid) in above.items())
+                    yield "", DIRECTORY, root
+                    return
+                below = {name for name, (mode, _) in entries.items() if mode == DIRECTORY}
+                for name, (mode, oid) in entries.items():
+                    path = prefix + name.decode("ascii", "replace")
+                    if only is not None and len(path) == whole and path not in only:
+                        continue
+                    if is_note(name, mode, whole - len(prefix)):
+                        if name[:2] in below:
+                            above[path] = mode, oid
+                            continue
+                        above.pop(path, None)
+                        yield path, mode, oid
+                    elif mode != DIRECTORY or not _is_hex(name, 2):
+                        yield "", DIRECTORY, oid
+                    elif only is None or path in starts.get(len(path), ()):
+                        level.append((path, oid))
+        yield from ((path, mode, oid) for path, (mode, oid) in above.items())
+
+    def _entries_of(self, root: str) -> dict[str, tuple[bytes, str]]:
+        """Returns mode and oid by commit; the last answer is kept, as whoever changes many notes has just read them all."""
+        read = self._read
+        if read is None or read[0] != root:
+            read = self._read = root, {path: (mode, oid) for path, mode, oid in self._walk(root)}
+        return read[1]
+
+    def _tree_of(self, commit: str) -> str:
+        found = next(self._objects.read([commit]))
+        return found[1][5 : 5 + len(commit)].decode("ascii") if found and found[0] == "commit" else ""
+
+    def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
+        """Returns the entries of a tree; none where it is malformed, missing, or none: notes are derived, and made anew."""
+        try:
+            return decode_tree(found[1], self._format) if found is not None and found[0] == "tree" else {}
+        except MalformedTree:
+            return {}
+
+
+def _doubtful(level: list[tuple[str, str]], above: Iterable[str], unknown: Callable[[Trees], Trees]) -> list[tuple[str, str]]:
+    """Returns those of some trees, all as deep, that are not known, or may have another note of a commit which has one above."""
+    size = len(level[0][0]) if level else 0
+    twice = {commit[:size] for commit in above}
+    wanted = {path for path, _ in unknown([one for one in level if one[0] not in twice])}
+    return [one for one in level if one[0] in twice or one[0] in wanted]
+
+
+def is_note(name: bytes, mode: bytes, size: int) -> bool:
+    """Tells a note from the other things that people may keep in the tree; `size` is what is left of the commit's name there."""
+    return mode != DIRECTORY and _is_hex(name, size)
+
+
+def _is_hex(name: bytes, size: int) -> bool:
+    return len(name) == size and not name.strip(b"0123456789abcdef")
+
+
+def lines_of(found: tuple[str, bytes]) -> list[str]:
+    """Returns the lines of a note, given by the kind and the content of its blob."""
+    return [line for line in found[1].decode("utf-8", "surrogateescape").split("\n") if line.strip()]
+
+
+def text_of(lines: Sequence[str]) -> bytes:
+    """Returns the content of the blob of a note."""
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
