@@ -276,7 +276,7 @@ class Checkpoints:
         def remove(torn: Collection[str]) -> None:
             self.remove([*torn, *([then.made.id] if then is not None and then.made is not None else [])])
 
-        return assurance.recorded(self.repository, self.objects, attempt, remove, self.announce)
+        return assurance.recorded(self.repository, self.objects, attempt, remove, self.announce, parts=self._memory.parts)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """As `Store.read`."""

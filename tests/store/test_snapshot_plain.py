@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.contents.plain_files import Writer
+from gitckpt.git.objects import diff
 from gitckpt.git.process import Child
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture
@@ -38,7 +39,21 @@ def by_git(checkout: Checkout) -> str:
 def saved(store: Store, checkout: Checkout) -> str:
     """Returns the tree of the files that a checkpoint has."""
     made = store.save("a-complete", {})
-    return checkout.git("rev-parse", f"{made.tree}:files" if made.tree else f"{made.git_sha}^{{tree}}")
+    files = checkout.git("rev-parse", f"{made.tree}:files" if made.tree else f"{made.git_sha}^{{tree}}")
+    require_parts(store, checkout, files)
+    return files
+
+
+def require_parts(store: Store, checkout: Checkout, files: str) -> None:
+    """What the capture says that it has written is what differs, and what it had to write anew that the commit has as well."""
+    at = inside(store)
+    head = checkout.head()
+    parts = at._memory.parts(head, files)
+    assert at._memory.parts(head, head) is None
+    if parts is not None:
+        own = {files, *diff.own(at.repository, checkout.git("rev-parse", "HEAD^{tree}"), files)}
+        assert own <= set(parts)
+        assert set(parts) - own <= set(checkout.git("rev-list", "--objects", "--no-object-names", "HEAD^{tree}").split())
 
 
 @pytest.fixture
@@ -80,9 +95,19 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
 def test_git_is_not_asked_to_write(store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str) -> None:
     CHANGES[change](checkout)
     found = saved(store, checkout)
+    assert (inside(store)._memory.parts(checkout.head(), found) is None) == ("attributes" in change)
     # git looks at a new `.gitattributes` as at any file whose name it may refuse.
     assert asked() == ({"update-index", "write-tree"} if "attributes" in change else set())
     assert found == by_git(checkout)
+
+
+def test_what_was_written_is_not_looked_for_once_more(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    main_checkout.commit("deep", **{"d/e/f": "1\n"})
+    main_checkout.write("d/e/f", "2\n")
+    compared: list[str] = []
+    monkeypatch.setattr(diff, "own", lambda *trees: compared.append(trees[-1]))
+    plain.save("a-complete", {})
+    assert compared == []
 
 
 def test_a_file_in_the_place_of_a_directory(store: Store, checkout: Checkout, asked: Callable[[], set[str]]) -> None:

@@ -63,18 +63,20 @@ def test_every_rule_compiles_and_is_reached_by_its_beginnings() -> None:
         assert all(len(beginning) >= 2 for beginning in beginnings.split()), name
 
 
-def test_what_is_not_looked_at(plain: Store, main_checkout: Checkout) -> None:
+@pytest.mark.parametrize("names", [["of\ntwo lines"], []], ids=["by git", "plain"])
+def test_what_is_not_looked_at(plain: Store, main_checkout: Checkout, names: list[str]) -> None:
     top = main_checkout.path
     (top / "binary").write_bytes(b"\0" + TOKEN.encode())
     (top / "large").write_bytes(b"x" * detector.LARGEST + TOKEN.encode())
     (top / "link").symlink_to(TOKEN)
     (top / "empty").touch()
     (top / "text").write_text(TOKEN)
-    (top / "of\ntwo lines").write_text(TOKEN)
+    for name in names:
+        (top / name).write_text(TOKEN)
     os.mkfifo(top / "fifo")
     made = plain.save("a-complete")
     assert made.worktree is not None
-    assert [suspect.path for suspect in made.worktree.suspects] == ["of\ntwo lines", "text"]
+    assert [suspect.path for suspect in made.worktree.suspects] == [*names, "text"]
 
 
 def test_what_a_filter_hides_is_no_suspect(plain: Store, main_checkout: Checkout) -> None:

@@ -43,6 +43,9 @@ class Writer:
     Args:
         repository: seen from the worktree.
         objects: of its repository.
+
+    Attributes:
+        contents: what was read of the regular files, by path.
     """
 
     def __init__(self, repository: Repository, objects: Objects) -> None:
@@ -51,6 +54,12 @@ class Writer:
         self._objects = objects
         self._format = repository.object_format
         self._items: dict[str, Item] = {}
+        self.contents: dict[bytes, bytes] = {}
+
+    @property
+    def oids(self) -> Collection[str]:
+        """The objects that the tree has and the one that it differs from may lack."""
+        return self._items.keys()
 
     def tree(self, base: str, gone: Collection[bytes], paths: Collection[bytes], new: Collection[bytes]) -> str | None:
         """Returns a tree with the files as they are; None where something is for git to look at: then nothing was written.
@@ -105,7 +114,7 @@ class Writer:
                 mode, data = _LINK, os.readlink(whole)
             else:
                 mode = _EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-                data = regular.content(whole, min(left, _LARGEST), follow=False)
+                data = self.contents[path] = regular.content(whole, min(left, _LARGEST), follow=False)
             left -= len(data)
             entries[path] = (mode, self._put("blob", data))
         return entries

@@ -1,6 +1,6 @@
 """Names what looks like a secret in the files of a snapshot, unless somebody has settled it.
 
-What git has stored is looked at, not the files: those need not be opened once more, and what a filter encrypts is no secret any more.
+What is stored is looked at, not the files: those need not be opened once more, and what a filter encrypts is no secret any more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gitckpt.store.secrets import detector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gitckpt.git.worktree.index import PrivateIndex
 
@@ -22,7 +22,7 @@ _MOST = 1000
 """So many are named: a dump may have any number of them."""
 
 
-def look(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> tuple[Suspect, ...]:
+def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mapping[bytes, bytes] | None = None) -> tuple[Suspect, ...]:
     """Returns what looks like a secret in files that were captured, in the order of paths and lines.
 
     What is larger than `detector.LARGEST`, is no regular file, or is binary, holds nothing that would be found.
@@ -31,15 +31,16 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> tuple[Suspe
         index: the private index, which lists them as they were captured.
         files: the tree of all files.
         paths: those that are looked at, relative to the top of the worktree.
+        stored: what is stored for each of those that is a regular file; None where that is to be read.
 
     Raises:
         GitError: git cannot list them; DeadlinePassed: it took too long.
     """
-    top = os.fsencode(index.repository.worktree or "")
-    small = [path for path in paths if _is_small(os.path.join(top, path))]
     settled = None
     found = []
-    for path, content in zip(small, _contents(index, files, small), strict=True):
+    for path, content in _read(index, files, paths) if stored is None else ((path, stored.get(path, b"")) for path in paths):
+        if len(content) > detector.LARGEST:
+            continue
         for hit, line, secret in detector.lines(content):
             if settled is None:
                 from gitckpt.store.secrets.settled import Settled
@@ -49,6 +50,13 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> tuple[Suspe
             if not settled.knows(quoted(path), digest):
                 found.append(Suspect(quoted(path), hit.rule, line, digest))
     return tuple(sorted(found, key=lambda suspect: (suspect.path, suspect.line))[:_MOST])
+
+
+def _read(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yields what is stored for each of some paths that is not too large."""
+    top = os.fsencode(index.repository.worktree or "")
+    small = [path for path in paths if _is_small(os.path.join(top, path))]
+    return zip(small, _contents(index, files, small), strict=True)
 
 
 def _is_small(path: bytes) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.snapshot.wholeness import Parts
 
 _ATTEMPTS = 10
 _TORN = 3
@@ -25,6 +26,8 @@ def recorded(
     attempt: Callable[[], Checkpoint],
     remove: Callable[[list[str]], object],
     say: Callable[[str], None],
+    *,
+    parts: Parts = lambda _commit, _files: None,
 ) -> Checkpoint:
     """Returns a checkpoint whose snapshot is whole; it may take several attempts.
 
@@ -34,6 +37,7 @@ def recorded(
         attempt: captures the worktree, and records a checkpoint with that.
         remove: removes checkpoints by id.
         say: as for `secure`.
+        parts: likewise.
 
     Raises:
         BusyError: HEAD moved, or objects of the snapshot vanished, each time.
@@ -56,7 +60,7 @@ def recorded(
             unreadable.add(error.oid)
             say(sentence)
             continue
-        if secure(repository, objects, checkpoint, say):
+        if secure(repository, objects, checkpoint, say, parts):
             return checkpoint
         remove([checkpoint.id])
         torn += 1
@@ -65,7 +69,13 @@ def recorded(
     raise failure(repository, objects, checkpoint)
 
 
-def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say: Callable[[str], None]) -> bool:
+def secure(
+    repository: Repository,
+    objects: Objects,
+    checkpoint: Checkpoint,
+    say: Callable[[str], None],
+    parts: Parts = lambda _commit, _files: None,
+) -> bool:
     """Sees to it that what the snapshot of a checkpoint needs is there and can be read; what is damaged is written anew from the files.
 
     Where that does not do, what is damaged is out of the way afterwards, and another capture writes it.
@@ -75,6 +85,7 @@ def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say
         objects: its objects.
         checkpoint: was recorded just now.
         say: is told, in a sentence each, what was damaged.
+        parts: as for `wholeness.own_objects`.
 
     Returns:
         Whether everything is there.
@@ -82,7 +93,7 @@ def secure(repository: Repository, objects: Objects, checkpoint: Checkpoint, say
     Raises:
         GitError: an object cannot be written.
     """
-    if wholeness.is_whole(repository, checkpoint):
+    if wholeness.is_whole(repository, checkpoint, parts):
         return True
     from gitckpt.store.snapshot import repair
 

@@ -12,10 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, bounds, conversion, layout, refusal, unfiltered, verdicts
 from gitckpt.git.contents.quarantine import Quarantine
-from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
-from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
@@ -23,14 +21,14 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass
 from gitckpt.store.records.recorder import FilesPruned
-from gitckpt.store.snapshot import manifest
+from gitckpt.store.snapshot import manifest, wholeness
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.snapshot.status import Survey, Surveyor, head_of
-from gitckpt.store.snapshot.wholeness import own_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.git.contents.plain_files import Writer
     from gitckpt.git.objects.port import Objects
 
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in .*\) is corrupt")
@@ -80,6 +78,9 @@ class Captured:
     left: Collection[bytes] = ()
     """Files of which only what git makes of them is held, which is not all that is in them."""
 
+    parts: Collection[str] | None = None
+    """The objects of `files` that the tree of the commit may lack, where the capture knows them without looking."""
+
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
     """Captures the worktree.
@@ -107,26 +108,9 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
 
         leftovers.discard_objects(index.repository)  # of the last time: what this one has left is still too young to tell
         return Captured(Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds"), "")
-    _hold(index.repository, objects, found.worktree, commit)
+    if found.worktree.tree is not None and not wholeness.hold(index.repository, objects, found.worktree.tree, commit):
+        raise FilesPruned
     return found
-
-
-def _hold(repository: Repository, objects: Objects, found: Worktree, commit: str) -> None:
-    """Sees to it that no `git gc` takes what a capture has written, until refs lead to it.
-
-    Args:
-        repository: where.
-        objects: its objects.
-        found: what the capture returned.
-        commit: the one that it was compared with; "" for none.
-
-    Raises:
-        FilesPruned: some of it is gone already.
-    """
-    if found.tree is not None and gc_is_running(repository.common_dir):
-        own = own_objects(repository, found.tree, commit)
-        if own is None or not objects.hold(own):
-            raise FilesPruned
 
 
 def capture_in(
@@ -176,6 +160,7 @@ class _Capture:
         self._converted: list[str] = []
         self._unread: set[bytes] = set()
         self._named: set[bytes] = set(also)
+        self._writer: Writer | None = None
 
     def run(self) -> Captured:
         seen, settings = self._survey()
@@ -215,7 +200,7 @@ class _Capture:
 
             provenance.note(self._repository, tree)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
-        return Captured(found, files, seen.submodules.keys(), left=inexact.left)
+        return Captured(found, files, seen.submodules.keys(), left=inexact.left, parts=self._writer.oids if self._writer else None)
 
     def _survey(self) -> tuple[Survey, bytes | None]:
         """Returns what is to be seen, and the settings of a sparse checkout."""
@@ -298,7 +283,9 @@ class _Capture:
             return None
         from gitckpt.git.contents.plain_files import Writer
 
-        tree = Writer(self._repository, self._objects).tree(base, gone, self._read, set(self._read).difference(seen.changed))
+        writer = Writer(self._repository, self._objects)
+        tree = writer.tree(base, gone, self._read, set(self._read).difference(seen.changed))
+        self._writer = writer if tree is not None else None
         self._index.require_time("write-tree")
         return tree
 
@@ -393,7 +380,8 @@ class _Capture:
             return ()
         from gitckpt.store.secrets import suspects
 
-        return suspects.look(self._index, files, [path for path in self._read if path not in self._unread])
+        stored = self._writer.contents if self._writer is not None else None
+        return suspects.look(self._index, files, [path for path in self._read if path not in self._unread], stored)
 
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"

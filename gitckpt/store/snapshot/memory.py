@@ -1,4 +1,4 @@
-"""What a process remembers of a worktree in which nothing was to be captured, so that it need not look as closely the next time.
+"""What a process remembers of the last capture of a worktree: where nothing was to be captured, it need not look as closely the next time.
 
 A run whose phases change no file captures the same worktree a hundred times: a `git status` and the settings cost 13 ms each time, their
 stat data 3 ms for a thousand files.
@@ -12,7 +12,7 @@ from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from collections.abc import Set as AbstractSet
 
     from gitckpt.git.repository import Repository
@@ -47,7 +47,7 @@ class Guess:
 
 
 class Memory:
-    """Remembers the last capture of a worktree, where that found nothing. Threads may share it.
+    """Remembers the last capture of a worktree. Threads may share it.
 
     Args:
         repository: seen from the worktree.
@@ -56,6 +56,7 @@ class Memory:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._last: _Sight | None = None
+        self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
 
     def guess(self, commit: str, limits: Limits | None) -> Guess | None:
         """Returns what to expect of a capture, where it can be confirmed without one: that it finds nothing.
@@ -97,6 +98,7 @@ class Memory:
             found: what it found.
             before: what `look` returned before it.
         """
+        self._parts = (commit, found.files), found.parts
         if found.directories is None:
             self._last = None
             return
@@ -104,3 +106,13 @@ class Memory:
         if before is not None and before.directories != directories:
             before = None  # it was taken without those that came up meanwhile
         self._last = _Sight(commit, limits, directories, before)
+
+    def parts(self, commit: str, files: str) -> Collection[str] | None:
+        """Returns the objects that the tree of all files has beside a commit; None unless the last capture of it knows.
+
+        Args:
+            commit: what HEAD pointed to.
+            files: the tree.
+        """
+        of, found = self._parts
+        return found if of == (commit, files) else None

@@ -14,25 +14,33 @@ from gitckpt.store.snapshot import manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
 
+    from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
+
+    Parts = Callable[[str, str], Collection[str] | None]
 
 
 _FEW, _LARGE = 200, 32 << 20
 """So many objects, of so many bytes, are read sooner than a process starts that reads them as they come."""
 
 
-def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
+def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lambda _commit, _files: None) -> bool:
     """Tells whether the objects of a checkpoint's snapshot are there, and are what they should be.
 
     Until its ref is written, a `gc --prune=now` can take them; while one runs that may not know of the ref, they are packed. Those that
     were there before may be damaged. Only what the linked commit does not hold is looked at, and that its submodules have checkpoints.
+
+    Args:
+        repository: where.
+        checkpoint: was recorded just now.
+        parts: as for `own_objects`.
     """
     for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         if not modules.is_held(repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint):
             return False  # whoever removed the last one that named it was faster
-    own = own_objects(repository, checkpoint.tree, checkpoint.git_sha) if checkpoint.tree is not None else set()
+    own = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts) if checkpoint.tree is not None else set()
     if own is None:
         return False
     # In this order: a gc that is over by the first question has deleted all it will by the second.
@@ -51,25 +59,43 @@ def is_whole(repository: Repository, checkpoint: Checkpoint) -> bool:
     return not integrity.damaged(repository, own)
 
 
-def own_objects(repository: Repository, tree: str, commit: str) -> set[str] | None:
+def hold(repository: Repository, objects: Objects, tree: str, commit: str) -> bool:
+    """Sees to it that no `git gc` takes what a capture has written, until refs lead to it; tells whether all of it is still there.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        tree: the snapshot.
+        commit: the one that it was compared with; "" for none.
+    """
+    if not gc_is_running(repository.common_dir):
+        return True
+    own = own_objects(repository, tree, commit)
+    return own is not None and objects.hold(own)
+
+
+def own_objects(repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None) -> set[str] | None:
     """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
 
     Args:
         repository: where.
         tree: the snapshot.
         commit: the linked commit; "" for none.
+        parts: returns the objects that the tree of all files has beside the commit, where whoever wrote it knows; the commit may have some.
     """
     base = manifest.base_tree(repository, commit)
     try:
-        return {tree, *_parts(repository, tree, base)} - {base}
+        return {tree, *_parts(repository, tree, base, lambda files: parts(commit, files))} - {base}
     except (GitError, MalformedTree):
         return None
 
 
-def _parts(repository: Repository, tree: str, base: str) -> Iterator[str]:
+def _parts(repository: Repository, tree: str, base: str, known: Callable[[str], Collection[str] | None]) -> Iterator[str]:
     for name, (mode, oid) in _entries(repository, tree).items():
         yield oid
-        if mode == DIRECTORY:
+        if name == b"files" and (found := known(oid)) is not None:
+            yield from found
+        elif mode == DIRECTORY:
             for part in [each for _, each in _entries(repository, oid).values()] if name == b"index" else [oid]:
                 yield part
                 yield from diff.own(repository, base, part)
