@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
-import threading
+from _thread import allocate_lock  # `threading` is half a millisecond
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from types import TracebackType
@@ -78,7 +77,7 @@ class Checkpoints:
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._memory = Memory(repository)
-        self._opening = threading.Lock()
+        self._opening = allocate_lock()
         self._listener = listener or Listener()
         self.clock = clock
         self.new_id = new_id
@@ -173,7 +172,7 @@ class Checkpoints:
         before = self._memory.look(commit, self.rules.files)
         asked = limits
         # Who asks for the files shall have them, however long it takes; who must not wait brings limits of their own.
-        limits = asked or replace(self.rules.limits(), timeout=math.inf)
+        limits = asked or replace(self.rules.limits(), timeout=float("inf"))
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
         self._memory.learn(commit, limits if asked is None else None, captured, before)
         if not (captured.submodules and limits.submodules and with_submodules):

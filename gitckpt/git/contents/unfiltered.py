@@ -6,7 +6,6 @@ says counts of a file only while that has these very bytes.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -90,6 +89,8 @@ def note(repository: Repository, files: Held) -> None:
             os.unlink(path)
         return
     said = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
+    import json  # for the few repositories in which a filter fails
+
     scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     with open(scratch, "w", encoding="utf-8") as file:
         json.dump(said, file)
@@ -296,6 +297,8 @@ def failure(paths: Collection[bytes], again: str) -> WorktreeError:
 def _load(repository: Repository) -> Held:
     try:
         with open(os.path.join(repository.git_dir, FILE), encoding="utf-8") as file:
+            import json
+
             return {os.fsencode(str(path)): (str(oid), str(driver)) for path, oid, driver in json.load(file)}
     except (OSError, ValueError, TypeError):
         return {}

@@ -10,8 +10,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, bounds, conversion, layout, refusal, unfiltered, verdicts
-from gitckpt.git.contents.quarantine import Quarantine
+from gitckpt.git.contents import attributes, bounds, conversion, layout, verdicts
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import operation, sparse
@@ -131,6 +130,8 @@ def capture_in(
     except DeadlinePassed:
         raise
     except GitError as error:
+        from gitckpt.git.contents import refusal
+
         if refusal.was_pruned(error):
             raise FilesPruned from None
         message = f"cannot capture the files of {index.repository.worktree}: {error.message}"
@@ -259,6 +260,8 @@ class _Capture:
         wanted = [*seen.changed, *self._accepted(seen.untracked)]
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
+        from gitckpt.git.contents import unfiltered  # not where nothing differs, and neither is what else is imported below
+
         gone = set(seen.deleted)
         self._read = [path for path in wanted if path not in gone]
         if rules is None and (plain := self._plain_tree(seen, base, gone)):
@@ -279,10 +282,11 @@ class _Capture:
         is_special = self._is_listed or seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit
         if is_special or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
             return None
-        if verdicts.are_there(self._repository) or unfiltered.held(self._repository):
-            return None
+        from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import Writer
 
+        if verdicts.are_there(self._repository) or unfiltered.held(self._repository):
+            return None
         writer = Writer(self._repository, self._objects)
         tree = writer.tree(base, gone, self._read, set(self._read).difference(seen.changed))
         self._writer = writer if tree is not None else None
@@ -325,12 +329,16 @@ class _Capture:
         if len(paths) < _MANY:
             self._read_in(paths)
             return
+        from gitckpt.git.contents.quarantine import Quarantine
+
         with Quarantine(self._repository) as quarantine:
             for at in range(0, len(paths), _AT_ONCE):
                 self._read_in(paths[at : at + _AT_ONCE], quarantine.options, quarantine.environment)
             quarantine.migrate(self._index.deadline)
 
     def _read_in(self, paths: list[bytes], settings: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        from gitckpt.git.contents import refusal
+
         options = ("--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
         # Whatever the user says of line ends that change: what is to be saved is to be saved.
         words = (*settings, "-c", "core.safecrlf=warn", "update-index", *options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import math
 import os
 import re
 import stat
@@ -84,7 +83,7 @@ class Limits:
 
     def deadline(self) -> float | None:
         """Returns when a snapshot that begins now is given up, on the clock of `time.monotonic`; None for never."""
-        return None if math.isinf(self.timeout) else time.monotonic() + self.timeout
+        return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
         """Returns why an untracked file is left out, and its size where that is why; None where it is captured.
