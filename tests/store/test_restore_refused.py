@@ -160,7 +160,10 @@ class TestOthersAtWork:
         restorer.undo(inside(store))
         assert view(checkout.path) == before
 
-    def test_a_file_that_changes_meanwhile(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("said", ["README", "git read-tree failed: "])
+    def test_a_file_that_changes_meanwhile(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+        if said != "README":
+            main_checkout.commit("converted", **{".gitattributes": "*.txt text\n"})
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         main_checkout.write("new", "x")
@@ -174,7 +177,7 @@ class TestOthersAtWork:
         monkeypatch.setattr(inside(plain), "record", record)
         error = refused(plain, made)
         assert isinstance(error, BusyError)
-        assert error.message.startswith("a file changed while it was to be replaced: git read-tree failed: ")
+        assert error.message.startswith(f"a file changed while it was to be replaced: {said}")
         assert "README" in error.message
         assert ((main_checkout.path / "README").read_text(), (main_checkout.path / "new").read_text()) == ("typed in this moment\n", "x")
         monkeypatch.undo()

@@ -235,7 +235,7 @@ class TestCutOff:
             raise WorktreeError("cut off")
 
         with monkeypatch.context() as patch:
-            patch.setattr(restorer._Restore, "_verify", fail)
+            patch.setattr(restorer._Restore, "_require_none", fail)
             with pytest.raises(WorktreeError, match="cut off"):
                 getattr(desk.store, step)(*args)
 

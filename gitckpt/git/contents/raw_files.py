@@ -75,7 +75,7 @@ def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes |
     """
     for path in paths:
         data = None
-        with contextlib.suppress(OSError), _parent(repository, path) as (fd, name):
+        with contextlib.suppress(OSError), directory_of(repository, path) as (fd, name):
             if stat.S_ISREG(os.lstat(name, dir_fd=fd).st_mode):
                 with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb") as file:
                     data = file.read()
@@ -97,7 +97,7 @@ def put(repository: Repository, path: bytes, data: bytes) -> bool:
         WorktreeError: it cannot be written.
     """
     try:
-        with _parent(repository, path) as (fd, name):
+        with directory_of(repository, path) as (fd, name):
             status = os.lstat(name, dir_fd=fd)
             if not stat.S_ISREG(status.st_mode):
                 return False
@@ -114,8 +114,16 @@ def put(repository: Repository, path: bytes, data: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _parent(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields a descriptor of the directory that a path is in, and its name there; no link is followed on the way."""
+def directory_of(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields a descriptor of the directory that a path is in, and its name there; no link is followed on the way.
+
+    Args:
+        repository: seen from the worktree.
+        path: relative to its top.
+
+    Raises:
+        OSError: there is no such directory, or a link on the way; `FileNotFoundError` as well where the path leads out of the worktree.
+    """
     *above, name = path.split(b"/")
     if {b"", b".", b".."} & {*above, name}:
         raise FileNotFoundError(path)

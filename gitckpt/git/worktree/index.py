@@ -211,6 +211,12 @@ class PrivateIndex:
         self.git("read-tree", commit or "--empty")
         self.is_rebuilt = True
 
+    def require_unlocked(self) -> None:
+        """Raises `LockHeld` if another process is about to change the worktree's index."""
+        lock = os.path.join(self.repository.git_dir, "index.lock")
+        if os.path.lexists(lock) and not _is_left_over(lock, self.repository.private_dir):
+            raise LockHeld(lock)
+
     def install(self) -> None:
         """Makes this index the worktree's own, under git's lock and at once.
 

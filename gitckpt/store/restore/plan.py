@@ -10,7 +10,7 @@ from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import ignore
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore import exactness
@@ -158,6 +158,33 @@ def missing(repository: Repository, found: Contents, wanted: Contents, commit: s
     top = os.fsencode(repository.worktree or "")
     away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
     return away.union(found.flags.get(ABSENT, ()))
+
+
+def require_paths(repository: Repository, sides: Sequence[tuple[Contents, str]], paths: Sequence[bytes], checkpoint: str) -> None:
+    """Raises `NotFoundError` if one of some paths is neither here nor in a checkpoint.
+
+    Args:
+        repository: seen from the worktree.
+        sides: what is here, and what HEAD points to ("" for nothing); what the checkpoint holds, and the commit that it is linked to.
+        paths: files and directories, relative to the top.
+        checkpoint: its id.
+    """
+    named = [path for path in paths if path]
+    if not named:
+        return
+    known: set[bytes] = set()
+    for side, commit in sides:
+        for tree in (side.files, comparison.merged_tree(repository, side, commit)):
+            known |= diff.present(repository, tree, named)
+        known |= {line.partition(b"\t")[2] for line in index_state.conflicts(repository, side)}
+        known.update(side.flags.get(INTENT, ()), side.directories)
+    gone = [path for path in named if not any(one == path or one.startswith(path + b"/") for one in known)]
+    if gone:
+        names = ", ".join(path.decode("utf-8", "replace") for path in gone)
+        raise NotFoundError(
+            f"neither here nor in checkpoint {checkpoint}: {names}",
+            hint=f"see what it holds: git ls-tree -r --name-only {sides[1][0].files[:10]}",
+        )
 
 
 class _Planner:

@@ -1,4 +1,4 @@
-"""Where HEAD is, and where the files of a checkpoint are from: what a person has to know before the two are mixed, and afterwards."""
+"""Where HEAD is, and where the files of a checkpoint are from: what is to be known before the two are mixed, and afterwards."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.store.checkpoints import Checkpoints
 
 _ENDS = {
     "merge": "git merge --continue, or git merge --abort",
@@ -115,3 +120,25 @@ class Gap:
 
 def _end(operation: str) -> str:
     return _ENDS.get(operation, "see git status")
+
+
+def require_source(store: Checkpoints, checkpoint: Checkpoint) -> None:
+    """Raises `WorktreeError` if there is no worktree to put the files of a checkpoint into, or they are not there.
+
+    Args:
+        store: of the worktree.
+        checkpoint: whose files are to come back.
+    """
+    files = checkpoint.worktree
+    short = checkpoint.id[: ids.SHORT]
+    if store.repository.worktree is None:
+        raise WorktreeError("there is no worktree here to put files into", hint=f"open one: git ckpt resume {short}")
+    if files is not None and files.degraded and files.tree is None:
+        raise WorktreeError(
+            f"checkpoint {checkpoint.id} has no files: {files.degraded}",
+            hint=f"the files of its commit: git restore --source={checkpoint.git_sha[:10]} --staged --worktree ."
+            if checkpoint.git_sha
+            else "see what else there is: git ckpt list",
+        )
+    if checkpoint.git_sha and store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
+        raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")

@@ -20,6 +20,10 @@ from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.snapshot import comparison
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.store.snapshot.capture import Captured
+
 _LATER = 2.0
 """In seconds: git compares whole ones."""
 
@@ -29,6 +33,28 @@ _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost
 def is_out_of_date(error: GitError) -> bool:
     """Tells whether git found a file that is not as its index says."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
+
+
+def list_files(index: PrivateIndex, captured: Captured) -> None:
+    """Has an index list the files as they were captured, where the capture has left that to whoever needs it.
+
+    Args:
+        index: private, in which they were captured.
+        captured: what was found.
+
+    Raises:
+        BusyError: a file has changed meanwhile.
+    """
+    if not captured.unlisted:
+        return
+    top = os.fsencode(index.repository.worktree or "")
+    there = [path for path in captured.unlisted if _is_file(top, path)]
+    index.update("--force-remove", sorted(set(captured.unlisted).difference(there)))
+    index.git("update-index", "--add", "--replace", "-z", "--stdin", data=b"".join(path + b"\0" for path in there))
+    now = index.write_tree()
+    if now != captured.files:
+        changed = [str(one) for one in diff.differences(index.repository, captured.files, now)]
+        raise BusyError(f"files changed while they were looked at: {first_of(changed)}", hint="run the command again")
 
 
 def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str:

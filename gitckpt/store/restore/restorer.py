@@ -6,25 +6,25 @@ Only paths that differ are touched, by git itself, which refuses where a file ch
 from __future__ import annotations
 
 import os
-import re
 
 from gitckpt.git.contents import raw_files
+from gitckpt.git.contents.exchange import Changed
 from gitckpt.git.objects import diff, partial
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree import operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
-from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
+from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.restore import exactness, position, replacement
+from gitckpt.store.restore import exactness, plain, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.departure import Departures
-from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan, missing
+from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan, missing, require_paths
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.restore.report import Restored, remarks
 from gitckpt.store.restore.shape import Shape
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    Announce = Callable[[Sequence[str]], None]
+    from gitckpt.git.contents.exchange import Exchange
 
-_UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
-"""What a path has that git might refuse, as it may lead out of the worktree or into .git; others need not be put to git."""
+    Announce = Callable[[Sequence[str]], None]
 
 
 def restore(
@@ -128,7 +127,7 @@ class _Restore:
         self._paths, self._written = list(paths), written
         self._step = step
         self._head, self._branch = store.objects.head()
-        _require_files(store, checkpoint)
+        position.require_source(store, checkpoint)
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
@@ -145,18 +144,15 @@ class _Restore:
 
     def run(self, *, dry_run: bool, announce: Announce) -> Restored:
         with self._store.private_index() as index:
-            captured = self._capture(index, self._written)
-            found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
-            found.files = self._files_there(index, captured, found)
-            self._require_paths(found)
+            captured, found = self._look(index, self._written)
+            sides = (found, self._head), (self._wanted, self._checkpoint.git_sha)
+            require_paths(self._repository, sides, self._paths, self._checkpoint.id)
             plan = self._plan(found)
             touched = {change.path for change in plan.changes if change.kind != STAGE}
             left_out = [*plan.in_the_way, *sorted(touched.intersection(captured.left))]
             if left_out:  # what the settings leave out: the safety checkpoint shall hold it
                 index.copy_from(os.path.join(self._repository.git_dir, "index"))
-                captured = self._capture(index, [*self._written, *left_out])
-                found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
-                found.files = self._files_there(index, captured, found)
+                captured, found = self._look(index, [*self._written, *left_out])
                 plan = self._plan(found)
             shape = shape_of.plan(self._repository, self._wanted, plan, self._paths, undone=self._undone, captured=found.directories)
             plan.require_no_obstacle()
@@ -177,13 +173,17 @@ class _Restore:
                 if not dry_run:
                     self._submodules.require_all()
                 return self._restored(plan, None, gap, apart, left)
+            exchange = None if operations else plain.exchange(self._repository, self._limits, captured, (found, self._wanted), plan)
+            if exchange is None:
+                replacement.list_files(index, captured)
             expected = self._prepare(index, plan, captured.files)
             if coming := gap.sentences(is_done=False):
                 announce(coming)
             safety = self._record_safety(captured, {**shape.state, **self._submodules.state})
-            held = self._write(index, plan, found, expected, shape)
+            held = self._write(index, plan, found, expected, shape) if exchange is None else self._replace(index, exchange, shape)
         held += replacement.complete(self._repository, pending)
-        self._verify(plan, expected, shape)
+        if exchange is None:
+            self._verify(plan, expected, shape)
         self._submodules.bring_back()
         self._departures.take(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
@@ -209,6 +209,13 @@ class _Restore:
             back=undoing.way_back(self._step),
         )
 
+    def _look(self, index: PrivateIndex, also: Sequence[bytes]) -> tuple[Captured, Contents]:
+        """Returns what a capture found, and what the worktree holds by that."""
+        captured = self._capture(index, also)
+        found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
+        found.files = self._files_there(index, captured, found)
+        return captured, found
+
     def _files_there(self, index: PrivateIndex, captured: Captured, found: Contents) -> str:
         """Returns the tree of the files that are there; the index has entries for no others then, so that git writes what is missing.
 
@@ -217,31 +224,12 @@ class _Restore:
         absent = missing(self._repository, found, self._wanted, self._checkpoint.git_sha, self._paths)
         return replacement.take_out(index, absent, self._wanted.files) if absent else captured.files
 
-    def _require_paths(self, found: Contents) -> None:
-        """Raises `NotFoundError` if one of the paths is neither here nor in the checkpoint."""
-        paths = [path for path in self._paths if path]
-        if not paths:
-            return
-        known: set[bytes] = set()
-        for side, commit in ((found, self._head), (self._wanted, self._checkpoint.git_sha)):
-            for tree in (side.files, comparison.merged_tree(self._repository, side, commit)):
-                known |= diff.present(self._repository, tree, paths)
-            known |= {line.partition(b"\t")[2] for line in index_state.conflicts(self._repository, side)}
-            known.update(side.flags.get(INTENT, ()), side.directories)
-        missing = [path for path in paths if not any(one == path or one.startswith(path + b"/") for one in known)]
-        if missing:
-            names = ", ".join(path.decode("utf-8", "replace") for path in missing)
-            raise NotFoundError(
-                f"neither here nor in checkpoint {self._checkpoint.id}: {names}",
-                hint=f"see what it holds: git ls-tree -r --name-only {self._wanted.files[:10]}",
-            )
-
     @property
     def _brings_operation(self) -> bool:
         return self._same_head and not self._paths and not self._would_move
 
-    def _capture(self, index: PrivateIndex, also: Sequence[bytes] = (), *, is_listed: bool = True) -> Captured:
-        return capture.capture_in(index, self._objects, self._head, self._limits, also, is_listed=is_listed)
+    def _capture(self, index: PrivateIndex, also: Sequence[bytes]) -> Captured:
+        return capture.capture_in(index, self._objects, self._head, self._limits, also)
 
     def _plan(self, found: Contents) -> Plan:
         return make_plan(self._repository, (found, self._head), (self._wanted, self._checkpoint.git_sha), self._paths, self._written)
@@ -249,7 +237,7 @@ class _Restore:
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
         expected = self._wanted.files
-        if not plan.is_whole or plan.is_contradictory or any(_UNUSUAL.search(one.path) for one in plan.files):
+        if not plan.is_whole or plan.is_contradictory or any(plain.UNUSUAL.search(one.path) for one in plan.files):
             try:
                 with PrivateIndex(self._repository) as scratch:
                     scratch.copy_from(index.path)
@@ -295,6 +283,20 @@ class _Restore:
         undoing.begin(self._store, self._step, made)
         return made
 
+    def _replace(self, index: PrivateIndex, exchange: Exchange, shape: Shape) -> list[bytes]:
+        """Replaces files without git, and compares them with what they shall be; returns those that were to be left otherwise: none."""
+        index.require_unlocked()
+        try:
+            exchange.replace()
+            shape.apply(self._repository)
+            differing = [str(one) for one in exchange.missed()]
+        except Changed as error:
+            raise _changed(str(error)) from None
+        except OSError as error:
+            raise self._unwritten(f"{error.strerror}: {os.fsdecode(error.filename or '')}") from None
+        self._require_none([*differing, *comparison.unshaped(self._repository, shape.directories, shape.modes)])
+        return []
+
     def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str, shape: Shape) -> list[bytes]:
         """Writes files, index and operation; returns the files that are there only as git stores them, because a filter fails."""
         wanted = {one.path for one in plan.files}
@@ -308,14 +310,7 @@ class _Restore:
             if shape.apply(self._repository):
                 index.git("update-index", "-q", "--refresh", ok=(0, 1))  # the time of their last change is another one by now
         except GitError as error:
-            if replacement.is_out_of_date(error):
-                raise BusyError(
-                    f"a file changed while it was to be replaced: {error.message}", hint="look at git status, then run the command again"
-                ) from None
-            raise WorktreeError(
-                f"not every file could be written: {error.message}",
-                hint=f"go back to what was there before: {undoing.way_back(self._step)}",
-            ) from None
+            raise (_changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
         if self._paths:
             self._write_index_of_paths(plan)
@@ -351,7 +346,7 @@ class _Restore:
         if self._paths:
             with PrivateIndex(self._repository) as index:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
-                again = self._capture(index, untracked.split(b"\0")[:-1], is_listed=False)  # with those that are ignored
+                again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
             away = plan.without_file(self._repository)
             came = [one for one in diff.differences(self._repository, expected, again.files) if one.path not in away]
             differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)
@@ -359,11 +354,20 @@ class _Restore:
         else:
             what = (self._repository, self._objects, self._wanted, self._checkpoint.git_sha, self._limits)
             differing = comparison.compare(*what, with_operation=self._brings_operation, gone=gone)
+        self._require_none(differing)
+
+    def _require_none(self, differing: Sequence[str]) -> None:
         if differing:
             raise WorktreeError(
-                f"what came back is not what checkpoint {self._checkpoint.id} captured: {first_of(differing)}",
-                hint=f"go back to what was there before: {undoing.way_back(self._step)}",
+                f"what came back is not what checkpoint {self._checkpoint.id} captured: {first_of(differing)}", hint=self._back
             )
+
+    def _unwritten(self, what: str) -> WorktreeError:
+        return WorktreeError(f"not every file could be written: {what}", hint=self._back)
+
+    @property
+    def _back(self) -> str:
+        return f"go back to what was there before: {undoing.way_back(self._step)}"
 
 
 def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Outcome:
@@ -373,25 +377,13 @@ def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Outcom
     return Outcome(done.changes, done.remarks, one.is_due)
 
 
+def _changed(what: str) -> BusyError:
+    return BusyError(f"a file changed while it was to be replaced: {what}", hint="look at git status, then run the command again")
+
+
 def _readable(path: bytes) -> str | bytes:
     """Returns a path as text where it is UTF-8: people look at states."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
         return path
-
-
-def _require_files(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    files = checkpoint.worktree
-    short = checkpoint.id[: ids.SHORT]
-    if store.repository.worktree is None:
-        raise WorktreeError("there is no worktree here to put files into", hint=f"open one: git ckpt resume {short}")
-    if files is not None and files.degraded and files.tree is None:
-        raise WorktreeError(
-            f"checkpoint {checkpoint.id} has no files: {files.degraded}",
-            hint=f"the files of its commit: git restore --source={checkpoint.git_sha[:10]} --staged --worktree ."
-            if checkpoint.git_sha
-            else "see what else there is: git ckpt list",
-        )
-    if checkpoint.git_sha and store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
-        raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")

@@ -18,7 +18,7 @@ from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
-from gitckpt.model.values import dataclass
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
 from gitckpt.store.snapshot.limits import Limits
@@ -80,6 +80,12 @@ class Captured:
     parts: Collection[str] | None = None
     """The objects of `files` that the tree of the commit may lack, where the capture knows them without looking."""
 
+    unlisted: Collection[bytes] = ()
+    """Paths of which the private index does not say what the files are, or that there are none."""
+
+    is_as_stored: bool = False
+    """Whether git stores every file as it is."""
+
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
     """Captures the worktree.
@@ -101,7 +107,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     index.deadline = limits.deadline()
     try:
         with index:
-            found = capture_in(index, objects, commit, limits, is_listed=False)
+            found = capture_in(index, objects, commit, limits)
     except DeadlinePassed:
         from gitckpt.git import leftovers
 
@@ -112,21 +118,18 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     return found
 
 
-def capture_in(
-    index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = (), *, is_listed: bool = True
-) -> Captured:
+def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
     """Captures the worktree in a private index.
 
     Args and errors: as `capture`, and:
         index: is open.
         also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
-        is_listed: whether the index shall list every file of the snapshot afterwards, as it is on disk.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
     """
     try:
-        return _Capture(index, objects, commit, limits, also, is_listed=is_listed).run()
+        return _Capture(index, objects, commit, limits, also).run()
     except DeadlinePassed:
         raise
     except GitError as error:
@@ -143,13 +146,10 @@ def capture_in(
 
 
 class _Capture:
-    """One capture, from survey to tree; afterwards the index lists the files, unless nobody asks for that (`is_listed`)."""
+    """One capture, from survey to tree; afterwards the index lists the files, but for those that `Captured.unlisted` names."""
 
-    def __init__(
-        self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes], *, is_listed: bool
-    ) -> None:
+    def __init__(self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes]) -> None:
         self._index = index
-        self._is_listed = is_listed
         self._repository = index.repository
         self._top = os.fsencode(index.repository.worktree or "")
         self._objects = objects
@@ -185,7 +185,7 @@ class _Capture:
         if not dirty and settings is None and raw is None and not directories and not modes:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
             looked_at = seen.directories if not omitted and not converted else None
-            return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left)
+            return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, is_as_stored=rules is None)
         stale = inexact.stale(seen.changed, seen.staged)
         content = Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale, directories=directories, modes=modes)
         needed = None
@@ -201,7 +201,10 @@ class _Capture:
 
             provenance.note(self._repository, tree)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
-        return Captured(found, files, seen.submodules.keys(), left=inexact.left, parts=self._writer.oids if self._writer else None)
+        captured = Captured(found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None)
+        if self._writer is not None:
+            captured = replace(captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted])
+        return captured
 
     def _survey(self) -> tuple[Survey, bytes | None]:
         """Returns what is to be seen, and the settings of a sparse checkout."""
@@ -279,7 +282,7 @@ class _Capture:
 
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
         """Returns the tree of the whole worktree where git need not be asked for it; otherwise None."""
-        is_special = self._is_listed or seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit
+        is_special = seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit
         if is_special or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
             return None
         from gitckpt.git.contents import unfiltered

@@ -51,7 +51,7 @@ def compare(
         index.look_ahead()
         merged = merged_tree(repository, wanted, commit)
         untracked = [one.path for one in diff.differences(repository, merged, wanted.files) if one.status == "A"]
-        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked, is_listed=False)
+        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
     found = manifest.read(repository, objects, captured.worktree.tree, head)
     differing = [one for one in diff.differences(repository, wanted.files, captured.files) if not _is_displaced(repository, wanted, one)]
     said = unexpected(repository, differing, gone, manifest.raw_of(repository, wanted))

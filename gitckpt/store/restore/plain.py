@@ -1,0 +1,62 @@
+"""Restores in which nothing but files changes, and nothing is converted: the most usual ones, which need neither git nor the index."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from gitckpt.git.contents import attributes, layout, unfiltered, verdicts
+from gitckpt.git.contents.exchange import Exchange
+from gitckpt.git.objects import partial
+from gitckpt.model.names import quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+    from gitckpt.store.restore.plan import Plan
+    from gitckpt.store.snapshot.capture import Captured
+    from gitckpt.store.snapshot.limits import Limits
+    from gitckpt.store.snapshot.manifest import Contents
+
+UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
+"""What a path has that git might refuse, as it may lead out of the worktree or into .git; others need not be put to git."""
+
+
+def exchange(repository: Repository, limits: Limits, captured: Captured, sides: tuple[Contents, Contents], plan: Plan) -> Exchange | None:
+    """Returns what replaces the files; None where more is to be done, or git has a say in it.
+
+    Args:
+        repository: seen from the worktree.
+        limits: know what git's configuration says of conversions.
+        captured: what the capture before it found.
+        sides: what the worktree holds, and what it shall hold.
+        plan: what is to be done.
+    """
+    exact = plan.exactness
+    if not plan.files or not plan.is_whole or plan.index_lines or plan.flags or plan.submodules or plan.skipped or plan.absent:
+        return None
+    if exact.raw or exact.alike or exact.touched is not None or any(map(_is_special, sides)):
+        return None
+    configured = limits.conversions(repository)
+    paths = [one.path for one in plan.files]
+    omitted = {one.path for one in captured.worktree.omitted}
+    if any(UNUSUAL.search(path) or quoted(path) in omitted for path in paths) or not configured.takes_as_is:
+        return None
+    if ".git/index" in omitted:  # which cannot be read, and is made anew
+        return None
+    top = os.fsencode(repository.worktree or "")
+    if any(one.status == "A" and os.path.lexists(os.path.join(top, one.path)) for one in plan.files):  # an empty directory
+        return None
+    if not captured.is_as_stored or verdicts.are_there(repository) or unfiltered.held(repository) or partial.promisor(repository):
+        return None
+    # What is ignored was not looked at, and may have attributes, too.
+    directories = layout.with_above([os.path.dirname(path) for path in paths])
+    if attributes.rules(repository, configured, directories, ()) is not None:
+        return None
+    return Exchange.of(repository, plan.files)
+
+
+def _is_special(contents: Contents) -> bool:
+    """Tells whether there is more than files, and entries of an index that are in no conflict."""
+    stages = any(contents.index.get(stage) for stage in (1, 2, 3))
+    return bool(stages or contents.flags or contents.sparse is not None or contents.raw or contents.stale)
