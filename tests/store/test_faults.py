@@ -104,7 +104,7 @@ class TestAnObjectThatFindsNoRoom:
 
     def test_a_restore_replaces_nothing(self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
         made = make_store(main_checkout).save("a-complete")
-        main_checkout.commit(README="another")
+        main_checkout.commit(**{"README": "another", ".gitattributes": "*.txt text\n"})  # or nobody asks git to write it
         main_checkout.write("README", "what would be lost")
         before = main_checkout.fingerprint()
         monkeypatch.setenv("GITCKPT_GIT", self.git)

@@ -107,7 +107,7 @@ class Exchange:
         here = os.path.relpath(os.fsencode(os.getcwd()), os.fsencode(self._top))  # as git, not beneath somebody's feet
         layout.remove_empty(self._top, layout.with_above([os.path.dirname(path) for path in gone]) - {here})
         coming = [one for one in self._files if one.status != "D"]
-        layout.bring_back(self._top, {above for one in coming if one.status == "A" and (above := os.path.dirname(one.path))}, {})
+        layout.make(self._top, {above for one in coming if one.status == "A" and (above := os.path.dirname(one.path))})
         for one in coming:
             self._put(one)
 

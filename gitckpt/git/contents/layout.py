@@ -172,6 +172,21 @@ def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, i
         WorktreeError: a path is not to be trusted, or the system refuses.
     """
     require_plain(directories, modes)
+    make(top, directories)
+    for path, mode in sorted(modes.items(), reverse=True):
+        _change(top, path, functools.partial(_narrow, mode))
+
+
+def make(top: str, directories: Collection[bytes]) -> None:
+    """Makes directories that are not there, with those above them; no link is followed on the way.
+
+    Args:
+        top: of the worktree.
+        directories: relative to it.
+
+    Raises:
+        WorktreeError: the system refuses.
+    """
     for path in sorted(directories):
         try:
             with _opened(top, path.split(b"/"), make=True):
@@ -179,8 +194,6 @@ def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, i
         except OSError as error:
             shown = path.decode("utf-8", "replace")
             raise WorktreeError(f"cannot make the directory {shown}: {error.strerror}", hint="see what is in its place") from None
-    for path, mode in sorted(modes.items(), reverse=True):
-        _change(top, path, functools.partial(_narrow, mode))
 
 
 def widen(top: str, modes: Mapping[bytes, int]) -> None:

@@ -1,6 +1,7 @@
 """Restore: puts the files of a checkpoint into the worktree one is in, after a safety checkpoint; and takes that back.
 
-Only paths that differ are touched, by git itself, which refuses where a file changed since it was captured. HEAD never moves.
+Only paths that differ are touched: by git, which refuses where a file changed since it was captured, or, where git would have nothing to
+say, by `exchange`, which refuses as well. HEAD never moves.
 """
 
 from __future__ import annotations
