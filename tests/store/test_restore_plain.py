@@ -259,6 +259,18 @@ def test_nobody_loses_the_directory_they_are_in(
     assert main_checkout.git("status", "--porcelain") == ""
 
 
+def test_where_the_current_directory_is_gone(plain: Store, main_checkout: Checkout, changed: str, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    before = os.getcwd()
+    os.chdir(tmp_path / "gone")
+    try:
+        (tmp_path / "gone").rmdir()
+        plain.restore(changed)
+    finally:
+        os.chdir(before)
+    assert main_checkout.git("status", "--porcelain") == ""
+
+
 def test_a_damaged_object_is_left_to_git(plain: Store, main_checkout: Checkout, exchanged: list[str]) -> None:
     main_checkout.write("new", "captured\n")
     made = plain.save("a-complete", {})

@@ -104,8 +104,8 @@ class Exchange:
             with raw_files.directory_of(self._repository, path) as (fd, name):
                 self._require_same(path, name, fd)
                 os.unlink(name, dir_fd=fd)
-        here = os.path.relpath(os.fsencode(os.getcwd()), os.fsencode(self._top))  # as git, not beneath somebody's feet
-        layout.remove_empty(self._top, layout.with_above([os.path.dirname(path) for path in gone]) - {here})
+        emptied = layout.with_above([os.path.dirname(path) for path in gone])
+        layout.remove_empty(self._top, emptied - {_here(os.fsencode(self._top))})  # as git, not beneath somebody's feet
         coming = [one for one in self._files if one.status != "D"]
         layout.make(self._top, {above for one in coming if one.status == "A" and (above := os.path.dirname(one.path))})
         for one in coming:
@@ -168,6 +168,14 @@ class Exchange:
             except BaseException:
                 os.unlink(scratch, dir_fd=fd)
                 raise
+
+
+def _here(top: bytes) -> bytes:
+    """Returns the current directory, relative to the top; "" where it is gone."""
+    try:
+        return os.path.relpath(os.fsencode(os.getcwd()), top)
+    except FileNotFoundError:
+        return b""
 
 
 def _write(name: bytes, fd: int, mode: bytes, data: bytes) -> None:
