@@ -54,6 +54,9 @@ def save(
     if run is not None and track is not None:
         raise UsageError("--run and --track both say which run", hint="give one of them")
     with open_store(to_capture=not no_worktree) as store:
+        from gitckpt import hook  # while git looks at the files
+        from gitckpt.store.store import inside
+
         record = store.record if no_worktree else store.save
         place = {"run": store.run} if run is None and track is None else _place(store, run, track)
         if track is not None and data is not None:
@@ -73,10 +76,7 @@ def save(
         what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
-        from gitckpt import hook  # last: nobody waits for it
-        from gitckpt.store.store import inside
-
-        hook.keep_up(inside(store).repository)
+        hook.keep_up(inside(store).repository)  # last: nobody waits for it
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
