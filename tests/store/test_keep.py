@@ -806,6 +806,18 @@ class TestVeryMany:
         index.aside(partial(tables.keep_settled, lines=[], mark=mark), None)
         assert index.aside(tables.settled, never) == (set(), set(), mark)
 
+    @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
+    def test_where_somebody_has_cut_history_off_all_is_walked(
+        self, plain: Store, main_checkout: Checkout, walks: list[int], name: str
+    ) -> None:
+        """As `git fetch --depth=1` does: what lies below has been kept by what lies above, and a gc would take it."""
+        tips = main_checkout.git("rev-parse", "main", "side").splitlines()
+        below = main_checkout.git("rev-parse", "main~1")
+        (main_checkout.path / ".git/info").mkdir(exist_ok=True)
+        (main_checkout.path / ".git" / name).write_text("".join(f"{tip}\n" for tip in sorted(tips)))
+        self.settle(plain, main_checkout)
+        assert (set(kept(main_checkout)), walks) == ({*tips, below}, [4])
+
     def test_where_a_commit_that_had_a_ref_is_missing_all_is_walked(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
         head = main_checkout.head()
         main_checkout.git("checkout", "--quiet", "main")

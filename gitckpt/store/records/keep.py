@@ -7,6 +7,7 @@ what it kept, so that no two writers together can lose a commit.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -21,7 +22,7 @@ from gitckpt.store.records.layout import KEEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import TypeAlias
 
     from gitckpt.git.objects.port import Item, Objects
@@ -332,16 +333,21 @@ def _lacks(repository: Repository, made: list[Item]) -> bool:
     return any(not disk.is_there(repository, oid) and repository.cat_file.info(oid) is None for oid in oids)
 
 
+def is_cut_anywhere(repository: Repository) -> bool:
+    """Tells whether git takes any commit to have other parents than it says, so that one may not lead any more to what it has led to."""
+    return any(_cuts(repository))
+
+
 def _is_cut(repository: Repository, commit: str) -> bool:
-    """Tells whether git may take a commit to have other parents than it says, by the files of shallow clones and grafts; so does a gc."""
+    """Tells whether git may take a commit to have other parents than it says; so does a gc."""
+    return any(commit.encode("ascii") in text for text in _cuts(repository))
+
+
+def _cuts(repository: Repository) -> Iterator[bytes]:
+    """Yields what the files of shallow clones and grafts say."""
     for name in ("shallow", "info/grafts"):
-        try:
-            with open(os.path.join(repository.common_dir, name), "rb") as file:
-                if commit.encode("ascii") in file.read():
-                    return True
-        except OSError:
-            continue
-    return False
+        with contextlib.suppress(OSError), open(os.path.join(repository.common_dir, name), "rb") as file:
+            yield file.read()
 
 
 def _text(repository: Repository, oid: str) -> bytes:

@@ -62,8 +62,9 @@ def settle(
         last: how it was when this was done last.
         remember: is told the lines as they are in the end, and the mark of `last`, for the next time; not where there are few commits, or
             what they lead to has not been walked.
-        all_walked: whether all commits are walked where it is not known how it was. That takes ten seconds of a million; without it, refs
-            go and move, and a commit whose ref somebody has taken gets none.
+        all_walked: whether all commits are walked where it is not known how it was, or history may have been cut off since (`git fetch
+            --depth`). That takes ten seconds of a million; without it, refs go and move, and a commit whose ref somebody has taken, or to
+            which none leads any more, gets none.
 
     Raises:
         RefMoved: somebody else was faster.
@@ -121,7 +122,7 @@ def _ends(
     if len(wanted) > MANY:
         staying = wanted.intersection(kept)
         others = {*listed, *(last.lines or ())} - staying
-        is_unknown = last.lines is None and all_walked
+        is_unknown = all_walked and (last.lines is None or keep.is_cut_anywhere(repository))
         if is_unknown or len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
             lost = reachability.beyond(repository.git, wanted, staying)
         else:
