@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.notes.editor import Notes
+from gitckpt.git.notes.reader import LONGEST
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import encode_tree, place_in
 from gitckpt.git.refs import RefMoved, Refs, Update
@@ -494,6 +495,26 @@ class TestMany:
         book.change(changes)
         wanted = {name: [f"line {name}"] for name in names} | changes
         assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
+
+    @pytest.mark.parametrize("line", [[], ["new"]])
+    def test_of_very_many_one_that_is_too_long_to_be_read_stays(self, book: Book, line: list[str]) -> None:
+        names = [commit_name(number) for number in range(600)]
+        book.change({name: [f"line {name}"] for name in names})
+        own = book.checkout.git("hash-object", "-w", "--stdin", data="somebody's own words\n" * (LONGEST // 20))
+        book.checkout.git("notes", "--ref=checkpoints", "add", "--force", "-C", own, names[0])
+        book.change(dict.fromkeys(names, line))
+        assert book.checkout.git("notes", "--ref=checkpoints", "list", names[0]) == own
+
+    def test_of_very_many_those_in_a_tree_that_cannot_be_read_now_stay(self, book: Book) -> None:
+        names = [commit_name(number) for number in range(1_100)]
+        book.change({name: [f"line {name}"] for name in names})
+        there = book.checkout.git("rev-parse", f"{REF}:{names[0][:2]}")
+        path = book.checkout.path / ".git/objects" / there[:2] / there[2:]
+        path.rename(path.with_suffix(".away"))
+        others = [name for name in names if name[:2] != names[0][:2]]
+        book.change({name: [] for name in others})
+        path.with_suffix(".away").rename(path)
+        assert book.as_git_reads_it() == {name: [f"line {name}"] for name in names if name not in others}
 
 
 @pytest.mark.long

@@ -190,6 +190,23 @@ class TestWhatIsRead:
         assert found(plain) == {}
         assert blobs.isdisjoint(reads)
 
+    def test_a_tree_that_cannot_be_read_now_is_not_taken_for_plain(
+        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(carried, "_FLAT", 0)
+        monkeypatch.setattr(editor, "_SPLIT_ABOVE", {True: 2, False: 2})
+        new = main_checkout.git("commit-tree", "-m", "x", "HEAD^{tree}")
+        main_checkout.git(*NOTES, "copy", "HEAD", new)
+        main_checkout.commit()
+        plain.record("a-complete", {})
+        inside(plain).write_links()
+        there = main_checkout.git("rev-parse", f"{layout.NOTES}:{new[:2]}")
+        path = main_checkout.path / ".git/objects" / there[:2] / there[2:]
+        path.rename(path.with_suffix(".away"))
+        assert found(plain) == {}
+        path.with_suffix(".away").rename(path)
+        assert list(found(plain)) == [new]
+
     @pytest.mark.parametrize("name", ["linked", "linked_below"])
     def test_nothing_is_kept_of_what_was_judged_by_rows_that_are_gone(
         self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch, name: str

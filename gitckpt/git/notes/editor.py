@@ -67,12 +67,14 @@ class Notes(Reader):
         return self._put("commit", text), list(self._pending.values())
 
     def _rebuilt(self, root: str, commits: Sequence[str], change: Edit) -> str | None:
-        """Returns a new tree with the notes of some commits changed; None where something else than notes is in it."""
+        """Returns a new tree with the notes of some commits changed; None where something else is in it, or cannot be read."""
         entries = dict(self._entries_of(root))
         if "" in entries:
             return None
         there = [commit for commit in commits if commit in entries]
         lines = dict(zip(there, self.texts([entries[commit][1] for commit in there]), strict=True))
+        if None in lines.values():  # a note that is too long, or missing now, is not to be taken for one without lines
+            return None
         for commit in commits:
             old = lines.get(commit) or []
             new = change(commit, old)

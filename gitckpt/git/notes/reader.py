@@ -75,7 +75,8 @@ class Reader:
 
         Args:
             unknown: returns those of some trees that are not known, each by the digits that lead to it, in order, and its oid.
-            seen: in the end, the other trees, likewise; empty where that were more than are looked at.
+            seen: in the end, the other trees, likewise, but for those that cannot be read and those that lead to them; empty where that
+                were more than are looked at.
         """
         tip = self.tip()
         for path, mode, oid in self._walk(self._tree_of(tip) if tip else "", unknown=unknown, seen=seen):
@@ -142,6 +143,8 @@ class Reader:
     ) -> Iterator[tuple[str, bytes, str]]:
         """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
 
+        A tree that cannot be read counts as one.
+
         No path comes twice: where two places of the tree have a note of one commit, the deeper one counts.
 
         A few trees, each of which has the next one 256 times, may stand for more than any disk holds. So trees that were seen before are
@@ -168,6 +171,10 @@ class Reader:
                 left -= len(entries) + 1 if tree in twice else 0
                 twice.add(tree)
                 seen[prefix] = tree
+                if not entries and (found is None or found[1]):  # nobody knows what is in it, nor below those that lead to it
+                    for digits in range(0, len(prefix) + 1, 2):
+                        seen.pop(prefix[:digits], None)
+                    yield "", DIRECTORY, tree
                 if left < 0:
                     seen.clear()
                     yield from ((path, mode, oid) for path, (mode, oid) in above.items())
