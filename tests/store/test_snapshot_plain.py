@@ -161,6 +161,26 @@ def test_git_is_asked_about(store: Store, checkout: Checkout, asked: Callable[[]
     assert found == by_git(checkout)
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "words filter=hide\n",
+        '"words"filter=hide\n',
+        "words\rfilter=hide\n",
+        "[attr]hidden\rfilter=hide\nwords hidden\n",
+        "\ufeffwords filter=hide",
+    ],
+)
+def test_however_git_takes_an_attribute_to_be_written_the_filter_applies(plain: Store, main_checkout: Checkout, rules: str) -> None:
+    """Git needs no space behind a pattern in quotes, and takes a carriage return for one."""
+    main_checkout.git("config", "filter.hide.clean", "tr a-z x")
+    main_checkout.commit("rules", **{".gitattributes": rules})
+    main_checkout.write("words", "password\n")
+    assert saved(plain, main_checkout) == by_git(main_checkout)
+    made = plain.list()[0].id
+    assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made}:files/words") == "xxxxxxxx"
+
+
 def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
     """The directory became a link after git had looked at it."""
     main_checkout.commit("deep", **{"d/e/f": "1\n"})

@@ -27,8 +27,11 @@ FILE = b".gitattributes"
 _LARGEST = 100 << 20
 """The largest file of attributes that git reads, in bytes."""
 
-_CONVERTING = re.compile(rb"^(?![ \t]*#).*[ \t](?:text|crlf|eol|filter|ident|working-tree-encoding)(?:[ \t\r=]|$)", re.MULTILINE)
-"""An attribute that is given and may convert; `-text` and `binary` only say that nothing is."""
+_CONVERTING = re.compile(rb"^(?![ \t]*#).*[ \t\r\"](?:text|crlf|eol|filter|ident|working-tree-encoding)(?:[ \t\r=]|$)", re.MULTILINE)
+"""An attribute that is given and may convert; `-text` and `binary` only say that nothing is.
+
+Git takes a carriage return for a space, and asks for none behind a pattern in quotes (`parse_attr_line` in its attr.c).
+"""
 
 _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
 _AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precomposeunicode": "false"}
