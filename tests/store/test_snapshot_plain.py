@@ -181,6 +181,20 @@ def test_however_git_takes_an_attribute_to_be_written_the_filter_applies(plain: 
     assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made}:files/words") == "xxxxxxxx"
 
 
+@pytest.mark.usefixtures("newer_git")
+def test_what_attributes_of_another_tree_hide_stays_hidden(plain: Store, main_checkout: Checkout) -> None:
+    main_checkout.git("config", "filter.hide.clean", "tr a-z x")
+    main_checkout.git("config", "attr.tree", "rules")
+    main_checkout.write("words", "password\n")
+    for rules, stored in (("", "password"), ("words filter=hide\n", "xxxxxxxx"), ("words -filter\n", "password")):
+        blob = main_checkout.git("hash-object", "-w", "--stdin", data=rules)
+        tree = main_checkout.git("mktree", data=f"100644 blob {blob}\t.gitattributes\n")
+        main_checkout.git("branch", "--force", "rules", main_checkout.git("commit-tree", "-m", "rules", tree))
+        found = saved(plain, main_checkout)
+        assert found == by_git(main_checkout)
+        assert main_checkout.git("cat-file", "blob", f"{found}:words") == stored
+
+
 def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
     """The directory became a link after git had looked at it."""
     main_checkout.commit("deep", **{"d/e/f": "1\n"})

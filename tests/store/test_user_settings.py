@@ -79,6 +79,7 @@ SETTINGS = [
     "core.editor=false",
     "core.askPass=false",
     "core.attributesFile=/dev/null",
+    "attr.tree=HEAD",
     "core.excludesFile=/dev/null",
     "core.notesRef=refs/notes/mine",
     "index.version=4",

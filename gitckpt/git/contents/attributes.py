@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
-SETTINGS = r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$|filter\."
+SETTINGS = r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$|attr\.tree$|filter\."
 """The settings that `Configured.of` reads, as a regular expression on their names."""
 
 FILE = b".gitattributes"
@@ -55,6 +55,9 @@ class Configured:
     filters: tuple[tuple[str, bool, str], ...] = ()
     """The drivers that do something: name, whether they are required, and their commands as one text."""
 
+    tree: str = ""
+    """`attr.tree`: what git, from 2.43 on, reads attributes from instead of the worktree; "" for the worktree."""
+
     takes_as_is: bool = True
     """Whether names, modes and links are what the file system says they are."""
 
@@ -78,6 +81,7 @@ class Configured:
             autocrlf="" if autocrlf in _NO else "input" if autocrlf == "input" else "true",
             eol=last.get("core.eol", "").lower(),
             attributes=last.get("core.attributesfile"),
+            tree=last.get("attr.tree", ""),
             filters=tuple(filters),
             takes_as_is=not any((last.get(f"core.{name}", usual).lower() in _NO) != (usual in _NO) for name, usual in _AS_IS.items()),
         )
@@ -138,7 +142,7 @@ class Rules:
 
 
 def rules(repository: Repository, configured: Configured, directories: Iterable[bytes], unseen: Iterable[bytes]) -> Rules | None:
-    """Returns what decides about conversions; None where nothing is converted. Starts no process.
+    """Returns what decides about conversions; None where nothing is converted. Starts no process, but for `attr.tree`.
 
     Args:
         repository: seen from the worktree.
@@ -153,7 +157,10 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
         if (content := _content(path)) is not None:
             sources.append((os.fsdecode(path), content))
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
-    if not configured.autocrlf and not is_unseen and not any(_CONVERTING.search(content) for _, content in sources):
+    is_elsewhere = bool(configured.tree)
+    if is_elsewhere and (tree := repository.cat_file.info(f"{configured.tree}^{{tree}}")) is not None:
+        sources.append((configured.tree, tree[0].encode("ascii")))
+    if not configured.autocrlf and not is_unseen and not is_elsewhere and not any(_CONVERTING.search(content) for _, content in sources):
         return None
     return Rules(configured, tuple(sources))
 
