@@ -13,7 +13,7 @@ import pytest
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
-from gitckpt.store.restore import restorer
+from gitckpt.store.restore import replacement, restorer
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import view
@@ -182,6 +182,75 @@ class TestOthersAtWork:
         assert ((main_checkout.path / "README").read_text(), (main_checkout.path / "new").read_text()) == ("typed in this moment\n", "x")
         monkeypatch.undo()
         restorer.restore(inside(plain), made)
+        assert main_checkout.git("status", "--porcelain") == ""
+
+    @pytest.mark.parametrize("paths", [(), (b"README",)])
+    def test_what_is_staged_meanwhile_stays_staged(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, paths: tuple[bytes, ...]
+    ) -> None:
+        """It may be in the index alone: no checkpoint has it, and no file."""
+        made = plain.save("a-complete", {})
+        main_checkout.write("README", "before\n")
+        main_checkout.write("later", "1\n")
+        really = inside(plain).record
+
+        def record(*args: Any, **options: Any) -> Checkpoint:
+            safety = really(*args, **options)
+            main_checkout.write("later", "staged in this moment\n")
+            main_checkout.git("add", "later")
+            main_checkout.write("later", "1\n")
+            return safety
+
+        monkeypatch.setattr(inside(plain), "record", record)
+        if paths:
+            restorer.restore(inside(plain), made, paths)
+        else:
+            error = refused(plain, made)
+            assert isinstance(error, BusyError), error.message
+        assert main_checkout.git("cat-file", "blob", ":later") == "staged in this moment"
+        assert (main_checkout.path / "README").read_text() == ("hello\n" if paths else "before\n")
+        monkeypatch.undo()
+        restorer.restore(inside(plain), made)
+        restorer.undo(inside(plain))
+        assert main_checkout.git("cat-file", "blob", ":later") == "staged in this moment"
+
+    def test_what_is_staged_while_files_are_written_stays_staged(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = plain.save("a-complete", {})
+        main_checkout.write("README", "before\n")
+        really = replacement.replace_files
+
+        def replace_files(*args: Any) -> object:
+            done = really(*args)
+            main_checkout.git("rm", "--quiet", "--cached", "README")
+            return done
+
+        monkeypatch.setattr(replacement, "replace_files", replace_files)
+        assert isinstance(refused(plain, made), BusyError)
+        assert main_checkout.git("status", "--porcelain") == "D  README\n?? README"
+        assert not (main_checkout.path / ".git/index.lock").exists()
+        monkeypatch.undo()
+        restorer.undo(inside(plain))
+        assert (main_checkout.path / "README").read_text() == "before\n"
+
+    def test_an_index_that_git_has_only_looked_through_meanwhile_is_replaced(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = plain.save("a-complete", {})
+        main_checkout.write("README", "before\n")
+        really = replacement.replace_files
+        inodes = []
+
+        def replace_files(*args: Any) -> object:
+            main_checkout.git("update-index", "--force-write-index")
+            inodes.append((main_checkout.path / ".git/index").stat().st_ino)
+            return really(*args)
+
+        before = (main_checkout.path / ".git/index").stat().st_ino
+        monkeypatch.setattr(replacement, "replace_files", replace_files)
+        restorer.restore(inside(plain), made)
+        assert before not in inodes != []
         assert main_checkout.git("status", "--porcelain") == ""
 
 

@@ -12,13 +12,13 @@ from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import BinaryIO, Self
 
     from gitckpt.git.process import Child, Completed
     from gitckpt.git.repository import Repository
@@ -64,6 +64,7 @@ class PrivateIndex:
         self.is_rebuilt = False
         self.opened = 0
         self._look: Child | None = None
+        self._origin: BinaryIO | None = None
         self.path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
@@ -94,6 +95,7 @@ class PrivateIndex:
     def close(self) -> None:
         """Removes the copy, and ends what still looks."""
         self._stop_looking()
+        self._let_go()
         self._remove()
 
     def look(self, *options: str) -> Child:
@@ -123,8 +125,10 @@ class PrivateIndex:
             WorktreeError: it cannot be copied.
         """
         self._stop_looking()
+        self._let_go()
         try:
-            _copy(path, self.path)
+            origin = self._origin = open(path, "rb")  # noqa: SIM115 - held until the copy is gone
+            _copy(origin, self.path)
         except FileNotFoundError:
             self._remove()
         except OSError as error:
@@ -217,11 +221,39 @@ class PrivateIndex:
         if os.path.lexists(lock) and not _is_left_over(lock, self.repository.private_dir):
             raise LockHeld(lock)
 
+    def require_latest(self) -> None:
+        """Raises `BusyError` where the user's index lists something else than when it was copied: what was staged since is nowhere else.
+
+        Git writes it anew whenever it has looked at files, which changes nothing that it lists.
+        """
+        target = os.path.join(self.repository.git_dir, "index")
+        origin = self._origin
+        then = os.fstat(origin.fileno()) if origin is not None else None
+        try:
+            now = os.stat(target)
+        except FileNotFoundError:
+            return
+        if self.is_rebuilt or (then is not None and _written(now) == _written(then)):
+            return
+        words = ("ls-files", "--stage", "-v", "-z")
+        with PrivateIndex(self.repository) as later:
+            listed = later.git(*words)
+        earlier = PrivateIndex(self.repository)
+        try:
+            if origin is not None:
+                _copy(origin, earlier.path)
+            is_same = listed == earlier.git(*words)
+        finally:
+            earlier.close()
+        if not is_same or (then is not None and os.path.samestat(now, then)):
+            raise BusyError(f"another process has changed {target} meanwhile", hint="look at git status, then run the command again")
+
     def install(self) -> None:
         """Makes this index the worktree's own, under git's lock and at once.
 
         Raises:
             LockHeld: another process is about to change the worktree's index.
+            BusyError: as `require_latest`.
             WorktreeError: it cannot be written.
         """
         target = os.path.join(self.repository.git_dir, "index")
@@ -232,11 +264,21 @@ class PrivateIndex:
             if _is_left_over(lock, self.repository.private_dir):
                 os.unlink(lock)
             os.link(self.path, lock)
-            os.replace(lock, target)
+            try:
+                self.require_latest()
+                os.replace(lock, target)
+            except BaseException:
+                os.unlink(lock)
+                raise
         except FileExistsError:
             raise LockHeld(lock) from None
         except OSError as error:
             raise WorktreeError(f"cannot write {target}: {error.strerror}") from None
+
+    def _let_go(self) -> None:
+        if self._origin is not None:
+            self._origin.close()
+            self._origin = None
 
     def _remove(self) -> None:
         for leftover in (self.path, f"{self.path}.lock"):
@@ -246,14 +288,19 @@ class PrivateIndex:
                 pass
 
 
-def _copy(source: str, target: str) -> None:
+def _copy(source: BinaryIO, target: str) -> None:
     """Copies a file with its mode and its time stamp: by that git tells which entries are racy."""
-    with open(source, "rb") as file:
-        status = os.fstat(file.fileno())
-        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb") as copy:
-            if not _copied_within(file.fileno(), copy.fileno(), status.st_size):
-                copy.write(file.read())
+    status = os.fstat(source.fileno())
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb") as copy:
+        if not _copied_within(source.fileno(), copy.fileno(), status.st_size):
+            source.seek(0)
+            copy.write(source.read())
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _written(status: os.stat_result) -> tuple[int, int, int, int]:
+    """Returns what stays as it is while nobody writes into a file, or puts another one in its place."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _copied_within(source: int, target: int, size: int) -> bool:

@@ -304,6 +304,8 @@ class _Restore:
         hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
         blobs = exactness.prepare(index, plan.exactness, configured, expected)
+        if not self._paths:
+            index.require_latest()
         try:
             if hidden:  # git writes no file whose entry is to be skipped
                 index.update("--no-skip-worktree", sorted(hidden.intersection(index.git("ls-files", "-z").split(b"\0"))))
