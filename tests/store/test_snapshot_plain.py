@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -108,6 +110,18 @@ def test_what_was_written_is_not_looked_for_once_more(plain: Store, main_checkou
     monkeypatch.setattr(diff, "own", lambda *trees: compared.append(trees[-1]))
     plain.save("a-complete", {})
     assert compared == []
+
+
+def test_what_was_written_is_not_held_in_memory(plain: Store, main_checkout: Checkout) -> None:
+    plain.save("a-complete", {})
+    main_checkout.write("large", os.urandom(1 << 20))
+    tracemalloc.start()
+    try:
+        plain.save("b-complete", {})
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_file_in_the_place_of_a_directory(store: Store, checkout: Checkout, asked: Callable[[], set[str]]) -> None:

@@ -58,8 +58,8 @@ class Writer:
 
     @property
     def oids(self) -> Collection[str]:
-        """The objects that the tree has and the one that it differs from may lack."""
-        return self._items.keys()
+        """The objects that the tree has and the one that it differs from may lack. Whoever keeps them keeps no content."""
+        return frozenset(self._items)
 
     def tree(self, base: str, gone: Collection[bytes], paths: Collection[bytes], new: Collection[bytes]) -> str | None:
         """Returns a tree with the files as they are; None where something is for git to look at: then nothing was written.
