@@ -496,6 +496,22 @@ class TestMany:
         wanted = {name: [f"line {name}"] for name in names} | changes
         assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
 
+    @pytest.mark.parametrize("count", [1, 400])
+    def test_where_one_commit_has_two_notes_neither_goes_with_changes_of_others(self, book: Book, count: int) -> None:
+        """Git itself shows both of them, one after the other."""
+        names = [commit_name(number) for number in range(256)]
+        first = names[0]
+        above, below = (book.checkout.git("hash-object", "-w", "--stdin", data=f"{word}\n") for word in ("above", "below"))
+        inner = book.checkout.git("mktree", data=f"100644 blob {below}\t{first[2:]}\n")
+        listing = "".join(f"100644 blob {above}\t{name}\n" for name in names)
+        root = book.checkout.git("mktree", data=f"{listing}040000 tree {inner}\t{first[:2]}\n")
+        book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", "-m", "x", root))
+        assert book.show(first).split() in (["above", "below"], ["below", "above"])
+        others = [name for name in map(commit_name, range(256, 2_000)) if name[:2] != first[:2]][:count]
+        book.change({name: ["new"] for name in [*names[1:count], *others]})
+        assert book.as_git_reads_it().items() >= {name: ["new"] for name in others}.items()
+        assert set(book.show(first).split()) == {"above", "below"}
+
     @pytest.mark.parametrize("line", [[], ["new"]])
     def test_of_very_many_one_that_is_too_long_to_be_read_stays(self, book: Book, line: list[str]) -> None:
         names = [commit_name(number) for number in range(600)]

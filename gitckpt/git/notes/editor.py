@@ -190,7 +190,8 @@ class Notes(Reader):
                 kept[name] = entry
         for directory, group in groups.items():
             there = self._entries(kept[directory][1]) if directory in kept else {}
-            kept[directory] = (DIRECTORY, self._put("tree", encode_tree(there | group)))
+            kept |= {directory + name: entry for name, entry in group.items() if name in there}  # somebody has made two notes of one commit
+            kept[directory] = (DIRECTORY, self._put("tree", encode_tree(group | there)))
         return kept
 
     def _entries(self, tree: str) -> Entries:

@@ -143,7 +143,7 @@ class Reader:
     ) -> Iterator[tuple[str, bytes, str]]:
         """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
 
-        A tree that cannot be read counts as one.
+        A tree that cannot be read counts as one, and so does a note that is passed over.
 
         No path comes twice: where two places of the tree have a note of one commit, the deeper one counts.
 
@@ -189,7 +189,8 @@ class Reader:
                         if name[:2] in below:
                             above[path] = mode, oid
                             continue
-                        above.pop(path, None)
+                        if above.pop(path, None) is not None:
+                            yield "", DIRECTORY, oid
                         yield path, mode, oid
                     elif mode != DIRECTORY or not _is_hex(name, 2):
                         yield "", DIRECTORY, oid
