@@ -195,6 +195,17 @@ def test_however_git_takes_an_attribute_to_be_written_the_filter_applies(plain: 
     assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made}:files/words") == "xxxxxxxx"
 
 
+@pytest.mark.parametrize("where", ["ignored/.gitattributes", "ignored/deep/.gitattributes"])
+def test_attributes_in_an_ignored_directory_hold_for_what_is_included(plain: Store, main_checkout: Checkout, where: str) -> None:
+    main_checkout.git("config", "filter.hide.clean", "tr a-z x")
+    main_checkout.git("config", "ckpt.include", "words")
+    main_checkout.commit("rules", **{".gitignore": "ignored/\n"})
+    main_checkout.write(where, "words filter=hide\n")
+    main_checkout.write("ignored/deep/words", "password\n")
+    made = plain.save("a-complete", {})
+    assert main_checkout.git("cat-file", "blob", f"{made.tree}:files/ignored/deep/words") == "xxxxxxxx"
+
+
 @pytest.mark.usefixtures("newer_git")
 def test_what_attributes_of_another_tree_hide_stays_hidden(plain: Store, main_checkout: Checkout) -> None:
     main_checkout.git("config", "filter.hide.clean", "tr a-z x")

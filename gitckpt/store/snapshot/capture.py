@@ -23,7 +23,7 @@ from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
-from gitckpt.store.snapshot.status import Survey, Surveyor, head_of
+from gitckpt.store.snapshot.status import Survey, Surveyor, head_of, leading_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,8 +171,9 @@ class _Capture:
         if not seen.is_staged and manifest.INTENT in seen.flags:  # of such entries, git compares neither those in trees that are written
             tree = self._index.write_tree()
             stages = {0: tree} if tree != base else {}
+        wanted = [*seen.changed, *self._accepted(seen.untracked)]
         rules = self._rules(seen)
-        files = self._files_tree(seen, base, rules)
+        files = self._files_tree(seen, base, rules, wanted)
         inexact = self._inexact(rules)
         raw = manifest.write_raw(self._repository, self._objects, inexact.raw)
         directories, modes = self._layout(seen, files)
@@ -258,9 +259,8 @@ class _Capture:
                 trees[stage] = scratch.write_tree()
         return trees
 
-    def _files_tree(self, seen: Survey, base: str, rules: attributes.Rules | None) -> str:
+    def _files_tree(self, seen: Survey, base: str, rules: attributes.Rules | None, wanted: list[bytes]) -> str:
         """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
-        wanted = [*seen.changed, *self._accepted(seen.untracked)]
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # not where nothing differs, and neither is what else is imported below
@@ -370,7 +370,8 @@ class _Capture:
     def _rules(self, seen: Survey) -> attributes.Rules | None:
         """Returns what decides about conversions; None where git converts nothing."""
         unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
-        return attributes.rules(self._repository, self._limits.conversions(self._repository), seen.directories, unseen)
+        directories = {*seen.directories, *leading_to(self._named)}  # what is ignored and captured all the same may have rules beside it
+        return attributes.rules(self._repository, self._limits.conversions(self._repository), directories, unseen)
 
     def _inexact(self, rules: attributes.Rules | None) -> conversion.Found:
         """Returns the files that git would write otherwise than they are; notes of which the bytes are not kept."""

@@ -117,7 +117,7 @@ class Surveyor:
         scan.look(tracked)  # while git looks at the files
         _read_status(self._status_out(), found)
         _read_intended(self._index, found)
-        above = _parents(found.untracked)
+        above = leading_to(found.untracked)
         scan.look(above)
         scan.look_elsewhere()
         found.directories, found.leading, found.modes = scan.seen.keys(), tracked, scan.modes
@@ -149,7 +149,7 @@ class Surveyor:
         if _look_again(self._index, found, is_sparse=is_sparse):
             status, self._status = self._status, self._index.look()
             status.kill_group()
-        return _parents(paths)
+        return leading_to(paths)
 
 
 def head_of(path: bytes) -> str | None:
@@ -184,7 +184,7 @@ def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
     return bool(assumed or skipped)
 
 
-def _parents(paths: Iterable[bytes]) -> set[bytes]:
+def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     """Returns the directories that lead to paths; the top is the empty one."""
     found = {path.rpartition(b"/")[0] for path in paths}
     found.add(b"")
