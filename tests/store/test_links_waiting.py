@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from gitckpt.model.policy import Policy
 from gitckpt.store import links
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records import recorder
 from gitckpt.store.records.recorder import Recorder
 from gitckpt.store.retention import maintenance
 from gitckpt.store.retention.expiry import expire_alone
@@ -427,3 +429,27 @@ def test_threads_read_what_waits_while_it_is_written(main_checkout: Checkout, ma
     over.set()
     thread.join()
     assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_notes_whose_commit_is_missing_or_damaged_are_made_anew(
+    plain: Store, main_checkout: Checkout, clock: Clock, is_empty: bool
+) -> None:
+    """As a power cut leaves what `git notes` wrote; nobody else was faster, so that there is nothing to wait for."""
+    plain.record("a-complete", {})
+    inside(plain).write_links()
+    first = main_checkout.head()
+    tip = main_checkout.git("rev-parse", "refs/notes/checkpoints")
+    path = main_checkout.path / ".git/objects" / tip[:2] / tip[2:]
+    path.unlink()
+    if is_empty:
+        path.touch()
+    main_checkout.commit()
+    clock.instant += 2 * MINUTE
+    started = time.monotonic()
+    plain.record("b-complete", {})
+    assert time.monotonic() - started < recorder.PATIENCE / 2
+    assert [line.split(" ")[0] for line in note_of(main_checkout, "HEAD")] == [TWO]
+    plain.verify(repair=True)
+    assert [line.split(" ")[0] for line in note_of(main_checkout, first)] == [ONE]
+    require_clean(main_checkout)

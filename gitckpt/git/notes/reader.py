@@ -6,6 +6,7 @@ from itertools import islice
 
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, object_id
+from gitckpt.git.refs import Refs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ class Reader:
         self._objects = objects
         self._format = repository.object_format
         self._cat_file = repository.cat_file
+        self._refs = Refs(repository)
         self.ref = ref
         self._read: tuple[str, dict[str, tuple[bytes, str]]] | None = None
 
     def tip(self) -> str:
-        """Returns the notes commit, "" where there is none."""
+        """Returns what the ref points to, "" where there is none: the notes commit, which may be missing or damaged."""
         found = self._cat_file.info(self.ref)
-        return found[0] if found else ""
+        return found[0] if found else self._refs.read(self.ref) or ""
 
     def remark(self, tip: str) -> str:
         """Returns what the message of a notes commit says besides, as `edited` was told to; "" where there is nothing."""
