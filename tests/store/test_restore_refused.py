@@ -217,6 +217,7 @@ class TestOthersAtWork:
     def test_what_is_staged_while_files_are_written_stays_staged(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        main_checkout.commit("rules", **{".gitattributes": "*.txt text\n"})  # or no index is replaced
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         really = replacement.replace_files
@@ -237,6 +238,7 @@ class TestOthersAtWork:
     def test_an_index_that_git_has_only_looked_through_meanwhile_is_replaced(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        main_checkout.commit("rules", **{".gitattributes": "*.txt text\n"})  # or no index is replaced
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         really = replacement.replace_files

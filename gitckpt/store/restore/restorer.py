@@ -287,6 +287,7 @@ class _Restore:
     def _replace(self, index: PrivateIndex, exchange: Exchange, shape: Shape) -> list[bytes]:
         """Replaces files without git, and compares them with what they shall be; returns those that were to be left otherwise: none."""
         index.require_unlocked()
+        index.require_latest()
         try:
             exchange.replace()
             shape.apply(self._repository)
