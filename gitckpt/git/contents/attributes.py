@@ -158,7 +158,7 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
             sources.append((os.fsdecode(path), content))
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
     is_elsewhere = bool(configured.tree)
-    if is_elsewhere and (tree := repository.cat_file.info(f"{configured.tree}^{{tree}}")) is not None:
+    if is_elsewhere and "\n" not in configured.tree and (tree := repository.cat_file.info(f"{configured.tree}^{{tree}}")) is not None:
         sources.append((configured.tree, tree[0].encode("ascii")))
     if not configured.autocrlf and not is_unseen and not is_elsewhere and not any(_CONVERTING.search(content) for _, content in sources):
         return None
