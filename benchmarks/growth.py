@@ -105,6 +105,7 @@ def _of_git(scratch: Scratch, path: str) -> Iterator[tuple[str, Cost]]:
     ahead = git(remote, "commit-tree", "-p", "HEAD", "-m", "ahead", "HEAD^{tree}").strip()
     git(remote, "update-ref", "HEAD", ahead)
     yield "git fetch of one commit", _cost(["git", "fetch", "--quiet", "ahead"], other)
+    yield "git push of one commit to it", _cost(["git", "push", "--quiet", other, f"{ahead}:refs/heads/pushed"], remote)
     yield "git gc", _cost(["git", "gc", "--quiet"], other)
     shutil.rmtree(other)
     shutil.rmtree(remote)
