@@ -132,6 +132,7 @@ class PrivateIndex:
         except FileNotFoundError:
             self._remove()
         except OSError as error:
+            self._let_go()
             raise WorktreeError(f"cannot copy the index to {self.path}: {error.strerror}") from None
 
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
