@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -56,6 +57,7 @@ SETTINGS = [
     "core.trustctime=false",
     "core.ignoreStat=true",
     "core.ignoreCase=true",
+    "core.symlinks=false",
     "core.precomposeUnicode=true",
     "core.protectNTFS=true",
     "core.protectHFS=true",
@@ -320,3 +322,29 @@ def test_what_replaces_an_object_does_not_come_back(store: Store, checkout: Chec
     again = store.save("b-complete")
     assert (again.worktree, again.git_sha) == (made.worktree, made.git_sha)
     assert store.verify().findings == []
+
+
+def test_where_git_is_not_to_make_links_those_that_are_there_come_back(checkout: Checkout, make_store: MakeStore) -> None:
+    """And so does the file that git has made in the place of one: by the blob of both nobody tells them apart."""
+    for name in ("link", "file"):
+        (checkout.path / name).symlink_to("README")
+    checkout.git("add", "--all")
+    checkout.git("commit", "--quiet", "--message", "links")
+    checkout.git("config", "core.symlinks", "false")
+    (checkout.path / "file").unlink()
+    checkout.write("file", "README")
+    assert checkout.git("status", "--porcelain") == ""
+    with make_store(checkout, "plumbing") as store:
+        first = store.save("a-complete", {})
+        (checkout.path / "link").unlink()
+        (checkout.path / "link").symlink_to("elsewhere")
+        second = store.save("a-complete", {})
+        made = Path(resume(inside(store), first).path)
+        assert (os.readlink(made / "link"), (made / "file").is_symlink(), (made / "file").read_text()) == ("README", False, "README")
+        assert Checkout(made).git("status", "--porcelain") == ""
+        store.restore(first.id)
+        assert (os.readlink(checkout.path / "link"), (checkout.path / "file").is_symlink()) == ("README", False)
+        assert checkout.git("status", "--porcelain") == ""
+        store.undo()
+        assert (os.readlink(checkout.path / "link"), (checkout.path / "file").is_symlink()) == ("elsewhere", False)
+        assert store.restore(second.id).changes == []

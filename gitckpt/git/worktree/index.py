@@ -69,6 +69,8 @@ class PrivateIndex:
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
             self._options += ["-c", "core.ignoreCase=false"]  # set by mistake, it would hide README beside readme
+        if _has_links(repository):
+            self._options += ["-c", "core.symlinks=true"]  # or a link and a file that stands for one would be the same
 
     def __enter__(self) -> Self:
         self.open()
@@ -297,6 +299,19 @@ def _copy(source: BinaryIO, target: str) -> None:
             source.seek(0)
             copy.write(source.read())
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _has_links(repository: Repository) -> bool:
+    """Tells whether the worktree is on a file system that has symlinks, which is tried out beside our own files if these are on it, too."""
+    scratch = os.path.join(repository.private_dir, f"symlink.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        if os.stat(repository.private_dir).st_dev != os.stat(repository.worktree or "").st_dev:
+            return False
+        os.symlink("nowhere", scratch)
+        os.unlink(scratch)
+    except OSError:
+        return False
+    return True
 
 
 def _written(status: os.stat_result) -> tuple[int, int, int, int]:
