@@ -12,6 +12,8 @@ from gitckpt.model.names import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gitckpt.git.repository import Repository
     from gitckpt.store.restore.plan import Plan
     from gitckpt.store.snapshot.capture import Captured
@@ -47,10 +49,12 @@ def exchange(repository: Repository, limits: Limits, captured: Captured, sides: 
     top = os.fsencode(repository.worktree or "")
     if any(one.status == "A" and os.path.lexists(os.path.join(top, one.path)) for one in plan.files):  # an empty directory
         return None
+    directories = layout.with_above([os.path.dirname(path) for path in paths])
+    if _are_closed(top, directories):
+        return None
     if not captured.is_as_stored or verdicts.are_there(repository) or unfiltered.held(repository) or partial.promisor(repository):
         return None
     # What is ignored was not looked at, and may have attributes, too.
-    directories = layout.with_above([os.path.dirname(path) for path in paths])
     if attributes.rules(repository, configured, directories, ()) is not None:
         return None
     return Exchange.of(repository, plan.files)
@@ -60,3 +64,11 @@ def _is_special(contents: Contents) -> bool:
     """Tells whether there is more than files, and entries of an index that are in no conflict."""
     stages = any(contents.index.get(stage) for stage in (1, 2, 3))
     return bool(stages or contents.flags or contents.sparse is not None or contents.raw or contents.stale)
+
+
+def _are_closed(top: bytes, directories: Collection[bytes]) -> bool:
+    """Tells whether git may go where we do not: into a directory that has a repository of its own, or one that may not be listed."""
+    wholes = [top, *(os.path.join(top, path) for path in directories)]
+    if any(os.path.lexists(os.path.join(whole, b".git")) for whole in wholes[1:]):
+        return True
+    return any(os.path.isdir(whole) and not os.access(whole, os.R_OK | os.W_OK | os.X_OK) for whole in wholes)

@@ -1,0 +1,74 @@
+"""Files that look plain, and are left to git all the same; and what a person reads where one cannot be replaced."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gitckpt.git.contents.exchange import Exchange
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+from tests.store.conftest import view
+
+
+@pytest.fixture
+def replaced(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
+    """What replaces files without git, from here on."""
+    found: list[Exchange] = []
+    replace = Exchange.replace
+
+    def noted(self: Exchange) -> None:
+        found.append(self)
+        replace(self)
+
+    monkeypatch.setattr(Exchange, "replace", noted)
+    return found
+
+
+def test_a_directory_that_became_a_repository_of_its_own(plain: Store, main_checkout: Checkout, replaced: list[Exchange]) -> None:
+    main_checkout.commit("more", **{"inner/one": "1\n"})
+    made = plain.save("a-complete", {})
+    main_checkout.git("init", "--quiet", "inner")
+    (main_checkout.path / "inner/one").unlink()
+    main_checkout.write("inner/new/two", "2\n")
+    main_checkout.write("README", "changed\n")
+    before = view(main_checkout.path)
+    plain.restore(made.id)
+    assert (main_checkout.git("status", "--porcelain"), replaced) == ("", [])
+    assert sorted(os.listdir(main_checkout.path / "inner")) == [".git", "one"]
+    plain.undo()
+    assert view(main_checkout.path)["files"] == before["files"]
+
+
+SCRIPT = """
+import ctypes, sys
+for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+import os
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], *sys.argv[2:]])
+"""
+RESTORE = """
+import sys
+from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import Store
+with Store(Checkpoints(discover(sys.argv[1]), adapter="plumbing")) as store:
+    store.restore(sys.argv[2])
+"""
+
+
+def test_a_directory_that_may_not_be_listed(plain: Store, main_checkout: Checkout) -> None:
+    main_checkout.commit("more", **{"inner/one": "1\n"})
+    made = plain.save("a-complete", {})
+    main_checkout.write("inner/one", "2\n")
+    os.chmod(main_checkout.path / "inner", 0o300)
+    try:
+        command = [sys.executable, "-c", SCRIPT, RESTORE, str(main_checkout.path), made.id]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        os.chmod(main_checkout.path / "inner", 0o755)
+    assert done.returncode == 0, done.stderr
+    assert (main_checkout.path / "inner/one").read_text() == "1\n"
