@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +73,25 @@ def test_a_directory_that_may_not_be_listed(plain: Store, main_checkout: Checkou
         os.chmod(main_checkout.path / "inner", 0o755)
     assert done.returncode == 0, done.stderr
     assert (main_checkout.path / "inner/one").read_text() == "1\n"
+
+
+@pytest.mark.parametrize("base", ["1\n", None])
+def test_paths_that_are_one_file(plain: Store, main_checkout: Checkout, base: str | None) -> None:
+    if base is not None:
+        main_checkout.commit("more", other=base)
+    made = plain.save("a-complete", {})
+    main_checkout.write("README", "changed\n")
+    (main_checkout.path / "other").unlink(missing_ok=True)
+    os.link(main_checkout.path / "README", main_checkout.path / "other")
+    plain.restore(made.id)
+    assert main_checkout.git("status", "--porcelain") == ""
+    plain.undo()
+    assert (main_checkout.path / "other").read_text() == (main_checkout.path / "README").read_text() == "changed\n"
+
+
+def test_a_link_out_of_the_worktree_does_no_harm(plain: Store, main_checkout: Checkout, tmp_path: Path, replaced: list[Exchange]) -> None:
+    made = plain.save("a-complete", {})
+    os.link(main_checkout.write("README", "changed\n"), tmp_path / "kept")
+    plain.restore(made.id)
+    assert len(replaced) == 1
+    assert ((tmp_path / "kept").read_text(), (main_checkout.path / "README").read_text()) == ("changed\n", "hello\n")

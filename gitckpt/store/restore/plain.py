@@ -12,7 +12,7 @@ from gitckpt.model.names import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from gitckpt.git.repository import Repository
     from gitckpt.store.restore.plan import Plan
@@ -50,7 +50,7 @@ def exchange(repository: Repository, limits: Limits, captured: Captured, sides: 
     if any(one.status == "A" and os.path.lexists(os.path.join(top, one.path)) for one in plan.files):  # an empty directory
         return None
     directories = layout.with_above([os.path.dirname(path) for path in paths])
-    if _are_closed(top, directories):
+    if _are_closed(top, directories) or _are_linked(top, paths):
         return None
     if not captured.is_as_stored or verdicts.are_there(repository) or unfiltered.held(repository) or partial.promisor(repository):
         return None
@@ -72,3 +72,18 @@ def _are_closed(top: bytes, directories: Collection[bytes]) -> bool:
     if any(os.path.lexists(os.path.join(whole, b".git")) for whole in wholes[1:]):
         return True
     return any(os.path.isdir(whole) and not os.access(whole, os.R_OK | os.W_OK | os.X_OK) for whole in wholes)
+
+
+def _are_linked(top: bytes, paths: Iterable[bytes]) -> bool:
+    """Tells whether two of some paths are one file: once the first one is gone, the other one looks as if somebody had changed it."""
+    seen = set()
+    for path in paths:
+        try:
+            status = os.lstat(os.path.join(top, path))
+        except OSError:
+            continue
+        if status.st_nlink > 1:
+            if (status.st_dev, status.st_ino) in seen:
+                return True
+            seen.add((status.st_dev, status.st_ino))
+    return False
