@@ -95,3 +95,18 @@ def test_a_link_out_of_the_worktree_does_no_harm(plain: Store, main_checkout: Ch
     plain.restore(made.id)
     assert len(replaced) == 1
     assert ((tmp_path / "kept").read_text(), (main_checkout.path / "README").read_text()) == ("changed\n", "hello\n")
+
+
+def test_line_ends_from_a_time_when_git_converted_them(plain: Store, main_checkout: Checkout) -> None:
+    """Such a file is unchanged for git, by its stat data."""
+    main_checkout.write("README", "captured\n")
+    made = plain.save("a-complete", {})
+    main_checkout.git("config", "core.autocrlf", "true")
+    main_checkout.git("checkout", "README")
+    os.utime(main_checkout.path / "README", (1_000_000_000, 1_000_000_000))
+    main_checkout.git("update-index", "--refresh")
+    main_checkout.git("config", "--unset", "core.autocrlf")
+    assert (main_checkout.path / "README").read_bytes() == b"hello\r\n"
+    assert main_checkout.git("status", "--porcelain") == ""
+    plain.restore(made.id)
+    assert (main_checkout.path / "README").read_bytes() == b"captured\n"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 
-from gitckpt.git.contents import attributes, layout, unfiltered, verdicts
+from gitckpt.git.contents import attributes, layout, raw_files, unfiltered, verdicts
 from gitckpt.git.contents.exchange import Exchange
 from gitckpt.git.objects import partial
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.model.names import quoted
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ def exchange(repository: Repository, limits: Limits, captured: Captured, sides: 
     if not captured.is_as_stored or verdicts.are_there(repository) or unfiltered.held(repository) or partial.promisor(repository):
         return None
     # What is ignored was not looked at, and may have attributes, too.
-    if attributes.rules(repository, configured, directories, ()) is not None:
+    if attributes.rules(repository, configured, directories, ()) is not None or _was_converted(repository, captured, plan):
         return None
     return Exchange.of(repository, plan.files)
 
@@ -86,4 +87,14 @@ def _are_linked(top: bytes, paths: Iterable[bytes]) -> bool:
             if (status.st_dev, status.st_ino) in seen:
                 return True
             seen.add((status.st_dev, status.st_ino))
+    return False
+
+
+def _was_converted(repository: Repository, captured: Captured, plan: Plan) -> bool:
+    """Tells whether a file that git calls unchanged has other line ends than its entry: it is from a time when git converted them."""
+    looked_at = set(captured.unlisted)
+    there = {one.path: one.old for one in plan.files if one.status != "A" and one.path not in looked_at}
+    for oid, data in zip(there.values(), raw_files.bytes_of(repository, there), strict=True):
+        if data and b"\r\n" in data and object_id("blob", data.replace(b"\r\n", b"\n"), repository.object_format) == oid:
+            return True
     return False
