@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitckpt.git.contents.exchange import Exchange
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import view
@@ -110,3 +113,23 @@ def test_line_ends_from_a_time_when_git_converted_them(plain: Store, main_checko
     assert main_checkout.git("status", "--porcelain") == ""
     plain.restore(made.id)
     assert (main_checkout.path / "README").read_bytes() == b"captured\n"
+
+
+@pytest.mark.parametrize(("call", "name"), [("rename", "README"), ("unlink", "inner/one")])
+def test_the_file_that_cannot_be_replaced_is_named(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, call: str, name: str
+) -> None:
+    made = plain.save("a-complete", {})
+    main_checkout.write(name, "changed\n")
+    really = getattr(os, call)
+
+    def busy(path: Any, *args: Any, **options: Any) -> None:
+        if os.path.basename(os.fsencode(path)) == b"one" or (call == "rename" and "dst_dir_fd" in options):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+        really(path, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, busy)
+        with pytest.raises(WorktreeError, match=f"not every file could be written: Device or resource busy: {name}$"):
+            plain.restore(made.id)
+    assert not [one for one in os.listdir(main_checkout.path) if one.startswith(".gitckpt-")]

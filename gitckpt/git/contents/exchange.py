@@ -6,6 +6,7 @@ it must still be the file that was looked at. What takes the place of another on
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -15,7 +16,7 @@ from gitckpt.git.objects.encoding import FILE, object_hash, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gitckpt.git.objects.diff import Difference
     from gitckpt.git.repository import Repository
@@ -101,7 +102,7 @@ class Exchange:
             self._look(one)
         gone = [one.path for one in self._files if one.status == "D"]
         for path in gone:
-            with raw_files.directory_of(self._repository, path) as (fd, name):
+            with _named(path), raw_files.directory_of(self._repository, path) as (fd, name):
                 self._require_same(path, name, fd)
                 os.unlink(name, dir_fd=fd)
         emptied = layout.with_above([os.path.dirname(path) for path in gone])
@@ -153,7 +154,7 @@ class Exchange:
             raise Changed(path)
 
     def _put(self, one: Difference) -> None:
-        with raw_files.directory_of(self._repository, one.path) as (fd, name):
+        with _named(one.path), raw_files.directory_of(self._repository, one.path) as (fd, name):
             if one.status == "A":
                 try:
                     _write(name, fd, one.new_mode, self._contents[one.new])
@@ -176,6 +177,15 @@ def _here(top: bytes) -> bytes:
         return os.path.relpath(os.fsencode(os.getcwd()), top)
     except FileNotFoundError:
         return b""
+
+
+@contextlib.contextmanager
+def _named(path: bytes) -> Iterator[None]:
+    """Has an error of the system name the file that is meant, and not what is written to take its place, nor what a link leads to."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def _write(name: bytes, fd: int, mode: bytes, data: bytes) -> None:
