@@ -13,6 +13,7 @@ import pytest
 
 from gitckpt.git.contents.exchange import Exchange
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import view
@@ -133,3 +134,31 @@ def test_the_file_that_cannot_be_replaced_is_named(
         with pytest.raises(WorktreeError, match=f"not every file could be written: Device or resource busy: {name}$"):
             plain.restore(made.id)
     assert not [one for one in os.listdir(main_checkout.path) if one.startswith(".gitckpt-")]
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("target", [b"a\0b", b"", b"x" * 5000])
+def test_a_link_that_cannot_be(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, target: bytes, *, there: bool
+) -> None:
+    """A checkpoint that was fetched may hold anything."""
+    made = plain.save("a-complete", {})
+    readme, link = (main_checkout.git("hash-object", "-w", "--stdin", data=data) for data in (b"hello\n", target))
+    files = main_checkout.git("mktree", data=f"100644 blob {readme}\tREADME\n120000 blob {link}\tlink\n")
+    main_checkout.write("README", "changed\n")
+    if there:
+        os.symlink("nowhere", main_checkout.path / "link")
+    before = view(main_checkout.path)
+    with monkeypatch.context() as patch:
+        contents_of = manifest.contents_of
+
+        def forged(*args: Any) -> Any:
+            found = contents_of(*args)
+            found.files = files
+            return found
+
+        patch.setattr(manifest, "contents_of", forged)
+        with pytest.raises(WorktreeError, match=r"link"):
+            plain.restore(made.id)
+    plain.undo()
+    assert view(main_checkout.path) == before

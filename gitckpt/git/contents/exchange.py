@@ -34,6 +34,9 @@ _KINDS = frozenset((FILE, _EXECUTABLE, _LINK))
 _OTHER = b"", ""
 """Mode and oid of what is neither a file nor a link."""
 
+_LONGEST_TARGET = 4096
+"""In bytes, with the end: `PATH_MAX` of Linux."""
+
 _CHUNK = 1 << 20
 _GONE = (FileNotFoundError, NotADirectoryError)
 
@@ -89,6 +92,8 @@ class Exchange:
                 return None
             contents[oid] = found[2]
             left -= len(found[2])
+        if not all(_is_target(contents[one.new]) for one in coming if one.new_mode == _LINK):
+            return None
         return cls(repository, files, contents)
 
     def replace(self) -> None:
@@ -186,6 +191,11 @@ def _named(path: bytes) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
+
+
+def _is_target(data: bytes) -> bool:
+    """Tells whether a link can lead there; what git did not make may hold anything."""
+    return 0 < len(data) < _LONGEST_TARGET and b"\0" not in data
 
 
 def _write(name: bytes, fd: int, mode: bytes, data: bytes) -> None:
