@@ -136,6 +136,18 @@ def test_the_file_that_cannot_be_replaced_is_named(
     assert not [one for one in os.listdir(main_checkout.path) if one.startswith(".gitckpt-")]
 
 
+def forge(patch: pytest.MonkeyPatch, files: str) -> None:
+    """Has the checkpoint that comes back hold a tree of files that git did not make of a worktree."""
+    contents_of = manifest.contents_of
+
+    def forged(*args: Any) -> Any:
+        found = contents_of(*args)
+        found.files = files
+        return found
+
+    patch.setattr(manifest, "contents_of", forged)
+
+
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("target", [b"a\0b", b"", b"x" * 5000])
 def test_a_link_that_cannot_be(
@@ -150,15 +162,27 @@ def test_a_link_that_cannot_be(
         os.symlink("nowhere", main_checkout.path / "link")
     before = view(main_checkout.path)
     with monkeypatch.context() as patch:
-        contents_of = manifest.contents_of
-
-        def forged(*args: Any) -> Any:
-            found = contents_of(*args)
-            found.files = files
-            return found
-
-        patch.setattr(manifest, "contents_of", forged)
+        forge(patch, files)
         with pytest.raises(WorktreeError, match=r"link"):
             plain.restore(made.id)
+    plain.undo()
+    assert view(main_checkout.path) == before
+
+
+def test_a_tree_with_one_name_twice(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, replaced: list[Exchange]
+) -> None:
+    """Nobody has changed a file here, and nobody is told so."""
+    made = plain.save("a-complete", {})
+    oids = [main_checkout.git("hash-object", "-w", "--stdin", data=data) for data in ("hello\n", "1\n", "2\n")]
+    entries = [b"100644 %s\0%s" % (name, bytes.fromhex(oid)) for name, oid in zip((b"README", b"x", b"x"), oids, strict=True)]
+    files = main_checkout.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=b"".join(entries))
+    main_checkout.write("README", "changed\n")
+    before = view(main_checkout.path)
+    with monkeypatch.context() as patch:
+        forge(patch, files)
+        with pytest.raises(WorktreeError, match=r"what came back is not what checkpoint .* captured"):
+            plain.restore(made.id)
+    assert replaced == []
     plain.undo()
     assert view(main_checkout.path) == before

@@ -73,12 +73,15 @@ class Exchange:
     def of(cls, repository: Repository, files: Sequence[Difference]) -> Exchange | None:
         """Returns what replaces files; None where that is better left to git: many, large, damaged, or one in the place of a directory.
 
+        A tree that git did not make may have one name twice: git says what is wrong with that.
+
         Args:
             repository: seen from the worktree.
             files: as for the class; none of them is of a path that git might refuse.
         """
         paths = {one.path for one in files}
-        if len(files) >= _MANY or not paths.isdisjoint(layout.with_above([os.path.dirname(path) for path in paths])):
+        is_odd = len(files) >= _MANY or len(paths) < len(files)
+        if is_odd or not paths.isdisjoint(layout.with_above([os.path.dirname(path) for path in paths])):
             return None
         coming = [one for one in files if one.status != "D"]
         kinds = {one.new_mode for one in coming} | {one.old_mode for one in files if one.status != "A"}
