@@ -13,6 +13,7 @@ import pytest
 
 from gitckpt.git.contents.exchange import Exchange
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store.restore import plain as plain_restores
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
@@ -114,6 +115,18 @@ def test_line_ends_from_a_time_when_git_converted_them(plain: Store, main_checko
     assert main_checkout.git("status", "--porcelain") == ""
     plain.restore(made.id)
     assert (main_checkout.path / "README").read_bytes() == b"captured\n"
+
+
+def test_a_large_file_is_not_read_for_its_line_ends(
+    plain: Store, main_checkout: Checkout, replaced: list[Exchange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_restores, "_LARGEST", 80)
+    main_checkout.commit("more", large="x" * 90)
+    main_checkout.write("large", "captured\n")
+    made = plain.save("a-complete", {})
+    main_checkout.git("checkout", "large")
+    plain.restore(made.id)
+    assert ((main_checkout.path / "large").read_text(), replaced) == ("captured\n", [])
 
 
 @pytest.mark.parametrize(("call", "name"), [("rename", "README"), ("unlink", "inner/one")])

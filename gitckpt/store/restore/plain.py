@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
 """What a path has that git might refuse, as it may lead out of the worktree or into .git; others need not be put to git."""
 
+_LARGEST = 8 << 20
+"""In bytes: what is held in memory at once."""
+
 
 def exchange(repository: Repository, limits: Limits, captured: Captured, sides: tuple[Contents, Contents], plan: Plan) -> Exchange | None:
     """Returns what replaces the files; None where more is to be done, or git has a say in it.
@@ -91,10 +94,23 @@ def _are_linked(top: bytes, paths: Iterable[bytes]) -> bool:
 
 
 def _was_converted(repository: Repository, captured: Captured, plan: Plan) -> bool:
-    """Tells whether a file that git calls unchanged has other line ends than its entry: it is from a time when git converted them."""
+    """Tells whether a file that git calls unchanged has other line ends than its entry: it is from a time when git converted them.
+
+    Of a large one, which is not read for that, it is taken to be so.
+    """
+    top = os.fsencode(repository.worktree or "")
     looked_at = set(captured.unlisted)
     there = {one.path: one.old for one in plan.files if one.status != "A" and one.path not in looked_at}
+    if any(_is_large(os.path.join(top, path)) for path in there):
+        return True
     for oid, data in zip(there.values(), raw_files.bytes_of(repository, there), strict=True):
         if data and b"\r\n" in data and object_id("blob", data.replace(b"\r\n", b"\n"), repository.object_format) == oid:
             return True
     return False
+
+
+def _is_large(path: bytes) -> bool:
+    try:
+        return os.lstat(path).st_size > _LARGEST
+    except OSError:
+        return False
