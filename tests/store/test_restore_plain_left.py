@@ -199,3 +199,34 @@ def test_a_tree_with_one_name_twice(
     assert replaced == []
     plain.undo()
     assert view(main_checkout.path) == before
+
+
+KILLED = """
+import os, sys
+from gitckpt.git.contents.exchange import Exchange
+really = Exchange.replace
+def replace(self):
+    os.rename = lambda *_, **__: os._exit(9)
+    really(self)
+Exchange.replace = replace
+"""
+
+
+@pytest.mark.parametrize("rules", ["", ".*\n"])
+@pytest.mark.parametrize("is_dirty", [False, True])
+def test_undo_removes_what_a_kill_left(plain: Store, main_checkout: Checkout, rules: str, *, is_dirty: bool) -> None:
+    main_checkout.commit("more", **{"inner/one": "1\n"})
+    main_checkout.write(".git/ignored", rules)
+    main_checkout.git("config", "core.excludesFile", str(main_checkout.path / ".git/ignored"))
+    main_checkout.write("inner/one", "captured\n")
+    made = plain.save("a-complete", {})
+    main_checkout.git("checkout", "inner")
+    if is_dirty:
+        main_checkout.write("inner/one", "since\n")
+    before = view(main_checkout.path)
+    command = [sys.executable, "-c", KILLED + RESTORE, str(main_checkout.path), made.id]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert len(os.listdir(main_checkout.path / "inner")) == 2
+    plain.undo()
+    assert os.listdir(main_checkout.path / "inner") == ["one"]
+    assert view(main_checkout.path) == before

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 
 from gitckpt.git.catfile import OVERSIZED
@@ -16,7 +17,7 @@ from gitckpt.git.objects.encoding import FILE, object_hash, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from gitckpt.git.objects.diff import Difference
     from gitckpt.git.repository import Repository
@@ -37,6 +38,8 @@ _OTHER = b"", ""
 _LONGEST_TARGET = 4096
 """In bytes, with the end: `PATH_MAX` of Linux."""
 
+_SCRATCH = b".gitckpt-"
+_LEFT_OVER = re.compile(re.escape(_SCRATCH) + rb"[0-9a-f]{16}")
 _CHUNK = 1 << 20
 _GONE = (FileNotFoundError, NotADirectoryError)
 
@@ -169,7 +172,7 @@ class Exchange:
                 except FileExistsError:
                     raise Changed(one.path) from None
                 return
-            scratch = b".gitckpt-" + os.urandom(8).hex().encode()
+            scratch = _SCRATCH + os.urandom(8).hex().encode()
             _write(scratch, fd, one.new_mode, self._contents[one.new])
             try:
                 self._require_same(one.path, name, fd)
@@ -177,6 +180,21 @@ class Exchange:
             except BaseException:
                 os.unlink(scratch, dir_fd=fd)
                 raise
+
+
+def left_over(repository: Repository, directories: Collection[bytes]) -> list[bytes]:
+    """Returns the files that were to take the place of others when a kill came; git may ignore them.
+
+    Args:
+        repository: seen from the worktree.
+        directories: in which to look, relative to the top.
+    """
+    found: list[bytes] = []
+    for directory in sorted(directories):
+        with contextlib.suppress(OSError):
+            names = os.listdir(os.path.join(os.fsencode(repository.worktree or ""), directory))
+            found += [os.path.join(directory, name) for name in sorted(names) if _LEFT_OVER.fullmatch(name)]
+    return found
 
 
 def _here(top: bytes) -> bytes:
