@@ -117,7 +117,24 @@ def test_line_ends_from_a_time_when_git_converted_them(plain: Store, main_checko
     assert (main_checkout.path / "README").read_bytes() == b"captured\n"
 
 
-def test_a_large_file_is_not_read_for_its_line_ends(
+def test_what_git_wrote_into_a_file_when_it_was_to(plain: Store, main_checkout: Checkout, replaced: list[Exchange]) -> None:
+    main_checkout.commit("with an id", README="$Id$\n")
+    main_checkout.write("README", "captured\n")
+    made = plain.save("a-complete", {})
+    (main_checkout.main / ".git/info").mkdir(exist_ok=True)
+    attributes = main_checkout.main / ".git/info/attributes"
+    attributes.write_text("README ident\n")
+    main_checkout.git("checkout", "README")
+    os.utime(main_checkout.path / "README", (1_000_000_000, 1_000_000_000))
+    main_checkout.git("update-index", "--refresh")
+    attributes.unlink()
+    assert (main_checkout.path / "README").read_text().startswith("$Id: ")
+    assert main_checkout.git("status", "--porcelain") == ""
+    plain.restore(made.id)
+    assert ((main_checkout.path / "README").read_text(), replaced) == ("captured\n", [])
+
+
+def test_a_large_file_is_not_read_for_what_git_made_of_it(
     plain: Store, main_checkout: Checkout, replaced: list[Exchange], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_restores, "_LARGEST", 80)

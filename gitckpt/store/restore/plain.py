@@ -94,7 +94,7 @@ def _are_linked(top: bytes, paths: Iterable[bytes]) -> bool:
 
 
 def _was_converted(repository: Repository, captured: Captured, plan: Plan) -> bool:
-    """Tells whether a file that git calls unchanged has other line ends than its entry: it is from a time when git converted them.
+    """Tells whether a file that git calls unchanged holds something else than its entry: git made it when it still converted something.
 
     Of a large one, which is not read for that, it is taken to be so.
     """
@@ -103,10 +103,8 @@ def _was_converted(repository: Repository, captured: Captured, plan: Plan) -> bo
     there = {one.path: one.old for one in plan.files if one.status != "A" and one.path not in looked_at}
     if any(_is_large(os.path.join(top, path)) for path in there):
         return True
-    for oid, data in zip(there.values(), raw_files.bytes_of(repository, there), strict=True):
-        if data and b"\r\n" in data and object_id("blob", data.replace(b"\r\n", b"\n"), repository.object_format) == oid:
-            return True
-    return False
+    contents = zip(there.values(), raw_files.bytes_of(repository, there), strict=True)
+    return any(data is not None and object_id("blob", data, repository.object_format) != oid for oid, data in contents)
 
 
 def _is_large(path: bytes) -> bool:
