@@ -21,7 +21,7 @@ from gitckpt.model.format.note import MOST
 from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store
+from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids, MakeOnce, repository_of
 from tests.store.hook_standin import StandIn
 
@@ -188,6 +188,18 @@ def require_runs(checkout: Checkout, found: dict[str, Checkpoint]) -> dict[str, 
 def blob(checkout: Checkout, oid: str) -> bytes:
     """Returns the content of a blob."""
     return subprocess.run([git_executable(), "cat-file", "blob", oid], cwd=checkout.path, capture_output=True, check=True).stdout
+
+
+def after_recording(store: Store, monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Has something change as soon as the store has recorded a checkpoint, as the safety checkpoint of a restore."""
+    really = inside(store).record
+
+    def record(*args: Any, **options: Any) -> Checkpoint:
+        made = really(*args, **options)
+        change()
+        return made
+
+    monkeypatch.setattr(inside(store), "record", record)
 
 
 def view(path: Path | str) -> dict[str, Any]:

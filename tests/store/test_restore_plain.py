@@ -19,10 +19,10 @@ from gitckpt.git.contents import exchange, layout
 from gitckpt.git.contents.exchange import Exchange
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.store.restore import plain as plain_restores
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store
 from tests import forked
 from tests.conftest import Checkout, examples
-from tests.store.conftest import MakeStore, view
+from tests.store.conftest import MakeStore, after_recording, view
 from tests.store.killer import opened
 
 PATHS = ("a", "b/c", "b/d/e", "b/d/f", "g", "h-i", "h/i", "h.i", "b/d-e", "x y", "deep/er/still")
@@ -195,16 +195,13 @@ def content(checkout: Checkout) -> dict[str, tuple[int, bytes | None]]:
 def test_what_changes_after_the_capture_stays_and_nothing_is_touched(
     plain: Store, main_checkout: Checkout, changed: str, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    really = inside(plain).record
     there: list[object] = []
 
-    def record(*args: Any, **options: Any) -> Any:
-        safety = really(*args, **options)
+    def in_this_moment() -> None:
         MEANWHILE[change](main_checkout)
         there.append(content(main_checkout))
-        return safety
 
-    monkeypatch.setattr(inside(plain), "record", record)
+    after_recording(plain, monkeypatch, in_this_moment)
     with pytest.raises(BusyError, match="a file changed while it was to be replaced: "):
         plain.restore(changed)
     assert [content(main_checkout)] == there

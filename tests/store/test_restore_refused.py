@@ -16,7 +16,7 @@ from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.store.restore import replacement, restorer
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.store.conftest import view
+from tests.store.conftest import after_recording, view
 
 HINT = "move it out of the way, then run the command again; nothing was changed"
 
@@ -167,14 +167,7 @@ class TestOthersAtWork:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         main_checkout.write("new", "x")
-        really = inside(plain).record
-
-        def record(*args: Any, **options: Any) -> Checkpoint:
-            safety = really(*args, **options)
-            main_checkout.write("README", "typed in this moment\n")
-            return safety
-
-        monkeypatch.setattr(inside(plain), "record", record)
+        after_recording(plain, monkeypatch, lambda: main_checkout.write("README", "typed in this moment\n"))
         error = refused(plain, made)
         assert isinstance(error, BusyError)
         assert error.message.startswith(f"a file changed while it was to be replaced: {said}")
@@ -192,16 +185,13 @@ class TestOthersAtWork:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         main_checkout.write("later", "1\n")
-        really = inside(plain).record
 
-        def record(*args: Any, **options: Any) -> Checkpoint:
-            safety = really(*args, **options)
+        def stage() -> None:
             main_checkout.write("later", "staged in this moment\n")
             main_checkout.git("add", "later")
             main_checkout.write("later", "1\n")
-            return safety
 
-        monkeypatch.setattr(inside(plain), "record", record)
+        after_recording(plain, monkeypatch, stage)
         if paths:
             restorer.restore(inside(plain), made, paths)
         else:
