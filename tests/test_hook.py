@@ -22,7 +22,10 @@ from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
-HEAVY = {"pygit2", "typer", "tomlkit", "rich", "click", "typing", "dataclasses", "re", "enum", "subprocess", "pathlib", "json", "datetime"}
+HEAVY = {
+    *("pygit2", "typer", "tomlkit", "rich", "click", "typing", "dataclasses", "re", "enum", "subprocess", "pathlib", "json", "datetime"),
+    *("contextlib", "functools", "collections"),  # a tenth of all that it imports
+}
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ what it kept, so that no two writers together can lose a commit.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
@@ -346,8 +345,11 @@ def _is_cut(repository: Repository, commit: str) -> bool:
 def _cuts(repository: Repository) -> Iterator[bytes]:
     """Yields what the files of shallow clones and grafts say."""
     for name in ("shallow", "info/grafts"):
-        with contextlib.suppress(OSError), open(os.path.join(repository.common_dir, name), "rb") as file:
-            yield file.read()
+        try:
+            with open(os.path.join(repository.common_dir, name), "rb") as file:
+                yield file.read()
+        except OSError:
+            continue
 
 
 def _text(repository: Repository, oid: str) -> bytes:
