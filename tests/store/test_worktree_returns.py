@@ -294,6 +294,10 @@ class ReturnMachine(RuleBasedStateMachine):
                 path = os.fsdecode(ast.literal_eval(what.removeprefix("status ")))
                 stored = self._places[top].git("hash-object", f"--path={path}", "--", path).strip()
                 return bool(stored != line.split(b" ")[7])
+            case ((bytes(top), str(what)), (bytes(line), bytes(before))) if line.replace(b" S.M", b" S..", 1) == before:
+                # What is changed in a submodule is compared there. That it is, the repository around it may have said without a look.
+                within = os.path.join(top, ast.literal_eval(what.removeprefix("status ")))
+                return within in self._places and b"1 .M " in self._places[within].git("status", "--porcelain=v2")
         return False
 
     def _work(self, edits: list[Edit]) -> None:
