@@ -204,12 +204,17 @@ class TestOthersAtWork:
         restorer.undo(inside(plain))
         assert main_checkout.git("cat-file", "blob", ":later") == "staged in this moment"
 
-    def test_what_is_staged_while_files_are_written_stays_staged(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        main_checkout.commit("rules", **{".gitattributes": "*.txt text\n"})  # or no index is replaced
+    @pytest.fixture
+    def to_git(self, plain: Store, main_checkout: Checkout) -> Checkpoint:
+        """A checkpoint whose files git replaces, with the index, as there are rules of conversion."""
+        main_checkout.commit("rules", **{".gitattributes": "*.txt text\n"})
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
+        return made
+
+    def test_what_is_staged_while_files_are_written_stays_staged(
+        self, plain: Store, main_checkout: Checkout, to_git: Checkpoint, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         really = replacement.replace_files
 
         def replace_files(*args: Any) -> object:
@@ -218,7 +223,7 @@ class TestOthersAtWork:
             return done
 
         monkeypatch.setattr(replacement, "replace_files", replace_files)
-        assert isinstance(refused(plain, made), BusyError)
+        assert isinstance(refused(plain, to_git), BusyError)
         assert main_checkout.git("status", "--porcelain") == "D  README\n?? README"
         assert not (main_checkout.path / ".git/index.lock").exists()
         monkeypatch.undo()
@@ -226,11 +231,8 @@ class TestOthersAtWork:
         assert (main_checkout.path / "README").read_text() == "before\n"
 
     def test_an_index_that_git_has_only_looked_through_meanwhile_is_replaced(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+        self, plain: Store, main_checkout: Checkout, to_git: Checkpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        main_checkout.commit("rules", **{".gitattributes": "*.txt text\n"})  # or no index is replaced
-        made = plain.save("a-complete", {})
-        main_checkout.write("README", "before\n")
         really = replacement.replace_files
         inodes = []
 
@@ -241,7 +243,7 @@ class TestOthersAtWork:
 
         before = (main_checkout.path / ".git/index").stat().st_ino
         monkeypatch.setattr(replacement, "replace_files", replace_files)
-        restorer.restore(inside(plain), made)
+        restorer.restore(inside(plain), to_git)
         assert before not in inodes != []
         assert main_checkout.git("status", "--porcelain") == ""
 
