@@ -13,7 +13,7 @@ import stat
 
 from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.contents import layout, raw_files
-from gitckpt.git.objects.encoding import FILE, object_hash, object_id
+from gitckpt.git.objects.encoding import EXECUTABLE, FILE, LINK, object_hash, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ _LARGEST, _LARGEST_TOGETHER = 8 << 20, 32 << 20
 _MANY = 1000
 """So many files git writes as fast, and in parallel."""
 
-_EXECUTABLE, _LINK = b"100755", b"120000"
-_KINDS = frozenset((FILE, _EXECUTABLE, _LINK))
+_KINDS = frozenset((FILE, EXECUTABLE, LINK))
 _OTHER = b"", ""
 """Mode and oid of what is neither a file nor a link."""
 
@@ -98,7 +97,7 @@ class Exchange:
                 return None
             contents[oid] = found[2]
             left -= len(found[2])
-        if not all(_is_target(contents[one.new]) for one in coming if one.new_mode == _LINK):
+        if not all(_is_target(contents[one.new]) for one in coming if one.new_mode == LINK):
             return None
         return cls(repository, files, contents)
 
@@ -145,7 +144,7 @@ class Exchange:
                 status = os.lstat(name, dir_fd=fd)
                 self._seen[path] = _identity(status)
                 if stat.S_ISLNK(status.st_mode):
-                    return _LINK, object_id("blob", os.readlink(name, dir_fd=fd), kind)
+                    return LINK, object_id("blob", os.readlink(name, dir_fd=fd), kind)
                 if not stat.S_ISREG(status.st_mode):
                     return _OTHER
                 with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd), "rb") as file:
@@ -154,7 +153,7 @@ class Exchange:
                         digest.update(chunk)
         except _GONE:
             return None
-        return _EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE, digest.hexdigest()
+        return EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE, digest.hexdigest()
 
     def _require_same(self, path: bytes, name: bytes, fd: int) -> None:
         try:
@@ -221,11 +220,11 @@ def _is_target(data: bytes) -> bool:
 
 def _write(name: bytes, fd: int, mode: bytes, data: bytes) -> None:
     """Makes a file, or nothing. Raises `FileExistsError` where something is there."""
-    if mode == _LINK:
+    if mode == LINK:
         os.symlink(data, name, dir_fd=fd)
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    made = os.open(name, flags, 0o777 if mode == _EXECUTABLE else 0o666, dir_fd=fd)
+    made = os.open(name, flags, 0o777 if mode == EXECUTABLE else 0o666, dir_fd=fd)
     try:
         with open(made, "wb") as file:
             file.write(data)

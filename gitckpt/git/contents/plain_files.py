@@ -12,7 +12,7 @@ import stat
 
 from gitckpt.git.files import regular
 from gitckpt.git.objects.diff import listed, written
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, GITLINK, MalformedTree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK, MalformedTree, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _LARGEST = 1 << 20
 _LARGEST_TOGETHER = 16 << 20
 """In bytes: what is held in memory at once. A larger tree takes Python longer than git needs for the index."""
 
-_EXECUTABLE, _LINK = b"100755", b"120000"
 _REFUSABLE = re.compile(rb"[^ -~]|(^|/)\.git|[~:\\]", re.IGNORECASE)
 """What git may refuse to put into an index; a name that is in one it has taken."""
 
@@ -111,9 +110,9 @@ class Writer:
             whole = os.path.join(self._top, path)
             status = os.lstat(whole)
             if stat.S_ISLNK(status.st_mode):
-                mode, data = _LINK, os.readlink(whole)
+                mode, data = LINK, os.readlink(whole)
             else:
-                mode = _EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
+                mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
                 data = self.contents[path] = regular.content(whole, min(left, _LARGEST), follow=False)
             left -= len(data)
             entries[path] = (mode, self._put("blob", data))

@@ -61,8 +61,10 @@ Entries = dict[bytes, tuple[bytes, str]]
 
 DIRECTORY = b"40000"
 FILE = b"100644"
+EXECUTABLE = b"100755"
+LINK = b"120000"
 GITLINK = b"160000"
-_USUAL = frozenset((DIRECTORY, FILE, GITLINK, b"100755", b"120000"))
+_USUAL = frozenset((DIRECTORY, FILE, GITLINK, EXECUTABLE, LINK))
 _SHOWN = 60
 """So many bytes of a name are told: a name may be of any length."""
 

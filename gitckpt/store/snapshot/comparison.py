@@ -8,14 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 from gitckpt.git.contents import conversion, layout, raw_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.encoding import LINK
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.values import replace
 from gitckpt.store.snapshot import capture, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
-
-_LINK = b"120000"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def unexpected(
 
 def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
     """Tells whether a file is what git makes of the wanted blob, though git would store it otherwise: attributes came after the file."""
-    if one.status != "M" or one.old_mode != one.new_mode or one.new_mode == _LINK:  # what a link leads to is not in it
+    if one.status != "M" or one.old_mode != one.new_mode or one.new_mode == LINK:  # what a link leads to is not in it
         return False
     with open(os.path.join(os.fsencode(repository.worktree or ""), one.path), "rb") as file:
         found = file.read()
