@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.git.command import BOUNDED, Standby
+from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -21,9 +22,6 @@ _CHUNK = 1 << 20
 _MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename in tree entry", "truncated tree")
 """What git ends with where a tree on the way to what is asked for is none."""
 
-OVERSIZED = "oversized"
-"""Kind of an object that is larger than whoever asked wants to read."""
-
 
 class CatFile:
     """Reads through one process, started at the first question.
@@ -37,14 +35,7 @@ class CatFile:
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """Returns oid, kind and size of what `name` means.
-
-        Args:
-            name: an oid, or a full ref name, or `<ref>:<path>`; without line breaks.
-
-        Returns:
-            None where there is no such thing, or the name is ambiguous.
-        """
+        """See `Lookup.info`."""
         child = self._standby.take()
         try:
             _ask(child, f"info {name}\n".encode("utf-8", "surrogateescape"))
@@ -60,11 +51,7 @@ class CatFile:
         return _header(line)
 
     def known(self, oids: Sequence[str]) -> list[str]:
-        """Returns those of some objects that are there, whether they can be read or not.
-
-        Args:
-            oids: full ones.
-        """
+        """See `Lookup.known`."""
         found = []
         requests = [f"info {oid}\n".encode("ascii") for oid in oids]
         done = 0
@@ -83,12 +70,7 @@ class CatFile:
         return found
 
     def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
-        """Yields oid, kind and content for each name, in order; None for one that is missing or damaged.
-
-        Args:
-            names: as for `info`.
-            most: of how many bytes an object may be; a larger one is of the kind `OVERSIZED`, without its content. None for any size.
-        """
+        """See `Lookup.contents`."""
         if len(names) < _MANY:
             yield from self._one_by_one(names, most)
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git, ask_version, require_git
 from gitckpt.git.files import premises
 from gitckpt.git.process import Child, ending, environment, git_executable
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    from gitckpt.git.objects.port import Lookup
     from gitckpt.git.process import Completed
 
     Entries: TypeAlias = list[tuple[str, str, str]]
@@ -39,7 +39,6 @@ class Repository:
         worktree: absolute path of the top of this worktree; None in a bare repository or inside a git directory.
         object_format: "sha1" or "sha256".
         git: calls git here.
-        cat_file: reads refs and objects here, through one long-lived process.
         main: the top of the main worktree, in a tuple once `administration.main_worktree` has found it, or that there is none.
         configuration: what `config` has read of git's, and what tells whether it is as it was; None before, and where nothing would tell.
     """
@@ -50,9 +49,22 @@ class Repository:
         self.worktree = worktree
         self.object_format = object_format
         self.git = Git(git_dir, worktree)
-        self.cat_file = CatFile(self.git)
+        self._lookups: list[Lookup] = []
         self.main: tuple[str | None] | None = None
         self.configuration: tuple[Entries, Stamps] | None = None
+
+    @property
+    def cat_file(self) -> Lookup:
+        """Reads refs and objects here; through one long-lived process, unless somebody has set another way."""
+        if not self._lookups:
+            from gitckpt.git.catfile import CatFile  # the hook reads files, and seldom has to ask git
+
+            self._lookups.append(CatFile(self.git))
+        return self._lookups[0]  # the same for two threads that come first
+
+    @cat_file.setter
+    def cat_file(self, lookup: Lookup) -> None:
+        self._lookups[:] = [lookup]
 
     @property
     def is_linked(self) -> bool:
@@ -159,7 +171,8 @@ class Repository:
 
     def close(self) -> None:
         """Ends the long-lived process."""
-        self.cat_file.close()
+        for lookup in self._lookups:
+            lookup.close()
 
 
 def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None = None) -> Repository:

@@ -71,7 +71,7 @@ def objects(checkout: Checkout) -> list[str]:
 
 def opened(checkout: Checkout) -> tuple[Reader, CatFile]:
     repository = discover(str(checkout.path))
-    return Reader(repository), repository.cat_file
+    return Reader(repository), CatFile(repository.git)
 
 
 def check_same(checkout: Checkout, names: list[str]) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.files import regular
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.repository import open_repository
 from gitckpt.model.readers import codec
 from gitckpt.store.records import index, layout

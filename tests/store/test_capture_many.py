@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.contents import conversion
 from gitckpt.git.contents.quarantine import Quarantine
+from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.process import GitError
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.snapshot import capture, wholeness

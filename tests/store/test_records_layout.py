@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.git.catfile import OVERSIZED
+from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.format import budget

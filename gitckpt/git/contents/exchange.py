@@ -11,9 +11,8 @@ import os
 import re
 import stat
 
-from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.contents import layout, raw_files
-from gitckpt.git.objects.encoding import EXECUTABLE, FILE, LINK, object_hash, object_id
+from gitckpt.git.objects.encoding import EXECUTABLE, FILE, LINK, OVERSIZED, object_hash, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What git keeps in files, read and written without a process where that is plain; and files that anybody may have made.
 
 Doors:
-    reader: refs and objects, as `CatFile` gives them.
+    reader: what refs mean and objects hold, where no git has to be asked.
     regular: files that a branch may have brought along.
     atomic: a file that other programs read, written whole.
     loose: objects as files of their own.

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import zlib
 
-from gitckpt.git.catfile import CatFile
 from gitckpt.git.objects.encoding import object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gitckpt.git.catfile import CatFile
     from gitckpt.git.repository import Repository
 
 _HEX = b"0123456789abcdef"
@@ -39,7 +39,7 @@ _FANOUT, _NAMES = 8, 8 + 256 * 4
 """Where the counts and the oids begin in the index of a pack (gitformat-pack(5), version 2)."""
 
 
-class Reader(CatFile):
+class Reader:
     """Reads a repository of one's own, for a process that has a few things to ask.
 
     Args:
@@ -47,26 +47,47 @@ class Reader(CatFile):
     """
 
     def __init__(self, repository: Repository) -> None:
-        super().__init__(repository.git)
         self._repository = repository
+        self._git: CatFile | None = None
         self._top = os.path.join(repository.common_dir, "objects")
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """See `CatFile.info`."""
+        """See `Lookup.info`."""
         found = self._look(name)
         if found is None:
-            return super().info(name)
+            return self._asked().info(name)
         oid, kind, data = found
         return (oid, kind, len(data)) if oid else None
 
+    def known(self, oids: Sequence[str]) -> list[str]:
+        """See `Lookup.known`."""
+        return self._asked().known(oids)
+
     def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
-        """See `CatFile.contents`."""
+        """See `Lookup.contents`."""
         for at, name in enumerate(names):
             found = self._look(name)
             if found is None:
-                yield from super().contents(names[at:], most)
+                yield from self._asked().contents(names[at:], most)
                 return
             yield found if found[0] else None  # which are never larger than a document may be
+
+    def warm_up(self) -> None:
+        """See `Lookup.warm_up`."""
+        self._asked().warm_up()
+
+    def close(self) -> None:
+        """See `Lookup.close`."""
+        if self._git is not None:
+            self._git.close()
+
+    def _asked(self) -> CatFile:
+        """Returns git, for a question that is not plain."""
+        if self._git is None:
+            from gitckpt.git.catfile import CatFile
+
+            self._git = CatFile(self._repository.git)
+        return self._git
 
     def _look(self, name: str) -> tuple[str, str, bytes] | None:
         """Returns oid, kind and content of what a name means; empty ones where there is no such ref, None where git has to be asked."""

@@ -7,9 +7,8 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.notes.reader import LONGEST, MESSAGE, Reader, is_note, lines_of, text_of
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree, object_id, place_in
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, encode_tree, object_id, place_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gitckpt.git.catfile import OVERSIZED
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, MalformedTree, blob_ids, decode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, blob_ids, decode_tree, object_id
 from gitckpt.git.refs import Refs
 
 TYPE_CHECKING = False

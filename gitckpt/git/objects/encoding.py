@@ -22,6 +22,10 @@ if TYPE_CHECKING:
             """Returns the digest in hexadecimal digits."""
 
 
+OVERSIZED = "oversized"
+"""Kind of an object that is larger than whoever asked wants to read."""
+
+
 def object_id(kind: str, data: bytes, object_format: str) -> str:
     """Returns the oid of an object: the hash of `<kind> <size>NUL<content>` in the repository's format."""
     return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pygit2
 from pygit2.enums import ObjectType
 
-from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects.anchor import Anchor
+from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.format import budget

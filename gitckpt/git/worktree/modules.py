@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git
 from gitckpt.git.refs import plain
 from gitckpt.git.repository import Repository
@@ -73,7 +72,6 @@ def _kept(git_dir: str, object_format: str) -> Repository:
     """Returns a repository as seen from nowhere: where its `core.worktree` leads to may be gone, of which git would die."""
     kept = Repository(git_dir, None, object_format)
     kept.git = Git(git_dir, git_dir)
-    kept.cat_file = CatFile(kept.git)
     return kept
 
 

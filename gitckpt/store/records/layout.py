@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.git.catfile import OVERSIZED
+from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
 from gitckpt.model.format.note import link_line

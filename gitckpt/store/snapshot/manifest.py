@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gitckpt.git.catfile import OVERSIZED
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running
-from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, decode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, OVERSIZED, Entries, MalformedTree, decode_tree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
