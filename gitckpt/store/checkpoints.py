@@ -349,7 +349,7 @@ class Checkpoints:
         notes: Notes | None = None,
         noted: Mapping[str, Sequence[str]] | None = None,
         runs: Collection[str] | None = None,
-        oids: Mapping[str, str] | None = None,
+        listed: Mapping[str, Entry] | None = None,
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
@@ -357,8 +357,8 @@ class Checkpoints:
         from gitckpt.store.submodules import keeper
 
         wanted = strings("checkpoint_ids", checkpoint_ids)
-        with keeper.removal(self, wanted):
-            return self._remover(notes).remove(wanted, self.clock(), noted=noted, runs=runs, oids=oids, last=last, settled=settled)
+        with keeper.removal(self, wanted, listed):
+            return self._remover(notes).remove(wanted, self.clock(), noted=noted, runs=runs, listed=listed, last=last, settled=settled)
 
     def finish(self) -> None:
         """Ends removals that were interrupted. Errors: as `settle`."""

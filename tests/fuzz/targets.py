@@ -15,7 +15,7 @@ from gitckpt.durable.phases.review import quasar_file, replies
 from gitckpt.durable.pipeline import parser
 from gitckpt.durable.steps import graph_file
 from gitckpt.git.notes.editor import Notes
-from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, place_in
+from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, oids_in, place_in
 from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.git.worktree import grammar, operation
 from gitckpt.model import toml
@@ -166,6 +166,7 @@ def read_tree(data: bytes) -> None:
             encode_tree(entries)
         for mode in (b"100644", b"40000"):
             place_in(data, mode, b"ab", object_format)
+            oids_in(data, mode, 2, object_format)
 
 
 def read_notes(data: bytes) -> None:

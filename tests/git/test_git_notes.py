@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.notes.editor import Notes
-from gitckpt.git.notes.reader import LONGEST
+from gitckpt.git.notes.reader import LONGEST, Reader
 from gitckpt.git.objects.adapters import open_objects
-from gitckpt.git.objects.encoding import encode_tree, place_in
+from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, oids_in, place_in
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, examples
+from tests.fuzz.targets import Memory, Told
 
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item, Objects
@@ -432,6 +433,72 @@ class TestInPlace:
             {b"a" * 38: (b"100644", "20" * 20), b"b" * 39: (b"100644", "00" * 20)},
         ):
             assert place_in(encode_tree(other), b"100644", b"a" * 38, "sha1") is None
+
+
+def alike(tree: bytes, object_format: str) -> dict[str, str] | None:
+    """What `oids_in` says of a tree, by taking it apart."""
+    try:
+        entries = decode_tree(tree, object_format)
+    except MalformedTree:
+        return None
+    is_alike = all(mode == b"100644" and len(name) == 2 and not name.strip(b"0123456789abcdef") for name, (mode, _) in entries.items())
+    return {name.decode(): oid for name, (_, oid) in entries.items()} if is_alike else None
+
+
+ALMOST_NAMES = st.sampled_from([b"ab", b"00", b"ff", b"a", b"abc", b"x1", b"a/", b"a ", b"A0"])
+ENTRIES = st.lists(
+    st.tuples(st.sampled_from([b"100644"] * 9 + [b"100755", b"40000", b"0"]), ALMOST_NAMES, st.binary(min_size=20, max_size=20))
+)
+
+
+@settings(max_examples=examples(300))
+@given(entries=ENTRIES, end=st.binary(max_size=3) | st.just(b""))
+def test_oids_in_a_tree_are_those_that_are_there(entries: list[tuple[bytes, bytes, bytes]], end: bytes) -> None:
+    tree = b"".join(b"%s %s\0%s" % entry for entry in entries) + end
+    assert oids_in(tree, b"100644", 2, "sha1") == alike(tree, "sha1")
+    wide = b"".join(b"%s %s\0%s%s" % (*entry, entry[2][:12]) for entry in entries) + end
+    assert oids_in(wide, b"100644", 2, "sha256") == alike(wide, "sha256")
+
+
+Tree = dict[bytes, tuple[bytes, Any]]
+
+
+def forest(depth: int) -> st.SearchStrategy[Tree]:
+    """Trees of notes as anybody may have made them: each entry its mode, and a blob or a tree."""
+    rest = 40 - 2 * depth
+    names = st.sampled_from([b"a" * rest, b"ab" + b"b" * (rest - 2), b"b" * rest])
+    blobs = st.tuples(st.sampled_from([b"100644"] * 5 + [b"100755"]), st.sampled_from([b"one", b"two"]))
+    entries = st.dictionaries(names, blobs, max_size=3)
+    if depth == 3:
+        return entries
+    odd: st.SearchStrategy[Tree] = st.dictionaries(st.sampled_from([b"aa", b"readme", b"a" * 39]), blobs, max_size=1) | st.just({})
+    below = st.dictionaries(st.sampled_from([b"aa", b"ab", b"bb"]), st.tuples(st.just(b"40000"), forest(depth + 1)), max_size=2)
+    return st.builds(lambda *parts: dict(parts[0] | parts[1] | parts[2]), entries, below, odd)
+
+
+def planted(memory: Memory, tree: Tree) -> str:
+    found = {
+        name: (mode, planted(memory, content) if isinstance(content, dict) else memory.put("blob", content))
+        for name, (mode, content) in tree.items()
+    }
+    return memory.put("tree", encode_tree(found))
+
+
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tree=forest(0), only=st.none() | st.sets(st.sampled_from(["a" * 40, "ab" + "b" * 38, "b" * 40, "aa" + "b" * 38])))
+def test_trees_of_notes_alone_are_read_as_those_with_other_things(
+    tree: Tree, only: set[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory()
+    root = planted(memory, tree)
+    notes = Notes(Told(""), memory, REF)  # type: ignore[arg-type]
+    results = []
+    with monkeypatch.context() as patched:
+        for _ in range(2):
+            seen: dict[str, str] = {}
+            results.append((list(notes._walk(root, only, seen=seen)), seen))
+            patched.setattr(Reader, "_flat", lambda *_: None)
+    assert results[0] == results[1]
 
 
 @pytest.mark.turns("adapter")

@@ -10,8 +10,10 @@ import pytest
 
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import RepositoryError
+from gitckpt.model.values import replace
 from gitckpt.store import chains, links
 from gitckpt.store.records import keys, layout
+from gitckpt.store.records.entry import Entry
 from gitckpt.store.records.removal import remover
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -48,6 +50,10 @@ def before(plain: Store, main_checkout: Checkout, done: list[list[Said]]) -> dic
     inside(plain).write_links()
     del done[:]
     return main_checkout.refs()
+
+
+def listed(store: Store) -> dict[str, Entry]:
+    return {each.id: each for each in store.list()}
 
 
 def remove(store: Store, *names: str, **how: Any) -> int:
@@ -124,11 +130,12 @@ class TestInOrder:
 class TestWhatIsKnownAlready:
     def test_what_refs_pointed_to_is_what_is_deleted(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         ref = f"refs/checkpoints/{THREE}"
-        assert remove(plain, THREE, oids={THREE: before[ref], TWO: "1" * 40}) == 1
+        assert remove(plain, THREE, listed=listed(plain)) == 1
         assert set(before) - set(main_checkout.refs()) == {ref, f"refs/ckpt/trees/{THREE}"}
 
     def test_where_it_is_not_so_any_more_it_is_looked_at(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
-        assert remove(plain, THREE, oids={THREE: "1" * 40}) == 1
+        other = {name: replace(each, oid="1" * 40) for name, each in listed(plain).items()}
+        assert remove(plain, THREE, listed=other) == 1
         assert set(before) - set(main_checkout.refs()) == {f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"}
 
     def test_notes_that_were_read_are_not_read_again(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, blob_ids, decode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, blob_ids, decode_tree, object_id, oids_in
 from gitckpt.git.refs import Refs
 
 TYPE_CHECKING = False
@@ -168,13 +168,17 @@ class Reader:
             prefixes, trees = zip(*level, strict=True)
             level = []
             for prefix, tree, found in zip(prefixes, trees, self._objects.read(trees), strict=True):
-                entries = self._decoded(found)
-                left -= len(entries) + 1 if tree in twice else 0
+                is_again = tree in twice
                 twice.add(tree)
                 seen[prefix] = tree
+                notes = None if above or is_again else self._flat(found, whole - len(prefix))
+                if notes is not None:  # as it is with nearly all of them
+                    yield from ((prefix + name, FILE, oid) for name, oid in notes.items() if only is None or prefix + name in only)
+                    continue
+                entries = self._decoded(found)
+                left -= len(entries) + 1 if is_again else 0
                 if not entries and (found is None or found[1]):  # nobody knows what is in it, nor below those that lead to it
-                    for digits in range(0, len(prefix) + 1, 2):
-                        seen.pop(prefix[:digits], None)
+                    _forget(seen, prefix)
                     yield "", DIRECTORY, tree
                 if left < 0:
                     seen.clear()
@@ -210,12 +214,22 @@ class Reader:
         found = next(self._objects.read([commit]))
         return found[1][5 : 5 + len(commit)].decode("ascii") if found and found[0] == "commit" else ""
 
+    def _flat(self, found: tuple[str, bytes] | None, digits: int) -> dict[str, str] | None:
+        """Returns the blob of each note of a tree that has nothing else, by what is left of the commit's name; None for another tree."""
+        return oids_in(found[1], FILE, digits, self._format) if digits and found is not None and found[0] == "tree" else None
+
     def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
         """Returns the entries of a tree; none where it is malformed, missing, or none: notes are derived, and made anew."""
         try:
             return decode_tree(found[1], self._format) if found is not None and found[0] == "tree" else {}
         except MalformedTree:
             return {}
+
+
+def _forget(trees: dict[str, str], path: str) -> None:
+    """Takes away a tree, and those that lead to it."""
+    for digits in range(0, len(path) + 1, 2):
+        trees.pop(path[:digits], None)
 
 
 def _doubtful(level: list[tuple[str, str]], above: Iterable[str], unknown: Callable[[Trees], Trees]) -> list[tuple[str, str]]:

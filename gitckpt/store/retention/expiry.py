@@ -159,8 +159,8 @@ def expire_alone(
     gone = [(entry, decision) for entry, decision in decided if decision.expires]
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
-        oids = {entry.id: entry.oid for entry, _ in gone}
-        store.remove(oids.keys(), notes=noted.notes, noted=noted(), runs=(), oids=oids, settled=False)
+        listed = {entry.id: entry for entry, _ in gone}
+        store.remove(listed.keys(), notes=noted.notes, noted=noted(), runs=(), listed=listed, settled=False)
     return gone
 
 

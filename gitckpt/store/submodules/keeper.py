@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gitckpt.git.lock import Lock
@@ -204,7 +204,7 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
 
 
 @contextlib.contextmanager
-def removal(store: Checkpoints, checkpoint_ids: Collection[str]) -> Iterator[None]:
+def removal(store: Checkpoints, checkpoint_ids: Collection[str], listed: Mapping[str, Entry] | None = None) -> Iterator[None]:
     """Around a removal of checkpoints: removes those of submodules afterwards that they named, unless others name them, too.
 
     What cannot be removed is for the log: an expiry tries again.
@@ -212,9 +212,11 @@ def removal(store: Checkpoints, checkpoint_ids: Collection[str]) -> Iterator[Non
     Args:
         store: of the repository around the submodules.
         checkpoint_ids: what is to be removed.
+        listed: the same by their ids, where the caller has listed them already.
     """
     try:
-        named = named_by(_submodules(fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids))))))
+        entries = fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))) if listed is None else listed.values()
+        named = named_by(_submodules(entries))
     except CkptError:
         named = {}  # what is to be removed may be the reason that nothing can be listed: an expiry looks for the others
     yield

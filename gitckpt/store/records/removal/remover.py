@@ -72,7 +72,7 @@ class Remover:
         *,
         noted: Mapping[str, Sequence[str]] | None = None,
         runs: Collection[str] | None = None,
-        oids: Mapping[str, str] | None = None,
+        listed: Mapping[str, Entry] | None = None,
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
@@ -83,7 +83,7 @@ class Remover:
             instant: now, in microseconds since the epoch.
             noted: the lines of the notes that list checkpoints of other commits (`Carried`), where the caller has read them already.
             runs: the runs that the checkpoints belong to, where the caller knows them.
-            oids: what the refs of the checkpoints pointed to when the caller listed them.
+            listed: each of the checkpoints by its id, where the caller has listed them already.
             last: those of them that go in a transaction of their own, after the others.
             settled: whether the refs that keep commits are looked at as well; if not, whoever calls does so once for all that it removes.
 
@@ -99,11 +99,11 @@ class Remover:
         deadline = time.monotonic() + PATIENCE
         gone = 0
         while True:
-            there = self._existing(wanted, oids)
+            there = self._existing(wanted, listed)
             checkpoints = there[layout.CHECKPOINTS]
             try:
                 with Lock(self._lock, _LOCK_PATIENCE):
-                    unlinked = self._without_links(set(checkpoints), noted, instant)
+                    unlinked = self._without_links(set(checkpoints), noted, instant, listed)
                     if any(there[space] for space in layout.HOLDERS):
                         self._begin(wanted)
                     self._delete(checkpoints, runs, unlinked, last)
@@ -116,7 +116,7 @@ class Remover:
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
-                noted = oids = None
+                noted = listed = None
                 continue
             return gone
 
@@ -198,9 +198,9 @@ class Remover:
         except FileNotFoundError:
             return set()
 
-    def _existing(self, wanted: set[str], oids: Mapping[str, str] | None = None) -> dict[str, dict[str, str]]:
-        """Returns oid by name for each of the refs that wanted checkpoints have; their own are not asked for where `oids` has them."""
-        spaces = layout.HOLDERS if oids is not None else (layout.CHECKPOINTS, *layout.HOLDERS)
+    def _existing(self, wanted: set[str], listed: Mapping[str, Entry] | None = None) -> dict[str, dict[str, str]]:
+        """Returns oid by name for each of the refs that wanted checkpoints have; their own are not asked for where `listed` has them."""
+        spaces = layout.HOLDERS if listed is not None else (layout.CHECKPOINTS, *layout.HOLDERS)
         if len(wanted) < _LIST_ALL_FROM:
             patterns = [space + name for space in spaces for name in wanted]
         else:
@@ -211,15 +211,17 @@ class Remover:
             space, _, name = ref.rpartition("/")
             if name in wanted and f"{space}/" in found:  # others have names below ours that end like those of ours
                 found[f"{space}/"][name] = oid
-        if oids is not None:
-            found[layout.CHECKPOINTS] = {name: oids[name] for name in sorted(wanted)}
+        if listed is not None:
+            found[layout.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
         return found
 
-    def _without_links(self, gone: set[str], noted: Mapping[str, Sequence[str]] | None, instant: int) -> list[Update]:
+    def _without_links(
+        self, gone: set[str], noted: Mapping[str, Sequence[str]] | None, instant: int, listed: Mapping[str, Entry] | None
+    ) -> list[Update]:
         tip = self._notes.tip()
         if not tip or not gone:
             return []
-        entries = self._listed(Query(ids=list(gone)))
+        entries = self._listed(Query(ids=list(gone))) if listed is None else listed.values()
         if noted is None:
             try:
                 noted = fenced(layout.CHECKPOINTS, Carried(self._notes, self._index))
