@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from gitckpt.model import toml
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.readers import codec
 from tests.conftest import examples
@@ -108,8 +108,16 @@ errors = []
 dirty = true
 operation_commit = "{SHA}"
 omitted = [{{path = "sub", reason = "a repository", oid = "{SHA}", dirty = false}}]
+submodules = [{{path = "lib", checkpoint = "{PARENT}", git_sha = "{SHA}", dirty = true}}]
 converted = ["a.txt", "b.txt"]
+suspects = [{{path = ".env", rule = "private key", line = 7, digest = "0123abcd"}}]
 degraded = "the disk is full"
+
+[imported]
+path = "plan.json"
+original = "{TREE}"
+at = "2026-11-21T20:17:00Z"
+untrusted = true
 
 [pipeline]
 name = "ci"
@@ -158,7 +166,9 @@ DRIVEN = Checkpoint(
         dirty=True,
         operation_commit=SHA,
         omitted=(Omitted("sub", "a repository", oid=SHA, dirty=False),),
+        submodules=(Submodule("lib", PARENT, SHA, dirty=True),),
         converted=("a.txt", "b.txt"),
+        suspects=(Suspect(".env", "private key", 7, "0123abcd"),),
         degraded="the disk is full",
     ),
     pipeline=Pipeline(
@@ -185,6 +195,7 @@ DRIVEN = Checkpoint(
         result="null",
         inputs={"x": "89ab"},
     ),
+    imported=Imported("plan.json", TREE, "2026-11-21T20:17:00Z", untrusted=True),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Suspect
 from gitckpt.model.errors import InvalidCheckpoint, StateError
 from gitckpt.model.readers import codec
 from tests.model.example_documents import DRIVEN, DRIVEN_DOCUMENT, PARENT, REF, REMOVED, SMALL, changed, fields, refusal
@@ -28,7 +28,18 @@ def test_it_is_read() -> None:
 def test_keys_of_later_versions_are_kept() -> None:
     assert DRIVEN.pipeline is not None
     assert DRIVEN.attempt is not None
-    later = replace(DRIVEN, pipeline=replace(DRIVEN.pipeline, unknown=LATER), attempt=replace(DRIVEN.attempt, unknown=LATER))
+    assert DRIVEN.imported is not None
+    assert DRIVEN.worktree is not None
+    lists: dict[str, Any] = {
+        key: tuple(replace(each, unknown=LATER) for each in getattr(DRIVEN.worktree, key)) for key in ("omitted", "submodules", "suspects")
+    }
+    later = replace(
+        DRIVEN,
+        worktree=replace(DRIVEN.worktree, **lists, unknown=LATER),
+        imported=replace(DRIVEN.imported, unknown=LATER),
+        pipeline=replace(DRIVEN.pipeline, unknown=LATER),
+        attempt=replace(DRIVEN.attempt, unknown=LATER),
+    )
     assert codec.decode(codec.encode(later), REF) == later
 
 
@@ -39,6 +50,13 @@ def test_of_an_attempt_only_the_phase_must_be_told_and_of_a_pipeline_nothing() -
     first = data.replace(b'"build"', b'"build"\nnumber = 1\nfailures = 0\nrecoveries = 0')
     assert codec.decode(first, REF) == least
     assert codec.encode(least) == first
+
+
+def test_of_a_suspect_the_line_may_be_missing() -> None:
+    data = changed("worktree.suspects.0.line", REMOVED, DRIVEN_DOCUMENT)
+    found = codec.decode(data, REF).worktree
+    assert found is not None
+    assert found.suspects == (Suspect(".env", "private key", 1, "0123abcd"),)
 
 
 def test_a_map_that_is_none_of_python_s_own_is_written_like_one() -> None:
@@ -60,9 +78,26 @@ WORDS: dict[str, tuple[type, str]] = {
     "worktree.operation_commit": (str, "a string"),
     "worktree.omitted.0.oid": (str, "a string"),
     "worktree.omitted.0.dirty": (bool, "a boolean"),
+    "worktree.submodules": (list, "an array"),
+    "worktree.submodules.0": (dict, "a table"),
+    "worktree.submodules.0.path": (str, "a string"),
+    "worktree.submodules.0.checkpoint": (str, "a string"),
+    "worktree.submodules.0.git_sha": (str, "a string"),
+    "worktree.submodules.0.dirty": (bool, "a boolean"),
     "worktree.converted": (list, "an array"),
     "worktree.converted.1": (str, "a string"),
+    "worktree.suspects": (list, "an array"),
+    "worktree.suspects.0": (dict, "a table"),
+    "worktree.suspects.0.path": (str, "a string"),
+    "worktree.suspects.0.rule": (str, "a string"),
+    "worktree.suspects.0.line": (int, "an integer"),
+    "worktree.suspects.0.digest": (str, "a string"),
     "worktree.degraded": (str, "a string"),
+    "imported": (dict, "a table"),
+    "imported.path": (str, "a string"),
+    "imported.original": (str, "a string"),
+    "imported.at": (str, "a string"),
+    "imported.untrusted": (bool, "a boolean"),
     "pipeline": (dict, "a table"),
     "pipeline.name": (str, "a string"),
     "pipeline.phases": (list, "an array"),
@@ -105,6 +140,24 @@ def test_a_value_of_the_wrong_type_is_refused(key: str) -> None:
     [
         ("worktree.operation_commit", "HEAD", "must be a full object id, not 'HEAD'"),
         ("worktree.omitted.0.oid", "", "must be a full object id, not ''"),
+        ("worktree.omitted.0.path", REMOVED, "missing"),
+        ("worktree.omitted.0.reason", REMOVED, "missing"),
+        ("worktree.omitted.0.size", -1, "must be 0 or more, not -1"),
+        ("worktree.submodules.0.path", REMOVED, "missing"),
+        ("worktree.submodules.0.checkpoint", "x", "must be a UUID version 4 in lower case, not 'x'"),
+        ("worktree.submodules.0.checkpoint", REMOVED, "missing"),
+        ("worktree.submodules.0.git_sha", "HEAD", "must be a full object id or empty, not 'HEAD'"),
+        ("worktree.submodules.0.git_sha", REMOVED, "missing"),
+        ("worktree.submodules.0.dirty", REMOVED, "missing"),
+        ("worktree.suspects.0.path", REMOVED, "missing"),
+        ("worktree.suspects.0.rule", REMOVED, "missing"),
+        ("worktree.suspects.0.line", 0, "must be 1 or more, not 0"),
+        ("worktree.suspects.0.digest", REMOVED, "missing"),
+        ("imported.path", REMOVED, "missing"),
+        ("imported.original", "HEAD", "must be a full object id, not 'HEAD'"),
+        ("imported.original", REMOVED, "missing"),
+        ("imported.at", "noon", "no UTC offset, neither Z nor ±hh:mm: 'noon'"),
+        ("imported.at", REMOVED, "missing"),
         ("pipeline.completed.plan", "x", "must be a UUID version 4 in lower case, not 'x'"),
         ("pipeline.deadline", "noon", "no UTC offset, neither Z nor ±hh:mm: 'noon'"),
         ("attempt.phase", " ", "empty"),

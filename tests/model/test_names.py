@@ -48,3 +48,27 @@ def test_five_are_shown_by_default() -> None:
 def test_six_tenths_must_be_the_same_by_default() -> None:
     assert names.closest("resarch", ["review", "research"]) == "research"
     assert (names.closest("abcde", ["abcxy"]), names.closest("abcd", ["abxx"])) == ("abcxy", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [(b"a b", "a b"), ("é".encode(), "é"), (b'"', '"'), (b'a \\"~\x1f\x7f\xff', '"a \\134\\042~\\037\\177\\377"')],
+)
+def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
+    assert names.quoted(path) == text
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("plain", "plain"),
+        ("a b", "'a b'"),
+        ("it's", "'it'\"'\"'s'"),
+        ("é", "'é'"),
+        ("a\nb", "$'a\\x0ab'"),
+        ("'\\\x7f", "$'\\'\\\\\\x7f'"),
+        ("\u2028\udcff", "$'\\xe2\\x80\\xa8\\xff'"),
+    ],
+)
+def test_a_word_that_a_shell_reads_back(word: str, text: str) -> None:
+    assert names.shell_word(word) == text

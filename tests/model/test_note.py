@@ -65,6 +65,33 @@ def test_that_git_has_joined() -> None:
     assert lines == [*links(*range(40, 60)), f"and 32 more of {OLD}"]
 
 
+def test_of_two_last_lines_all_commits_are_named() -> None:
+    note = Note([f"and 2 more of {OLD} {OLDER}", f"and 3 more of {OLDER} {'d' * 40}"])
+    assert (note.left_out, note.commits) == (5, [OLD, OLDER, "d" * 40])
+    assert [note.is_settled, Note([f"and 2 more of {OLD}"]).is_settled, Note([link(1)]).is_settled] == [False, True, True]
+
+
+def test_the_newest_are_so_by_their_time() -> None:
+    """Not by their ids, which are random, nor by their phases."""
+    numbers = range(MOST + 2)
+    lines = {number: f"{99 - number:08x}-0000-4000-8000-000000000000 {'zyx'[number % 3]} {link(number)[-27:]}" for number in numbers}
+    made = merged(COMMIT, list(lines.values()), [], nowhere)
+    assert made == [*list(lines.values())[2:], "and 2 more"]
+
+
+def test_whose_own_commit_is_not_named() -> None:
+    linked = [(link(number), COMMIT if number % 2 else OLD) for number in range(MOST + 2)]
+    assert anew(COMMIT, [], linked)[-1] == f"and 2 more of {OLD}"
+    assert anew(OLD, [], linked)[-1] == f"and 2 more of {COMMIT}"
+
+
+def test_nobody_is_asked_for_commits_where_nothing_is_left_out() -> None:
+    def origins(_: Sequence[str]) -> list[str]:
+        raise AssertionError
+
+    assert Note([link(2), link(1)]).lines(origins, COMMIT) == links(1, 2)
+
+
 def test_it_names_a_hundred_commits_at_most() -> None:
     many = [f"{number:040x}" for number in range(150)]
     lines = merged(COMMIT, links(*range(MOST)), [link(20)], lambda _: many)
@@ -73,7 +100,17 @@ def test_it_names_a_hundred_commits_at_most() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["and more", "and x more", "and 3 others", "and 3 more or less", "and ٣ more", f"and {'9' * 5000} more", "And 3 more"],
+    [
+        "and more",
+        "and x more",
+        "and 3 others",
+        "and 3 more or less",
+        "and ٣ more",
+        "and  3 more",
+        f"and {'9' * 10} more",
+        f"and {'9' * 5000} more",
+        "And 3 more",
+    ],
 )
 def test_what_people_write_is_theirs(line: str) -> None:
     assert (Note([line]).others, Note([line]).left_out) == ([line], 0)

@@ -298,3 +298,14 @@ def test_a_usual_timestamp_is_as_it_would_be_written(
     text = when.strftime(f"%m-%d{separator}%H:%M:") + ("60" if leaps else f"{when.second:02d}") + fraction + offset
     text = f"{when.year:04d}-{text}"
     assert times.is_usual(text) == (times.to_text(times.from_text(text)) == text)
+
+
+def test_dates_are_remembered_and_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered: dict[int, str] = {}
+    monkeypatch.setattr(times, "_dates", remembered)
+    monkeypatch.setattr(times, "_MANY_DATES", 3)
+    days = [20_000 + number for number in (0, 1, 0, 2, 3)]
+    texts = [(EPOCH + datetime.timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for day in days]
+    assert [times.to_text(day * 86_400 * times.MICRO) for day in days[:4]] == texts[:4]
+    assert remembered == {day: text[:10] for day, text in zip(days[:4], texts, strict=False)}
+    assert [times.to_text(days[4] * 86_400 * times.MICRO), remembered] == [texts[4], {days[4]: texts[4][:10]}]

@@ -164,3 +164,63 @@ def test_what_the_library_could_do_and_this_cannot_is_refused() -> None:
         @values.dataclass(slots=True)
         class _Derived(Changing):
             c: int = 0
+
+
+def made_by(library: Any, *, frozen: bool) -> tuple[Any, Any]:
+    """Two classes: one with fields of each kind, and one that says itself how it is shown and compared."""
+
+    @library.dataclass(frozen=frozen, slots=True)
+    class Value:
+        """A value."""
+
+        a: int
+        b: str = "b"
+        c: list[int] = library.field(default_factory=list)
+        d: float | None = library.field(default=None, compare=False)
+        e: str = library.field(default="e", repr=False)
+
+        def twice(self) -> int:
+            return 2 * self.a
+
+    @library.dataclass(frozen=frozen, slots=True)
+    class Own:
+        a: int
+
+        def __repr__(self) -> str:
+            return f"<{self.a}>"
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 7
+
+    return Value, Own
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_class_is_made_as_the_library_makes_it(frozen: bool) -> None:
+    (ours, own), (theirs, their_own) = made_by(values, frozen=frozen), made_by(dataclasses, frozen=frozen)
+    for name in ("__name__", "__qualname__", "__module__", "__doc__", "__slots__", "__match_args__", "__annotations__"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert [(each.name, each.default, each.default_factory, each.compare, each.repr) for each in dataclasses.fields(ours)] == [
+        (each.name, each.default, each.default_factory, each.compare, each.repr) for each in dataclasses.fields(theirs)
+    ]
+    assert inspect.signature(ours) == inspect.signature(theirs)
+    assert repr(ours.__dataclass_params__).replace("slots=False", "slots=True") == repr(theirs.__dataclass_params__)
+    one, other = ours(1), theirs(1)
+    assert (repr(one), one.twice(), one.e, one.d) == (repr(other), 2, "e", None)
+    assert [one == ours(1, d=2.0), one == ours(1, e="x"), one == ours(2), one == other] == [True, False, False, False]
+    assert one.__replace__(b="x") == ours(1, "x")
+    assert [hasattr(one, "__dict__"), ours.__hash__ is None] == [False, not frozen]
+    assert [repr(own(3)), own(3) == own(4), hash(own(3))] == [repr(their_own(3)), True, 7]
+    assert [hasattr(each, "__setstate__") for each in (ours, theirs)] == [frozen] * 2
+    if frozen:
+        assert one.__getstate__() == other.__getstate__() == [1, "b", [], None, "e"]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            one.a = 2
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            del one.a
+    else:
+        one.a = 2
+        assert one == ours(2)

@@ -65,13 +65,14 @@ class TestCompare:
         assert compare({"x": new}, {"x": old}) == [StateChange("/x", new, old)]
 
     def test_what_came_and_what_went(self) -> None:
-        old = {"gone": {"a": 1}, "list": [1, 2, 3], "same": [None]}
-        new = {"list": [1, 9], "same": [None], "added": None, "a/b~c": {"": 1}}
+        old = {"gone": {"a": 1}, "list": [1, 2, 3], "same": [None], "grown": [1]}
+        new = {"list": [1, 9], "same": [None], "added": None, "a/b~c": {"": 1}, "grown": [1, 2]}
         assert compare(old, new) == [
             StateChange("/list/1", 2, 9),
             StateChange("/list/2", 3, MISSING),
             StateChange("/added", MISSING, None),
             StateChange("/a~1b~0c", MISSING, {"": 1}),
+            StateChange("/grown/1", MISSING, 2),
             StateChange("/gone", {"a": 1}, MISSING),
         ]
 
