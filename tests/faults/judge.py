@@ -158,7 +158,7 @@ class Judge:
             found += self._findings(place)
         found += self._locks(place)
         if is_brief:
-            found += [*self._completed(place), *self._mended(place), *self._half_made(place)]
+            found += [*self._completed(place), *self._call(place, "verify", "--repair"), *self._half_made(place)]
             passed = self._passed(place, said)
             found += self._lost(place, said, {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in passed})
             return list(dict.fromkeys(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,3 +73,32 @@ def test_a_map_is_copied() -> None:
     assert given == {"a": 1}
     assert arguments.mapping("state", None) == {}
     assert problem(arguments.mapping, "state", [("a", 1)]) == "state: must be a map of names to values, not [('a', 1)]"
+
+
+@pytest.mark.parametrize("paths", [None, [], ["a", b"b"], ("a",), [Path("a")]])
+def test_paths_are_several(paths: Any) -> None:
+    assert arguments.paths_of(paths) is paths
+
+
+@pytest.mark.parametrize("path", ["a", b"a", Path("a")])
+def test_one_path_alone_is_refused(path: Any) -> None:
+    assert problem(arguments.paths_of, path) == f"paths: must be a list of paths, not {path!r}"
+
+
+@pytest.mark.parametrize("number", [0, 1, 10**30])
+def test_a_number_is_whole_and_from_0_on(number: int) -> None:
+    arguments.require_number("limit", number)
+    arguments.require_number("limit", None, may_be_none=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        *(("1", "a whole number"), (1.0, "a whole number"), (None, "a whole number")),
+        *((-1, "a whole number from 0 on"), (True, "a whole number from 0 on"), (False, "a whole number from 0 on")),
+    ],
+)
+def test_another_number_is_refused(value: Any, what: str) -> None:
+    assert problem(arguments.require_number, "limit", value) == f"limit: must be {what}, not {value!r}"
+    if value is not None:
+        assert problem(arguments.require_number, "limit", value, may_be_none=True) == f"limit: must be {what}, not {value!r}"

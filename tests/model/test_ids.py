@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -251,3 +252,18 @@ def test_what_passes_for_a_run_id_is_safe_in_refs_and_paths(text: str) -> None:
     else:
         with pytest.raises(UsageError):
             ids.require_run_id(text)
+
+
+@pytest.mark.parametrize("text", ["", "0123456789" * 4, "abcdef00" * 8])
+def test_a_commit_is_a_full_oid_or_none_yet(text: str) -> None:
+    assert ids.require_oid_or_unborn(text) == text
+
+
+@pytest.mark.parametrize("text", ["HEAD", "0123456", "A" * 40, " ", None, 7, b"a" * 40, "x" * 100])
+def test_anything_else_is_no_commit(text: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        ids.require_oid_or_unborn(text)
+    assert (caught.value.message, caught.value.hint) == (
+        f"{text!r:.60} is not the full oid of a commit",
+        "ask git for it: git rev-parse REV",
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gitckpt.model.format.note import MOST, Note, anew, commits, is_crowded, merged
+from gitckpt.model.format.note import MOST, Note, anew, commits, is_crowded, link_id, link_line, merged
 
 COMMIT, OLD, OLDER = "c" * 40, "a" * 40, "b" * 40
 
@@ -21,6 +21,11 @@ def links(*numbers: int) -> list[str]:
 
 def nowhere(_: Sequence[str]) -> list[str]:
     return []
+
+
+def test_a_line_links_a_checkpoint() -> None:
+    line = link_line("an-id", "write  the\ttests-complete", "2026-11-21T20:15:00Z")
+    assert (line, link_id(line)) == ("an-id write the tests-complete 2026-11-21T20:15:00Z", "an-id")
 
 
 def test_few_stand_as_they_came() -> None:
