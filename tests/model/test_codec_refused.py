@@ -233,3 +233,14 @@ def test_integers_outside_of_the_state_have_64_bits(number: int, before: str, af
         with pytest.raises(InvalidCheckpoint) as caught:
             read(data, REF)
         assert (caught.value.field, caught.value.problem) == (field, problem)
+
+
+@pytest.mark.parametrize("read", ["decode", "decode_header", "decode_summary"])
+def test_what_nobody_foresaw_is_said_of_the_ref(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError("too\n deep")
+
+    monkeypatch.setattr(codec, f"_{read}", fail)
+    with pytest.raises(InvalidCheckpoint) as caught:
+        getattr(codec, read)(b"", REF)
+    assert (caught.value.ref, caught.value.field, caught.value.problem) == (REF, "", "cannot be read: RecursionError: too deep")
