@@ -14,6 +14,9 @@ STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "
 _SLIPS = ("fail", "fails", "failure", "failing")
 """Meant for "failed": a name that ends so would count as complete."""
 
+_BREAKS = " _.:/"
+"""What may stand where a hyphen was meant."""
+
 
 def split(label: str) -> tuple[str, str]:
     """Returns the phase and the status of a label; the status is "" where the label has no hyphen."""
@@ -29,20 +32,32 @@ def label(text: str) -> str:
             where it is one of `STATUSES`, so that `add-login` is the phase `add-login`, complete.
 
     Raises:
-        UsageError: there is no name, what should be a status is empty, in capitals or "fail" (a phase that failed must not count as
-            complete for a slip), or the text has line breaks or other control characters.
+        UsageError: there is no name, or a status in its place; what should be a status is empty, in capitals or "fail", or "failed" after
+            something else than a hyphen (a phase that failed must not count as complete for a slip); or the text has line breaks or
+            other control characters, or spaces around it.
     """
     name, status = split(text)
     complete = text
     if status not in STATUSES:
         name, complete = text, f"{text}-complete"
-    is_slip = name.endswith("-") or (status not in STATUSES and status.lower() in (*STATUSES, *_SLIPS))
-    if not name.strip() or not text.isprintable() or is_slip:
+    is_slip = name.endswith("-") or (complete != text and _is_slip(name))
+    if not name.strip() or not text.isprintable() or text != text.strip() or is_slip:
         raise UsageError(
             f"{text!r} is not a phase",
             hint=f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}",
         )
     return complete
+
+
+def _is_slip(text: str) -> bool:
+    """Tells whether a text without a status was meant to have one."""
+    last = text.lower().rpartition("-")[2]
+    if last in (*STATUSES, *_SLIPS):
+        return True
+    tail = last
+    for each in _BREAKS:
+        tail = tail.rpartition(each)[2]
+    return tail in ("failed", *_SLIPS)
 
 
 REWOUND = "rewind-complete"

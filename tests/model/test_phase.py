@@ -40,7 +40,11 @@ def test_a_label_with_a_status_is_taken_as_it_is(status: str) -> None:
     [
         ("research", "research-complete"),
         ("code-review", "code-review-complete"),
-        ("complete", "complete-complete"),
+        ("completed", "completed-complete"),
+        ("on_failed-complete", "on_failed-complete"),
+        ("failed-complete", "failed-complete"),
+        ("fail-over", "fail-over-complete"),
+        ("plan_complete", "plan_complete-complete"),
         ("write the plan", "write the plan-complete"),
         ("réviser", "réviser-complete"),
         ("research-success", "research-success-complete"),
@@ -73,6 +77,9 @@ def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> N
         "a\x7fb",
         "\x1b[31mred",
         "\ud800",
+        *phase.STATUSES,
+        *("fail", "Failed", "COMPLETE", "plan_failed", "plan failed", "plan.fail", "a:b/c_failure", "code-review_Failed"),
+        *("plan-complete ", " plan", "plan "),
     ],
 )
 def test_a_label_without_a_name_or_with_control_characters_is_refused(text: str) -> None:
