@@ -419,6 +419,49 @@ class TestNames:
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         require_same_names(main_checkout, tmp_path)
 
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_after_a_squash_merge_from_the_next_record_on(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, packed: bool
+    ) -> None:
+        """What becomes of a topic branch that is merged by one commit, and deleted, while the line of `main` goes on."""
+        with make_store(main_checkout) as store:
+            main_checkout.git("checkout", "--quiet", "-b", "topic")
+            commit = main_checkout.commit("topic", topic="topic\n")
+            store.record("on-topic")
+            main_checkout.git("checkout", "--quiet", "main")
+            for _ in range(3):
+                main_checkout.commit()
+                store.record("on-main")
+            main_checkout.git("merge", "--quiet", "--squash", "topic")
+            main_checkout.git("commit", "--quiet", "-m", "squashed")
+            store.record("on-main")
+            main_checkout.git("branch", "-D", "topic")
+            if packed:
+                main_checkout.git("pack-refs", "--all")
+            main_checkout.commit()
+            store.record("on-main")
+        assert kept(main_checkout) == {commit: held(main_checkout, commit), main_checkout.head(): main_checkout.head()}
+        require_same_names(main_checkout, tmp_path)
+
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_of_lines_that_have_their_branches_no_record_sorts_anything(
+        self, make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, packed: bool
+    ) -> None:
+        with make_store(main_checkout) as store:
+            for name in ("one", "two/deep"):
+                main_checkout.git("checkout", "--quiet", "-b", name)
+                main_checkout.commit()
+                store.record("on-a-branch")
+                main_checkout.git("checkout", "--quiet", "main")
+            main_checkout.commit()
+            store.record("on-main")
+            if packed:
+                main_checkout.git("pack-refs", "--all")
+            main_checkout.commit()
+            monkeypatch.setattr(keep, "sort", lambda *_: pytest.fail("it is looked for lines that have ended"))
+            store.record("on-main")
+        assert len(kept(main_checkout)) == 3
+
     @pytest.mark.long
     def test_while_a_merge_is_in_progress(self, hooked: Checkout, tmp_path: Path) -> None:
         branch = hooked.git("symbolic-ref", "--short", "HEAD")

@@ -163,7 +163,12 @@ class TestWhatItDrops:
         line = Line(inside(plain).repository, commit, has_branch=True)
         inside(plain).refs.update([line.update])
         done: list[list[Said]] = []
-        line.follow_up(inside(plain).objects, lambda updates: done.append([said(each) for each in updates]))
+
+        def apply(updates: list[Update]) -> None:
+            done.append([said(each) for each in updates])
+            inside(plain).refs.update(updates)
+
+        line.follow_up(inside(plain).objects, apply)
         assert done == [[(KEEP + commit, commit, commit, True, False), (KEEP + base, "", base, False, False)]]
 
     def test_and_brings_back_what_was_dropped_meanwhile(self, plain: Store, main_checkout: Checkout) -> None:
