@@ -277,7 +277,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     from gitckpt.store.config import settings
     from gitckpt.store.leases.lease import LeaseLost
     from gitckpt.store.records import layout
-    from gitckpt.store.snapshot.limits import Limits
+    from gitckpt.store.snapshot.limits import MORE_TIME, Limits
     from gitckpt.store.worktrees import ownership
 
     gc.enable()  # whoever looks at all files may need what is freed
@@ -308,7 +308,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
             _report(repository, event, f"this checkpoint stands alone: {error.message}")
             made = store.save(_PHASE, **how)
         if made.worktree is not None and made.worktree.degraded:
-            cure = "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m"
+            cure = f"record them now: git ckpt save; {MORE_TIME}"
             _report(repository, event, f"the checkpoint holds no uncommitted files: {made.worktree.degraded}; {cure}")
         return made.id
 

@@ -103,9 +103,8 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(ckpt: Ckpt, main_che
         done = ckpt("remove", made[0], at=main_checkout)
         said = "interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not"
         assert done == Outcome(130, "", f"warning: {said}\n\n")
-        assert ckpt(*everything, at=main_checkout) == Outcome(
-            130, "", "warning: interrupted; the rest goes with the next: git ckpt expire\n\n"
-        )
+        said = "interrupted; what was begun is finished by the next: git ckpt expire; the rest goes with the same command"
+        assert ckpt(*everything, at=main_checkout) == Outcome(130, "", f"warning: {said}\n\n")
     assert len(main_checkout.refs("refs/checkpoints")) == 1
     assert len(main_checkout.refs("refs/ckpt")) == 2
     done = ckpt(*everything, at=main_checkout)

@@ -456,6 +456,10 @@ class TestRefused:
         assert said(asked) == (0, "ID\n", "saved manual-complete with uncommitted changes on commit SHORT\n")
         with Store.open(checkout.path, adapter="plumbing") as store:
             saved = store.record("manual", worktree=store.capture(Limits(timeout=0))).id
+        shown = ckpt("show", saved, at=checkout).out.splitlines()
+        assert [line.split(None, 1)[1] for line in shown if line.startswith("files")] == [
+            "not captured: capturing the files took more than 0 seconds; the commit stands for them"
+        ]
         before = checkout.fingerprint()
         assert said(ckpt("restore", saved, at=checkout)) == (
             14,

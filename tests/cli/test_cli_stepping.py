@@ -103,6 +103,14 @@ class TestReports:
         assert ckpt("restore", "latest", at=checkout).code == 0
         assert (checkout.path / "docs/plan.md").read_text() == PLAN
 
+    def test_files_for_which_the_time_did_not_suffice(self, step: Step, checkout: Checkout) -> None:
+        checkout.write("README", "changed\n")
+        checkout.git("config", "ckpt.snapshotTimeout", "0s")
+        assert step("start", "PLAN", "--files").err.splitlines()[1] == (
+            "warning: no files were captured: capturing the files took more than 0 seconds; record them now: git ckpt save; "
+            "to allow more time: git config ckpt.snapshotTimeout 5m"
+        )
+
     def test_set(self, step: Step) -> None:
         step("start", "FIX", "--force", "--set", "issues_total=3", "--set", 'current_issue="a=b"', "--set", 'checks={"x": [null, true]}')
         record = json.loads(step("show", "--json").out)["steps"][5]["record"]

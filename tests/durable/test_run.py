@@ -238,6 +238,25 @@ def test_files_are_saved_while_a_phase_runs_and_at_each_commit(store: Store, che
     assert [entry.trigger for entry in saved] == ["phase"] * len(saved)
 
 
+def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(store: Store, checkout: Checkout) -> None:
+    checkout.git("config", "ckpt.snapshotTimeout", "0s")
+    wait = threading.Event()
+
+    def work() -> None:
+        Path(run.path, "a.txt").write_text("one\n")
+        for _ in range(2000):
+            if labels(store, RUN).count("work-progress") >= 2:
+                return
+            wait.wait(0.01)
+        raise AssertionError(labels(store, RUN))
+
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        run.phase("work", work, conduct=Conduct(autosave=50_000))
+        run.pause()
+    said = f"files of {RUN} are not saved in between: capturing the files took more than 0 seconds; to allow more time: git config ckpt."
+    assert (Path(inside(store).repository.private_dir) / "log").read_text().count(said) == 1
+
+
 def test_a_phase_without_autosave_saves_nothing_in_between(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"), conduct=Conduct(autosave=0))

@@ -17,7 +17,7 @@ from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import assurance
-from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.snapshot.limits import MORE_TIME, Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Autosaver:
         self._limits = limits
         self._store: Checkpoints | None = None
         self._saving = threading.Lock()
+        self._is_told = False
         self.failures: list[str] = []
 
     def attendant(self, interval: float) -> Attendant:
@@ -164,6 +165,9 @@ class Autosaver:
             self._saved = held(newest)
             return
         files = store.capture(self._limits, self._beside)
+        if files.degraded and not self._is_told:
+            self._is_told = True
+            store.announce(f"files of {self._run} are not saved in between: {files.degraded}; {MORE_TIME}")
         if (commit, files.tree) == self._saved and not files.degraded:
             return
         made = store.record(f"{self._phase}-progress", worktree=files, run=self._run, trigger=PHASE, guard=self._guard)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MB = 1000 * 1000
 
+MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
+"""What to do where the time for a snapshot did not suffice."""
+
 _DATA = ("yml", "yaml", "json", "toml", "ini", "env", "xml", "properties", "txt", "conf", "cfg", "enc", "bak")
 SECRETS = (
     # environments and settings: the templates of github/gitignore, Rails, Django, Terraform, Ansible

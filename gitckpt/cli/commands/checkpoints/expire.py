@@ -54,7 +54,7 @@ def expire(
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.progress("")
-                terminal.warn("interrupted; the rest goes with the next: git ckpt expire")
+                terminal.warn("interrupted; what was begun is finished by the next: git ckpt expire; the rest goes with the same command")
             raise
         finally:
             gc.enable()

@@ -158,7 +158,9 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         where = f"at {one.git_sha[:10]}" if one.git_sha else "on an unborn branch"
         what = "with uncommitted changes" if one.dirty else "as committed"
         _print_line("submodule", f"{one.path} {where}, {what}; git -C {shell_word(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
-    if not files.dirty:
+    if files.degraded and files.tree is None:
+        _print_line("files", f"not captured: {files.degraded}; the commit stands for them")
+    elif not files.dirty:
         _print_line("files", "as committed")
     else:
         under_way = f", {files.operation} in progress" if files.operation else ""

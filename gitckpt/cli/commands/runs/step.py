@@ -196,13 +196,15 @@ def _following(name: str, here: Position) -> str:
 
 
 def _warn_of_files(checkpoint: Checkpoint) -> None:
+    from gitckpt.store.snapshot.limits import MORE_TIME
+
     files = checkpoint.worktree
     for entry in files.omitted if files else ():
         if entry.dirty is not False:
             terminal.warn(f"not captured: {entry.path}: {entry.reason}")
     terminal.warn_of_suspects(files.suspects if files else ())
     if files and files.degraded:
-        terminal.warn(f"no files were captured: {files.degraded}")
+        terminal.warn(f"no files were captured: {files.degraded}; record them now: git ckpt save; {MORE_TIME}")
 
 
 def _next(steps: Steps, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
