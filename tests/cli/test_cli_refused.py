@@ -87,6 +87,17 @@ def test_a_lock_that_nobody_can_hold_is_reported_at_once(ckpt: Ckpt, main_checko
     assert cure == f"    cure: make sure that no git runs here, then: rm {lock}"
 
 
+@pytest.mark.parametrize("name", ["HEAD.lock", "index.lock", "refs/bisect/bad.lock"])
+def test_a_lock_of_a_linked_worktree_is_reported_too(ckpt: Ckpt, main_checkout: Checkout, save: Save, name: str) -> None:
+    save(main_checkout)
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(main_checkout.path.parent / "aside"))
+    lock = main_checkout.path / ".git/worktrees/aside" / name
+    lock.parent.mkdir(exist_ok=True, parents=True)
+    lock.write_text("")
+    os.utime(lock, (time.time() - 60, time.time() - 60))
+    assert f"stale-lock: {lock}: is 1m old, and no git that runs here can have made it" in ckpt("doctor", at=main_checkout).out.splitlines()
+
+
 def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     save(main_checkout)
     lock = main_checkout.path / ".git/refs/ckpt/it's.lock"
