@@ -344,7 +344,7 @@ class TestLooseFiles:
         def refuse(path: str) -> None:
             raise PermissionError(1, "Operation not permitted", path)
 
-        monkeypatch.setattr("gitckpt.git.files.loose.os.utime", refuse)
+        monkeypatch.setattr("gitckpt.git.objects.loose.os.utime", refuse)
         objects.write([("blob", b"one")])
         assert object_file(main_checkout, oid).stat().st_ino != known
         assert main_checkout.git("cat-file", "blob", oid) == "one"

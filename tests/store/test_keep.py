@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.command import Git, require_git
-from gitckpt.git.objects import holder, reachability
+from gitckpt.git.graph import reachability
+from gitckpt.git.objects import holder
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.repository import discover
 from gitckpt.model.policy import Policy

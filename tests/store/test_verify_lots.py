@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git import refs
-from gitckpt.git.objects import reachability
+from gitckpt.git.graph import reachability
 from gitckpt.git.repository import discover
 from gitckpt.store.audit import inventory
 from gitckpt.store.records import layout

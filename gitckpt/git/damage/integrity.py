@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from gitckpt.git.objects import partial
-from gitckpt.git.objects.reachability import AS_GC
+from gitckpt.git.graph import partial
+from gitckpt.git.graph.reachability import AS_GC
 from gitckpt.git.process import Child
 from gitckpt.git.repository import Repository
 from gitckpt.model.values import dataclass

@@ -11,9 +11,9 @@ from types import TracebackType
 
 from gitckpt.git import config
 from gitckpt.git.damage import integrity
+from gitckpt.git.graph.reachability import AS_GC
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.objects.reachability import AS_GC
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration

@@ -1,4 +1,4 @@
-"""Objects of git: read and written through a port with two adapters, and what is asked about many of them.
+"""Objects of git: read and written through a port with two adapters, as bytes, and compared.
 
 Doors:
     plumbing: the adapter without libgit2, for those who cannot wait for it.
@@ -8,8 +8,5 @@ Doors:
     pack: packs of our own, against such a gc.
     encoding: oids and trees as bytes.
     diff: what differs between trees, and at how many paths.
-    connectivity: what is missing beneath.
-    reachability: which commits lead to which.
     holder: keeps commits and lends them no name.
-    partial: what a partial clone has yet to fetch.
 """

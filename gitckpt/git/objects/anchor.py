@@ -13,7 +13,7 @@ import time
 from _thread import _local  # `threading` would cost the hook 2 ms
 
 from gitckpt.git import disk
-from gitckpt.git.files import loose
+from gitckpt.git.objects import loose
 from gitckpt.git.objects.encoding import object_id
 
 TYPE_CHECKING = False

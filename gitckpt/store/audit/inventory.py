@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from gitckpt.git.command import BOUNDED
 from gitckpt.git.files.order import in_packs
-from gitckpt.git.objects.reachability import AS_GC, lines_of
+from gitckpt.git.graph.reachability import AS_GC, lines_of
 from gitckpt.git.refs import in_parts
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids

@@ -13,9 +13,9 @@ from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.git.damage.integrity import Damage
 from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.damage.soundness import Census
-from gitckpt.git.objects import connectivity, partial
+from gitckpt.git.graph import connectivity, partial
+from gitckpt.git.graph.reachability import AS_GC, lines_of
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
-from gitckpt.git.objects.reachability import AS_GC, lines_of
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError

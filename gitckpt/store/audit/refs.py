@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from gitckpt.git.objects import reachability
+from gitckpt.git.graph import reachability
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository

@@ -220,7 +220,7 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
     left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in abandoned or oid in symbolic)]
     if not left:
         return
-    from gitckpt.git.objects import reachability
+    from gitckpt.git.graph import reachability
 
     on = kept.get(newest, "")
     alone = reachability.outside(repository.git, left, [newest]) if on else set(left)
@@ -391,6 +391,6 @@ def _text(repository: Repository, oid: str) -> bytes:
     found = next(repository.cat_file.contents([oid]))
     if found is not None and object_id("commit", found[2], repository.object_format) == oid:
         return found[2]
-    from gitckpt.git.objects import reachability
+    from gitckpt.git.graph import reachability
 
     return repository.git.run("cat-file", "commit", oid, env=reachability.AS_GC).out

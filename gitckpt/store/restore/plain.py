@@ -7,7 +7,7 @@ import re
 
 from gitckpt.git.contents import attributes, layout, raw_files, unfiltered, verdicts
 from gitckpt.git.contents.exchange import Exchange
-from gitckpt.git.objects import partial
+from gitckpt.git.graph import partial
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.model.names import quoted
 

@@ -10,7 +10,8 @@ import os
 
 from gitckpt.git.contents import raw_files
 from gitckpt.git.contents.exchange import Changed
-from gitckpt.git.objects import diff, partial
+from gitckpt.git.graph import partial
+from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree import operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex

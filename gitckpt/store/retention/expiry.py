@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from gitckpt.git.graph import reachability
 from gitckpt.git.notes.editor import Notes
-from gitckpt.git.objects import reachability
 from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError

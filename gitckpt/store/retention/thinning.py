@@ -8,7 +8,7 @@ stays. So does one from which a run was forked, or a worktree made. What a perso
 
 from __future__ import annotations
 
-from gitckpt.git.objects import reachability
+from gitckpt.git.graph import reachability
 from gitckpt.git.objects.diff import Expansion, differences
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError

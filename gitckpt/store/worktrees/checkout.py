@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 
 from gitckpt.git.contents import layout, raw_files, unfiltered
-from gitckpt.git.objects import partial
+from gitckpt.git.graph import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse

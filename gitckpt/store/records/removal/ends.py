@@ -71,7 +71,7 @@ def settle(
         LockHeld, GitError: git refused; each commit is kept all the same.
     """
     listed, tips, symbolic = keep.listing(repository)
-    from gitckpt.git.objects import reachability
+    from gitckpt.git.graph import reachability
 
     kept = {oid: value for oid, value in listed.items() if oid not in symbolic and keep.is_right(repository, oid, value)}
     before = needed()
@@ -117,7 +117,7 @@ def _ends(
     Raises:
         GitError: git cannot walk the history.
     """
-    from gitckpt.git.objects import reachability
+    from gitckpt.git.graph import reachability
 
     if len(wanted) > MANY:
         staying = wanted.intersection(kept)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 from gitckpt.git.command import LEAN
-from gitckpt.git.objects import partial, reachability
+from gitckpt.git.graph import partial, reachability
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model.values import dataclass, field
