@@ -171,7 +171,7 @@ _HOMES = {
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
     "Position": "gitckpt.store.restore.position",
-    "Restored": "gitckpt.store.restore.restorer",
+    "Restored": "gitckpt.store.restore.report",
     "UndoStep": "gitckpt.store.restore.undo",
     "Expired": "gitckpt.store.retention.expiry",
     "RunInfo": "gitckpt.store.runs.summary",

@@ -55,7 +55,10 @@ LAYERS = tuple(
     __main__
     """.strip().splitlines()
 )
-"""The rooms, from the lowest layer to the highest, without `gitckpt.`: a room imports those of lower layers and nothing beside or above."""
+"""The rooms, from the lowest layer to the highest, without `gitckpt.`: a room imports those of lower layers and nothing beside or above.
+
+The folders in a room need no layers: those side by side import each other one way (`returns`), and all are entered by their doors.
+"""
 
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 
@@ -66,8 +69,11 @@ def _doors(package: str) -> frozenset[str] | None:
     return None if text.startswith(" all") else frozenset(re.findall(r"^    (\w+): ", text, re.MULTILINE))
 
 
-DOORS = {package: _doors(package) for package in (path.removesuffix("/__init__.py") for path in SOURCES if path.endswith("/__init__.py"))}
-"""The modules of each folder that those outside of it may import; None for all."""
+FLOORS = words("gitckpt gitckpt/store gitckpt/durable gitckpt/cli")
+"""The folders that are no rooms, and have rooms instead of doors."""
+
+DOORS = {path.removesuffix("/__init__.py"): _doors(path.removesuffix("/__init__.py")) for path in SOURCES if path.endswith("/__init__.py")}
+"""The modules of each folder, and its folders, that those outside of it may import; None for all."""
 
 WIDEST = 12
 NOUNS = words("encoding finding opening packing plumbing thinning")
@@ -209,7 +215,7 @@ def violations(path: str, source: str) -> list[str]:
     """Returns what one module does against the rules, each with the reason for the rule."""
     tree = _parsed(path, source)
     imports = imports_of(path, source)
-    checks = (_rooms, _pure_floor_0, _libraries)
+    checks = (_rooms, _doors_kept, _pure_floor_0, _libraries)
     return [
         *(found for check in checks for found in check(path, imports)),
         *_no_input_or_output(path, tree),
@@ -247,11 +253,21 @@ def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
                 f"{path}:{each.line}: {room} imports {each.module} of {target}, which lies {_where(target, room)}; a room imports only "
                 "those beneath it, types included, so that each can be understood, tested and replaced without what stands on it"
             )
-        elif target is not None and target != room and (past := _past_a_door(each.module)):
+
+
+def _doors_kept(path: str, imports: list[Import]) -> Iterator[str]:
+    """Neither the package itself is an exception nor whoever stands in the same room: each folder has an inside, and doors."""
+    for each in imports:
+        if each.module != "gitckpt" and each.module.replace(".", "/") in DOORS:
+            yield (
+                f"{path}:{each.line}: imports the folder {each.module}, by which all that is in it can be had; import a module, or a name "
+                "from one, so that the doors of the folder can be watched"
+            )
+        if past := _past_a_door(path, each.module):
             yield (
                 f"{path}:{each.line}: imports {each.module}, which is no door of {past}; others come in by "
-                f"{', '.join(sorted(DOORS[past] or ())) or 'none'}, so that the rest of the room can change without them. "
-                "If it has to be one, say so in the first lines of the room"
+                f"{', '.join(sorted(DOORS[past] or ())) or 'none'}, so that the rest of the folder can change without them. "
+                f"If it has to be one, say so in {past}/__init__.py"
             )
 
 
@@ -274,12 +290,12 @@ def _where(target: str, room: str) -> str:
     return "beside it" if RANK[target] == RANK[room] else "above it"
 
 
-def _past_a_door(module: str) -> str:
+def _past_a_door(path: str, module: str) -> str:
     """Returns the folder that somebody from outside comes into by something else than its doors; "" where there is none."""
     parts = module.split(".")
     for depth in range(2, len(parts)):
         package = "/".join(parts[:depth])
-        doors = DOORS.get(package) if package.count("/") > 1 else None  # floors have rooms; these have doors
+        doors = None if package in FLOORS or path.startswith(f"{package}/") else DOORS.get(package)
         if doors is not None and parts[depth] not in doors:
             return package
     return ""
@@ -397,6 +413,8 @@ def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
             f"{path}: must be a docstring that says what the room is for, and nothing else: a name is imported from where it stands, "
             "and importing one module of a room must not load the others"
         )
+    elif is_room and path.removesuffix("/__init__.py") not in FLOORS and "\nDoors:" not in source:
+        yield f"{path}: names no doors; where nobody is told what may be used from outside, everything is, and nothing can change by itself"
 
 
 def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
@@ -452,3 +470,35 @@ def cycles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
             if middle in reach[name]:
                 reach[name] |= reach[middle]
     return {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
+
+
+def returns(graph: Mapping[str, set[str]]) -> Iterator[str]:
+    """Yields the folders side by side that import each other, by turns or in a circle, with the imports by which they do.
+
+    Modules that stand beside those folders have no part in it: they belong to the folder around, and may lie above one and beneath another.
+
+    Args:
+        graph: which modules import which.
+    """
+    arrows: dict[str, set[str]] = {}
+    examples: dict[tuple[str, str], str] = {}
+    for name, targets in sorted(graph.items()):
+        for target in sorted(targets):
+            if pair := _siblings(name, target):
+                arrows.setdefault(pair[0], set()).add(pair[1])
+                arrows.setdefault(pair[1], set())
+                examples.setdefault(pair, f"{name} → {target}")
+    for circle in sorted(cycles(arrows), key=sorted):
+        imports = [example for (one, other), example in examples.items() if one in circle and other in circle]
+        yield (
+            f"{', '.join(sorted(circle))} import each other ({'; '.join(imports)}), types counted: arrows go one way, or none of these "
+            "folders can be understood, tested or replaced without the rest; move what both need beneath them"
+        )
+
+
+def _siblings(name: str, target: str) -> tuple[str, str] | None:
+    """Returns the two folders, side by side, that two modules stand in or beneath; None where one of them stands beside a folder."""
+    ours, theirs = name.split("."), target.split(".")
+    depth = next((depth for depth, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other), 0)
+    inside = depth and len(ours) > depth + 1 and len(theirs) > depth + 1
+    return (".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])) if inside else None

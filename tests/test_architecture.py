@@ -16,6 +16,7 @@ from tests.house_rules import (
     import_graph,
     imports_of,
     module_name,
+    returns,
     room_of,
     violations,
     widths,
@@ -41,6 +42,11 @@ def test_no_module_reaches_itself_by_way_of_others() -> None:
         f"modules import each other in a circle, types counted: {[sorted(each) for each in found]}; none of them can be understood or "
         "tested alone. Move what both need beneath them"
     )
+
+
+def test_folders_side_by_side_import_each_other_one_way() -> None:
+    found = list(returns(import_graph(SOURCES)))
+    assert not found, "\n".join(found)
 
 
 def test_no_folder_is_wider_than_a_glance() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import cycles, import_graph, violations, widths
+from tests.house_rules import SOURCES, cycles, import_graph, returns, violations, widths
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,36 @@ from tests.house_rules import cycles, import_graph, violations, widths
             "def f():\n    from gitckpt.store.snapshot.seen import load",
             "no door of gitckpt/store/snapshot; others come in by",
         ),
+        (
+            "gitckpt/git/worktree/x.py",
+            "from gitckpt.git.objects import libgit2",
+            "no door of gitckpt/git/objects; others come in by adapters",
+        ),
+        ("gitckpt/git/x.py", "from gitckpt.git.notes.reader import x", "no door of gitckpt/git/notes; others come in by editor, so"),
+        ("gitckpt/durable/phases/loop/x.py", "from ..review import cycle", "no door of gitckpt/durable/phases/review"),
+        ("gitckpt/store/audit/x.py", "import gitckpt.store.records.rows.watch", "no door of gitckpt/store/records; others come in by"),
+        (
+            "gitckpt/git/damage/x.py",
+            "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.git.objects.loose import write",
+            "x.py:3: imports gitckpt.git.objects.loose.write, which is no door of gitckpt/git/objects",
+        ),
+        (
+            "gitckpt/durable/phases/agent.py",
+            "def f():\n    from gitckpt.durable.phases.loop.issues import x",
+            "agent.py:2: imports gitckpt.durable.phases.loop.issues.x, which is no door of gitckpt/durable/phases/loop",
+        ),
+        (
+            "gitckpt/cli/commands/x.py",
+            "from gitckpt.formats import clock",
+            "no door of gitckpt/formats; others come in by exporter, importer",
+        ),
+        (
+            "gitckpt/__init__.py",
+            "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.durable.phases.review.cycle import Cycle as Cycle",
+            "__init__.py:3: imports gitckpt.durable.phases.review.cycle.Cycle, which is no door of gitckpt/durable/phases/review",
+        ),
+        ("gitckpt/git/worktree/x.py", "from gitckpt.git import objects", "imports the folder gitckpt.git.objects, by which all"),
+        ("gitckpt/git/graph/__init__.py", '"""The graph."""', "names no doors; where nobody is told"),
         ("gitckpt/store/records/__init__.py", '"""The records."""\nfrom gitckpt.store.records.index import Index', "and nothing else"),
         ("gitckpt/store/records/__init__.py", "", "must be a docstring that says what the room is for"),
         ("gitckpt/store/records/indexing.py", "", "is called indexing; modules are nouns of the field"),
@@ -138,6 +168,9 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ),
         ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept BaseException:\n    g()\n    raise"),
         ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept (OSError, ValueError):\n    pass"),
+        ("gitckpt/git/objects/x.py", "from gitckpt.git.objects import libgit2, loose\nfrom . import port"),
+        ("gitckpt/git/worktree/x.py", "from gitckpt.git.objects import port\nfrom gitckpt.git.objects.encoding import object_id"),
+        ("gitckpt/durable/phases/x.py", "from gitckpt.durable.phases.review import errors"),
         ("gitckpt/store/config/settings.py", "import tomlkit"),
         ("gitckpt/store/records/index.py", "import sqlite3"),
         ("gitckpt/durable/run/x.py", "import subprocess\nfrom gitckpt.store.store import Store"),
@@ -175,6 +208,49 @@ def test_the_checker_finds_circles(a: str, b: str, c: str, found: set[frozenset[
         "gitckpt/git/c.py": c,
     }
     assert cycles(import_graph(sources)) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "said"),
+    [
+        (
+            "gitckpt/git/objects/x.py",
+            "from gitckpt.git.worktree import index",
+            "gitckpt.git.files, gitckpt.git.objects, gitckpt.git.worktree import each other (",
+        ),
+        (
+            "gitckpt/git/files/x.py",
+            "def f():\n    from gitckpt.git.contents.bounds import x",
+            "gitckpt.git.files.x → gitckpt.git.contents.bounds",
+        ),
+        (
+            "gitckpt/store/records/rows/x.py",
+            "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.store.records.removal import remover",
+            "gitckpt.store.records.removal, gitckpt.store.records.rows import each other",
+        ),
+        (
+            "gitckpt/git/objects/x.py",
+            "from gitckpt.git.damage import integrity",
+            "damage, gitckpt.git.files, gitckpt.git.graph, gitckpt.git.objects, gitckpt.git.worktree import each other",
+        ),
+        ("gitckpt/model/format/x.py", "from gitckpt.model.readers import codec", "gitckpt.model.format, gitckpt.model.readers import each"),
+    ],
+)
+def test_the_checker_notices_folders_that_import_each_other(path: str, source: str, said: str) -> None:
+    assert [found for found in returns(import_graph({**SOURCES, path: source})) if said in found]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("gitckpt/durable/phases/loop/x.py", "from gitckpt.durable.phases.review import errors"),  # arrows may be new
+        ("gitckpt/git/x.py", "from gitckpt.git.worktree import index\nfrom gitckpt.git.contents import bounds"),  # it is no folder's
+        ("gitckpt/git/contents/x.py", "from gitckpt.git import leftovers"),
+        ("gitckpt/store/records/rows/x.py", "from gitckpt.store.records import layout"),
+    ],
+)
+def test_the_checker_allows_arrows_that_go_one_way(path: str, source: str) -> None:
+    assert list(returns(import_graph({**SOURCES, path: source}))) == []
 
 
 def test_the_checker_notices_a_folder_that_is_too_wide() -> None:

@@ -11,12 +11,22 @@ from gitckpt import CkptError, Observer, Pipelines, Run, Steps, Store
 from gitckpt.store.restoration import Restoration
 from gitckpt.store.upkeep import Upkeep
 from tests.conftest import Checkout
-from tests.house_rules import SOURCES, module_name
+from tests.house_rules import SOURCES, imports_of, module_name
 
 
 def test_every_public_name_is_there_and_is_what_it_says() -> None:
     assert sorted(gitckpt.__all__) == sorted(gitckpt._HOMES) == dir(gitckpt)
     assert [getattr(gitckpt, name).__name__ for name in gitckpt.__all__] == gitckpt.__all__
+
+
+def test_every_public_name_is_loaded_from_where_it_is_said_to_stand() -> None:
+    """The types say so to whoever checks, and the rules of the house, which cannot follow a name that is computed."""
+    path = "gitckpt/__init__.py"
+    typed = {
+        each.module.rpartition(".")[2]: each.module.rpartition(".")[0] for each in imports_of(path, SOURCES[path]) if each.type_checking
+    }
+    assert typed == gitckpt._HOMES
+    assert {name: getattr(gitckpt, name).__module__ for name in gitckpt.__all__} == gitckpt._HOMES
 
 
 def test_every_error_that_somebody_can_meet_is_public() -> None:
