@@ -223,6 +223,7 @@ def violations(path: str, source: str) -> list[str]:
         *_speaking(path, tree),
         *_private_directory(path, tree),
         *_broad_excepts(path, tree),
+        *_changed_errors(path, tree),
         *_shape(path, source, tree),
         *_lengths(path, tree),
     ]
@@ -396,6 +397,34 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for each in handler.body for node in ast.walk(each))
     return isinstance(last, ast.Raise) and last.exc is None and not leaves
+
+
+def _changed_errors(path: str, tree: ast.Module) -> Iterator[str]:
+    for handler in _nodes(tree):
+        if not isinstance(handler, ast.ExceptHandler) or handler.name is None:
+            continue
+        for node in (node for statement in handler.body for node in ast.walk(statement)):
+            if isinstance(node, ast.expr) and _root(_changed(node)) == handler.name:
+                yield (
+                    f"{path}:{node.lineno}: `{ast.unparse(node)}` changes an error that was raised; whoever raised it may hold or raise it "
+                    "again, and who reads the code there would not find what it says here: raise another one, or keep the word beside it"
+                )
+
+
+def _changed(node: ast.expr) -> ast.expr | None:
+    """Returns what an expression changes a part of; None where it changes nothing."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return node.value if isinstance(node.ctx, ast.Store | ast.Del) else None
+    if isinstance(node, ast.Call) and _called(node) in ("setattr", "delattr", "__setattr__"):
+        return node.args[0] if node.args else None
+    return node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_note" else None
+
+
+def _root(node: ast.expr | None) -> str:
+    """Returns the name that a chain of attributes and subscripts begins with; "" where it begins with something else."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:

@@ -145,8 +145,7 @@ def _carry_out(flush_fd: Callable[[int], object], path: str, failures: list[OSEr
             os.close(fd)
     except OSError as error:
         if error.errno not in (*_GONE, *_UNABLE):
-            error.filename = path
-            failures.append(error)
+            failures.append(OSError(error.errno, error.strerror, path))  # a flush that fails names no file
 
 
 def _empty_cache(path: str, failures: list[OSError]) -> None:
