@@ -313,7 +313,7 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(ckpt: 
     done = ckpt("save", at=main_checkout)
     assert done.code == 0
     settling = "what is no secret is settled by: git ckpt allow --secret a.py\n"
-    assert f"warning: captured, and looks like a secret: a.py:1 (github-pat), and 1 more\n{settling}" in done.err
+    assert f"warning: captured, and looks like a secret: a.py:1 (github-pat) and 1 more\n{settling}" in done.err
     shown = ckpt("show", at=main_checkout).out
     assert "    looks like a secret: a.py:2 (github-pat, " in shown
     assert token not in done.err + shown

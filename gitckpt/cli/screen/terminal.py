@@ -166,16 +166,16 @@ def warn(line: str) -> None:
 
 def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
     """Warns of what looks like a secret in files that were captured, once for each file; `show` names each place."""
-    by_path: dict[str, list[Suspect]] = {}
-    for suspect in suspects:
-        by_path.setdefault(suspect.path, []).append(suspect)
-    for path, found in by_path.items():
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        warn(f"captured, and looks like a secret: {path}:{found[0].line} ({found[0].rule}){more}")
-    if by_path:
-        from gitckpt.model.names import shell_word
+    if not suspects:
+        return
+    from gitckpt.model.names import first_of, shell_word
 
-        remark(f"what is no secret is settled by: git ckpt allow --secret {shell_word(next(iter(by_path)))}")
+    by_path: dict[str, list[str]] = {}
+    for suspect in suspects:
+        by_path.setdefault(suspect.path, []).append(f"{suspect.path}:{suspect.line} ({suspect.rule})")
+    for found in by_path.values():
+        warn(f"captured, and looks like a secret: {first_of(found, 1)}")
+    remark(f"what is no secret is settled by: git ckpt allow --secret {shell_word(suspects[0].path)}")
 
 
 def fail(error: CkptError) -> int:

@@ -13,6 +13,7 @@ from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.format import budget
+from gitckpt.model.names import first_of
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass
 from gitckpt.store.config import keys, order
@@ -159,8 +160,7 @@ def without_file(repository: Repository) -> Settings:
 def notice(unapproved: Sequence[Loosening]) -> str:
     """Returns in one line what does not apply as the file says, and what to do about it."""
     names = list(dict.fromkeys(each.key for each in unapproved))
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"{FILE} loosens {shown}; until that is allowed here, built-in values apply: git ckpt allow"
+    return f"{FILE} loosens {first_of(names, _SHOWN)}; until that is allowed here, built-in values apply: git ckpt allow"
 
 
 def age_of_runs(repository: Repository, pipeline: str, said: int) -> int:

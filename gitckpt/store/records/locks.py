@@ -6,6 +6,7 @@ import os
 
 from gitckpt.git import leftovers, lock
 from gitckpt.git.lock import Lock
+from gitckpt.model.names import first_of
 from gitckpt.store.records import layout
 from gitckpt.store.records.recorder import LOCK_FILE
 
@@ -42,8 +43,7 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
             with Lock(path, _PATIENCE) as alone:
                 gone = _clear(repository) if alone else []
     if gone:
-        others = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        tell(f"removed {gone[0]}{others}, which a git had left that was killed")
+        tell(f"removed {first_of(gone, 1)}, which a git had left that was killed")
     return not os.path.lexists(in_the_way)
 
 
