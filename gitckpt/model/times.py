@@ -9,6 +9,9 @@ from gitckpt.model.errors import UsageError
 MICRO = 1_000_000
 """Microseconds in a second; every instant in this package is an integer count of them since the epoch."""
 
+GRACE = 3600
+"""In seconds: what is younger may belong to a checkpoint, or a run, that is being written; nobody takes it for left over."""
+
 _EPOCH = 719_163  # date(1970, 1, 1).toordinal()
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAY = 86_400

@@ -14,7 +14,7 @@ import os
 import time
 
 from gitckpt.git.files import premises
-from gitckpt.model import ids
+from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store import log
 
@@ -28,10 +28,6 @@ DIRECTORY = "chains"
 
 _TAIL = 4096
 """In bytes: what is asked for is nearly always the newest line, and a chain may have 100,000."""
-
-
-_YOUNG = 3600
-"""In seconds: its run may not have its refs yet."""
 
 
 def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False) -> tuple[list[str], list[str]]:
@@ -150,7 +146,7 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
     """
     place = os.path.join(repository.private_dir, DIRECTORY)
     try:
-        old = [entry.name for entry in os.scandir(place) if time.time() - entry.stat(follow_symlinks=False).st_mtime > _YOUNG]
+        old = [entry.name for entry in os.scandir(place) if time.time() - entry.stat(follow_symlinks=False).st_mtime > times.GRACE]
     except OSError:
         return
     for run in set(old).difference(there() if old else ()):

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from gitckpt.git.refs import Refs, Update
+from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.config import settings
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
 from gitckpt.store.retention.runs import Fate
@@ -379,7 +380,7 @@ def moved_copy(original: Checkout, run: str, place: Path) -> tuple[Checkout, Pat
 @pytest.mark.long(but=["0"])
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep, "GRACE", -1)
+    monkeypatch.setattr(times, "GRACE", -1)
     killer = Killer(tmp_path / "killer")
     content = view(real.worktree.path)
     at = share

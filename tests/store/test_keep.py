@@ -19,11 +19,12 @@ from gitckpt.git.graph import reachability
 from gitckpt.git.objects import holder
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.repository import discover
+from gitckpt.model import times
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import layout
 from gitckpt.store.records.removal import ends
 from gitckpt.store.records.rows import tables
 from gitckpt.store.retention import maintenance
@@ -78,7 +79,7 @@ def redundant(checkout: Checkout) -> set[str]:
 
 def age(checkout: Checkout) -> None:
     """Makes the refs older than those that may belong to a checkpoint that is being written."""
-    long_ago = time.time() - 2 * keep.GRACE
+    long_ago = time.time() - 2 * times.GRACE
     place = Path(discover(str(checkout.path)).common_dir) / SPACE
     for path in place.iterdir() if place.is_dir() else ():
         os.utime(path, (long_ago, long_ago))

@@ -12,6 +12,7 @@ import pytest
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
 from gitckpt.git.repository import Repository, discover
+from gitckpt.model import times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records import keep
 from gitckpt.store.records.keep import Line
@@ -292,7 +293,7 @@ class TestNamesAndAges:
         assert not keep.is_young(repository, ref)
         main_checkout.git("update-ref", ref, "HEAD")
         assert keep.is_young(repository, ref)
-        for ago, expected in ((keep.GRACE - 100, True), (keep.GRACE + 100, False)):
+        for ago, expected in ((times.GRACE - 100, True), (times.GRACE + 100, False)):
             os.utime(main_checkout.path / ".git" / ref, (0, time.time() - ago))
             assert keep.is_young(repository, ref) is expected
         os.utime(main_checkout.path / ".git" / ref)

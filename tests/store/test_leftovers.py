@@ -13,9 +13,10 @@ import pytest
 from gitckpt.git import leftovers
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
+from gitckpt.model import times
 from gitckpt.model.policy import Policy
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, sweep
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -57,7 +58,7 @@ def _leave_behind(checkout: Checkout, store: Store) -> tuple[str, str]:
 
 
 def _age(checkout: Checkout, refs: tuple[str, ...]) -> None:
-    long_ago = time.time() - 2 * keep.GRACE
+    long_ago = time.time() - 2 * times.GRACE
     for ref in refs:
         os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
 
@@ -98,7 +99,7 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
         (place / "pack.123.cd/objects").symlink_to(main_checkout.path / ".git/objects")
         os.link(place / "index.124.cd", main_checkout.path / ".git/index.lock")
         assert sweep.sweep_files(inside(store).repository) == []
-        monkeypatch.setattr(keep, "GRACE", -1)
+        monkeypatch.setattr(times, "GRACE", -1)
         gone = [os.path.basename(path) for path in sweep.sweep_files(inside(store).repository)]
         assert gone == ["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd"]
         assert sorted(path.name for path in place.iterdir()) == sorted([*kept, "index.124.cd"])

@@ -6,11 +6,12 @@ import os
 import time
 from pathlib import Path
 
+from gitckpt.model import times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.readers import codec
 from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, repository_of
 
@@ -55,7 +56,7 @@ def require_left(checkout: Checkout, found: list[tuple[str, str, str]]) -> Repor
 
 def age(checkout: Checkout, *refs: str) -> None:
     """Makes refs older than those that may belong to a checkpoint that is being written."""
-    long_ago = time.time() - 2 * keep.GRACE
+    long_ago = time.time() - 2 * times.GRACE
     for ref in refs:
         os.utime(Path(repository_of(checkout).common_dir) / ref, (long_ago, long_ago))
 

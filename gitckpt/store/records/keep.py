@@ -15,7 +15,7 @@ from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id, parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update, plain
-from gitckpt.model import ids
+from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.layout import KEEP
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
     Apply: TypeAlias = Callable[[list[Update]], None]
-
-GRACE = 3600
-"""A ref younger than this, in seconds, may belong to a checkpoint that is being written."""
 
 _HEADS = "refs/heads/"
 _PACKED = 64 << 10
@@ -52,7 +49,7 @@ def is_young(repository: Repository, ref: str) -> bool:
     one in a reftable, where transactions are all or nothing.
     """
     try:
-        return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < GRACE
+        return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < times.GRACE
     except OSError:
         return False
 

@@ -12,6 +12,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
+from gitckpt.model import times
 from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.worktrees import ownership, scaffold
@@ -129,7 +130,7 @@ def _left_keeps(repository: Repository) -> dict[str, Mark]:
             continue
         if known is None or whose != b"gitckpt" or not pid.isdigit() or leftovers.is_alive(int(pid)):
             continue
-        if time.time() - known.changed > keep.GRACE:
+        if time.time() - known.changed > times.GRACE:
             found[path] = known
     return found
 
@@ -142,7 +143,7 @@ def _is_left(path: str, *, is_private: bool) -> bool:
     if is_private:
         # In another container its process may be alive, though it is not here. One with two names is the lock of an index as well, which
         # is known by it.
-        return age > keep.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
+        return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
     pid = int(os.path.basename(path).split(".")[1])
     return age > leftovers.OBJECTS_QUIET and not leftovers.is_alive(pid)
 

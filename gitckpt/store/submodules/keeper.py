@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 
 
 _LABEL = "submodule-complete"
-_GRACE = 3600 * times.MICRO
-"""A checkpoint of a submodule that nothing names may belong to one that is being recorded until it has this age."""
-
 _LOCK_PATIENCE = 10.0
 
 
@@ -244,7 +241,8 @@ def sweep(store: Checkpoints) -> None:
         sweep(inner)
 
     with _alone(store) as is_alone:
-        named, until = named_by(_submodules(store.list())), store.clock() - _GRACE
+        # What nothing names may be of a checkpoint that is being recorded.
+        named, until = named_by(_submodules(store.list())), store.clock() - times.GRACE * times.MICRO
         if is_alone and not store.problems():  # what cannot be read may name any of them
             _in_each(store, named.values(), clear)
 
