@@ -262,7 +262,11 @@ class TestMistakes:
                 ["name = 'a-failed'", 'run = "x"'],
                 f"2: the name of phase 'a-failed' ends in a status (a status is one of {', '.join(phase.STATUSES)})",
             ),
-            (["name = 'Run'", 'run = "x"'], "2: the name of phase 'Run' is reserved (reserved are run, commit, manual, safety)"),
+            (["name = 'Run'", 'run = "x"'], "2: the name of phase 'Run' is reserved (reserved are run, commit, manual, safety, rewind)"),
+            (
+                ["name = 'rewind'", 'run = "x"'],
+                "2: the name of phase 'rewind' is reserved (reserved are run, commit, manual, safety, rewind)",
+            ),
             (["name = 'a'"], "1: phase 'a' has no command (add run = \"COMMAND\")"),
             (["name = 'a'", "run = ' '"], "3: run is empty in phase 'a'"),
             (["name = 'a'", "run = ['x']"], "3: run in phase 'a' must be a string, not ['x']"),

@@ -12,14 +12,11 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
 from gitckpt.store.config.file import ConfigFile
 from gitckpt.store.config.settings import PIPELINES
-from gitckpt.store.config.table import Table, name_problem
+from gitckpt.store.config.table import Table
 
 PIPELINE_KEYS = (*(name for name in PipelineDefinition.__match_args__ if name not in ("name", "phases", "source")), "phases")
 PHASE_KEYS = tuple("with" if name == "options" else name for name in PhaseDefinition.__match_args__)
 RETRIES_KEYS = Retries.__match_args__
-RESERVED = ("run", "commit", "manual", "safety")
-"""Names of phases that checkpoints without a pipeline have."""
-
 _USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefinition(""), Retries()
 """What stands for each key that is not there."""
 
@@ -74,7 +71,7 @@ def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Col
     table.only(PHASE_KEYS)
     run, use = _command(table, known_steps)
     return PhaseDefinition(
-        name=_name(table),
+        name=table.name(phase.NOT_PHASES),
         run=run,
         use=use,
         env=table.environment("env"),
@@ -91,24 +88,6 @@ def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Col
         skip_with=table.members("skip_with", inputs, "input"),
         options=_options(table, use, known_steps),
     )
-
-
-def _name(table: Table) -> str:
-    name = table.values.get("name")
-    if name is None:
-        table.complain(f"{table.label} has no name")
-        return ""
-    if not isinstance(name, str):
-        table.complain(f"the name of {table.label} must be a string", "name")
-        return ""
-    problem = name_problem(name)
-    if problem:
-        table.complain(f"the name of {table.label} {problem}", "name")
-    elif name.rpartition("-")[2] in phase.STATUSES:
-        table.complain(f"the name of {table.label} ends in a status", "name", hint=f"a status is one of {', '.join(phase.STATUSES)}")
-    elif folded(name) in RESERVED:
-        table.complain(f"the name of {table.label} is reserved", "name", hint=f"reserved are {', '.join(RESERVED)}")
-    return name
 
 
 def _command(table: Table, known_steps: Mapping[str, Collection[str]]) -> tuple[str | None, str | None]:

@@ -15,7 +15,7 @@ from gitckpt.model.names import closest, folded
 from gitckpt.model.values import replace
 from gitckpt.store.config.file import ConfigFile, text_of
 from gitckpt.store.config.settings import STEPS
-from gitckpt.store.config.table import Table, name_problem
+from gitckpt.store.config.table import Table
 
 SUPERPOWERS = "superpowers"
 """The graph that a run has where nobody says otherwise."""
@@ -88,7 +88,7 @@ def _graph(name: str, table: Table) -> Graph:
     tables = table.tables("steps", "step")
     if not tables:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name")
-    names = [_name(each) for each in tables]
+    names = [each.name(RESERVED) for each in tables]
     needed = [name for name, each in zip(names, tables, strict=True) if each.values.get("optional") is not True]
     steps = tuple(_step(each, names, next((n for n in needed if n not in names[: i + 1]), COMPLETE)) for i, each in enumerate(tables))
     aliases = table.strings("aliases", f"aliases of {table.label}")
@@ -103,21 +103,6 @@ def _graph(name: str, table: Table) -> Graph:
         description=table.text("description", one_line=True) or "",
         mirror=mirror,
     )
-
-
-def _name(table: Table) -> str:
-    name = table.values.get("name")
-    if not isinstance(name, str):
-        table.complain(f"{table.label} has no name" if name is None else f"the name of {table.label} must be a string")
-        return ""
-    problem = name_problem(name)
-    if problem:
-        table.complain(f"the name of {table.label} {problem}", "name")
-    elif folded(name) in {folded(word) for word in RESERVED}:
-        table.complain(f"the name of {table.label} is reserved", "name", hint=f"reserved are {', '.join(RESERVED)}")
-    elif name.rpartition("-")[2] in phase.STATUSES:
-        table.complain(f"the name of {table.label} ends in a status", "name", hint=f"a status is one of {', '.join(phase.STATUSES)}")
-    return name
 
 
 def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.model import times
+from gitckpt.model import phase, times
 from gitckpt.model.errors import UsageError
-from gitckpt.model.names import closest
+from gitckpt.model.names import closest, folded
 from gitckpt.model.readers import table
 from gitckpt.model.values import dataclass
 
@@ -138,6 +138,27 @@ class Table(table.Reader):
         else:
             return value
         return default
+
+    def name(self, reserved: Collection[str]) -> str:
+        """Returns what a phase or a step is called, by its key `name`; it becomes the first part of the labels of checkpoints.
+
+        Args:
+            reserved: names that mean something else there, however they are written.
+        """
+        name = self.values.get("name")
+        if name is None:
+            self.complain(f"{self.label} has no name")
+            return ""
+        if not isinstance(name, str):
+            self.complain(f"the name of {self.label} must be a string", "name")
+            return ""
+        if problem := name_problem(name):
+            self.complain(f"the name of {self.label} {problem}", "name")
+        elif folded(name) in {folded(word) for word in reserved}:
+            self.complain(f"the name of {self.label} is reserved", "name", hint=f"reserved are {', '.join(reserved)}")
+        elif name.rpartition("-")[2] in phase.STATUSES:
+            self.complain(f"the name of {self.label} ends in a status", "name", hint=f"a status is one of {', '.join(phase.STATUSES)}")
+        return name
 
     def choice(self, key: str, known: Sequence[str], default: str) -> str:
         """Returns one of several words."""

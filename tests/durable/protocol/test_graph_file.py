@@ -108,7 +108,7 @@ def test_no_graphs(text: str) -> None:
         ("[steps.a]\n", ["1: steps 'a' has no steps"]),
         ("[steps.a]\nstep = []\n", ["1: steps 'a' has no steps", "2: unknown key 'step' in steps 'a'"]),
         (steps(""), ["2: step 1 has no name"]),
-        (steps("name = 5"), ["2: the name of step 5 must be a string"]),
+        (steps("name = 5"), ["3: the name of step 5 must be a string"]),
         (steps('name = "x/y"'), ["3: the name of step 'x/y' has a /"]),
         (steps('name = "a-failed"'), ["3: the name of step 'a-failed' ends in a status"]),
         (steps('name = "complete"'), ["3: the name of step 'complete' is reserved"]),
