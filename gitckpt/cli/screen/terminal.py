@@ -296,13 +296,18 @@ def has_colour(stream: TextIO | None = None) -> bool:
 def size(number: int) -> str:
     """Returns a number of bytes as people read it: "512 bytes", "4.1 kB", "2.0 MB"."""
     if number < 1000:
-        return f"{number} byte{'' if number == 1 else 's'}"
+        return count(number, "byte")
     shown = float(number)
     for unit in ("kB", "MB", "GB"):
         shown /= 1000
         if round(shown, 1) < 1000:
             return f"{shown:.1f} {unit}"
     return f"{shown / 1000:.1f} TB"
+
+
+def count(number: int, noun: str) -> str:
+    """Returns how many there are of something."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def heading(text: str) -> Shown:

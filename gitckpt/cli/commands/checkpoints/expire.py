@@ -79,7 +79,8 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     rows = []
     for fate in found.runs:
         if fate.is_due or dry_run:
-            with_it = f"; {_count(fate.checkpoints - len(fate.keeps), 'checkpoint')}" + (f", worktree {fate.path}" if fate.path else "")
+            with_it = f"; {terminal.count(fate.checkpoints - len(fate.keeps), 'checkpoint')}"
+            with_it += f", worktree {fate.path}" if fate.path else ""
             why = fate.reason + (with_it if fate.expires else "")
             rows.append((gone if fate.expires else "stays", fate.run, fate.label, why))
     for entry, decision in found.checkpoints:
@@ -89,11 +90,7 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
 
 
 def _summary(found: Expired, verb: str) -> str:
-    said = f"{len(found.checkpoints)} of {_count(found.total, 'checkpoint')} {verb}"
+    said = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
     if found.runs:
-        said += f"; {sum(fate.expires for fate in found.runs)} of {_count(len(found.runs), 'run')}"
+        said += f"; {sum(fate.expires for fate in found.runs)} of {terminal.count(len(found.runs), 'run')}"
     return said
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

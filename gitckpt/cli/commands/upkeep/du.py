@@ -97,7 +97,7 @@ def _rows(usage: Usage, shown: int) -> Iterator[Row]:
 def _cells(row: Row) -> list[str]:
     what, which, number, size, state = row
     label = f"  {terminal.near(which) if which.startswith('/') else which}" if which else _TEXTS[what]
-    amount = "" if number is None else _count(number, _UNITS[what]) if what in _UNITS else str(number)
+    amount = "" if number is None else terminal.count(number, _UNITS[what]) if what in _UNITS else str(number)
     return [label, amount, "in reftables" if size is None else terminal.size(size), state]
 
 
@@ -106,11 +106,11 @@ def _advice(usage: Usage) -> Iterator[str]:
     due = sum(left.due for left in usage.leftovers)
     if due:
         size = terminal.size(sum(left.due_bytes for left in usage.leftovers))
-        yield f"{_count(due, 'file')} of killed processes, {size}, which git ckpt expire deletes"
+        yield f"{terminal.count(due, 'file')} of killed processes, {size}, which git ckpt expire deletes"
     if usage.checkpoints.number and sum(each.bytes or 0 for each in (usage.checkpoints, usage.files)) >= _WORTH:
         yield "what is due to go, and why: git ckpt expire --dry-run; the disk has it back after: git gc"
     if usage.loose.bytes is not None and usage.loose.bytes >= _WORTH:
-        yield f"{_count(usage.loose.number, 'object')} not packed yet, {terminal.size(usage.loose.bytes)}; to pack them: git gc"
+        yield f"{terminal.count(usage.loose.number, 'object')} not packed yet, {terminal.size(usage.loose.bytes)}; to pack them: git gc"
     for status, cure in (
         ("complete", "goes with its checkpoints once these are old: git ckpt expire --dry-run"),
         ("unfinished", "stays until its run is complete: git ckpt runs, git ckpt finish RUN"),
@@ -126,10 +126,6 @@ def _advice(usage: Usage) -> Iterator[str]:
 
 def _bytes_of(usage: Usage, status: str) -> int:
     return sum(each.bytes for each in usage.worktrees if each.status == status)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _as_json(usage: Usage) -> dict[str, Any]:
