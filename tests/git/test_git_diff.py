@@ -98,6 +98,30 @@ def test_of_many_git_says_it(repository: Repository, main_checkout: Checkout, oi
     assert asked == ["diff-tree"]
 
 
+def test_many_pairs_are_counted_by_one_process(repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]) -> None:
+    """Whatever their paths look like, and where the user's settings let a submodule count for nothing."""
+    main_checkout.git("config", "core.quotePath", "false")
+    main_checkout.write(".gitmodules", '[submodule "a"]\npath = a\nurl = /nowhere\nignore = all\n')
+    other = f"160000 commit {'1' * 40}"
+    kinds = [
+        {},
+        {"a": ENTRIES[4]},
+        {"a": other},
+        {"a\nb": ENTRIES[0], "a\u2028b\x85": ENTRIES[1]},
+        {"a": ENTRIES[0]},
+        {"a/x": ENTRIES[0], "c": ENTRIES[2]},
+    ]
+    trees = ["", *(made(main_checkout, kind, oids) for kind in kinds)]
+    pairs = [(old, new) for old in trees for new in trees]
+    found = diff.counts(repository, pairs)
+    assert asked == ["diff-tree"]
+    empty = trees[1]
+    assert found == {(old, new): len(diff.differences(repository, old or empty, new or empty)) for old, new in pairs}
+    assert set(found.values()) == {0, 1, 2, 3, 4}
+    assert diff.counts(repository, []) == {}
+    assert asked == ["diff-tree"]
+
+
 def test_what_git_would_not_write_is_for_git_to_judge(
     repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, Entries, MalformedTree, decode_tree, empty_tree
 from gitckpt.git.repository import Repository
@@ -16,6 +16,9 @@ _FEW = 200
 
 _LARGEST = 1 << 20
 """In bytes: larger trees are compared by git."""
+
+_RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+"""What differs, whatever is set: a submodule counts even where `status` shall not look at it."""
 
 _TREE = DIRECTORY.zfill(6)
 _BARRED = frozenset((b".", b"..", b".git"))
@@ -77,7 +80,7 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         few = _few(repository, old, new)
         if few is not None:
             return few if with_trees else [one for one in few if not one.is_directory]
-    options = ("-r", *(["-t"] if with_trees else []), "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+    options = ("-r", *(["-t"] if with_trees else []), "-z", *_RAW)
     out = repository.git.run("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted).out
     records = out.split(b"\0")[:-1]
     found = []
@@ -85,6 +88,32 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         old_mode, new_mode, before, after, status = head[1:].split(b" ")
         found.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
     return found
+
+
+def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Returns at how many paths the trees of each pair differ, without directories: of many pairs, one process compares all.
+
+    Args:
+        repository: where.
+        pairs: oids of trees; "" stands for one without files.
+
+    Raises:
+        GitError: a tree is missing.
+    """
+    if not pairs:
+        return {}
+    compared = {(old, new): (old or _empty(repository), new or _empty(repository)) for old, new in pairs}
+    found = dict.fromkeys(compared.values(), 0)
+    lines = "".join(f"{old} {new}\n" for old, new in found)
+    current = ("", "")
+    # Split at nothing else: with core.quotePath=false, paths may have what Python takes for other ends of lines.
+    for line in repository.git.run("diff-tree", "--stdin", "-r", *_RAW, data=lines.encode("ascii")).out.split(b"\n"):
+        if line.startswith(b":"):
+            found[current] += 1
+        elif line:
+            old, _, new = line.decode("ascii").partition(" ")
+            current = (old, new)
+    return {pair: found[trees] for pair, trees in compared.items()}
 
 
 def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
