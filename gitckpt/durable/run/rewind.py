@@ -43,8 +43,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     safe: list[str] = []
     commit, branch = store.objects.head()
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
-        if store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
-            raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")
+        manifest.require_commit(store.repository, checkpoint)
         message = f"before going back to {checkpoint.id[: ids.SHORT]}"
         safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)

@@ -9,6 +9,7 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
+from gitckpt.store.snapshot import manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,5 +141,4 @@ def require_source(store: Checkpoints, checkpoint: Checkpoint) -> None:
             if checkpoint.git_sha
             else "see what else there is: git ckpt list",
         )
-    if checkpoint.git_sha and store.repository.cat_file.info(f"{checkpoint.git_sha}^{{commit}}") is None:
-        raise WorktreeError(f"commit {checkpoint.git_sha} of checkpoint {checkpoint.id} is missing", hint="see what is wrong: git fsck")
+    manifest.require_commit(store.repository, checkpoint)

@@ -98,6 +98,14 @@ def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
     return {flag: paths for flag, paths in found.items() if paths}
 
 
+def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
+    """Raises `WorktreeError` if the commit of a checkpoint is missing; without one, nothing is."""
+    commit = checkpoint.git_sha
+    if commit and repository.cat_file.info(f"{commit}^{{commit}}") is None:
+        hint = f"fetch it from where it still is, or {_FSCK}"
+        raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing", hint=hint)
+
+
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
     """Returns the tree of a checkpoint's files: its snapshot, or that of the linked commit.
 

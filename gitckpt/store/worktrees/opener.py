@@ -290,12 +290,7 @@ def _require_seen(repository: Repository, path: str) -> Repository:
 
 
 def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
-    commit = checkpoint.git_sha
-    if commit and repository.cat_file.info(f"{commit}^{{commit}}") is None:
-        raise WorktreeError(
-            f"commit {commit} of checkpoint {checkpoint.id} is missing",
-            hint="fetch it from where it still is, or see what is wrong: git fsck",
-        )
+    manifest.require_commit(repository, checkpoint)
     tree = checkpoint.tree
     if tree and repository.cat_file.info(f"{tree}:files") is None:
         raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git fsck")
