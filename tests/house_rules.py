@@ -55,12 +55,23 @@ LAYERS = tuple(
     __main__
     """.strip().splitlines()
 )
-"""The rooms, from the lowest layer to the highest, without `gitckpt.`: a room imports those of lower layers and nothing beside or above.
+"""The rooms, from the lowest layer to the highest, without `gitckpt.`: a room imports those of lower layers and nothing beside or above."""
 
-The folders in a room need no layers: those side by side import each other one way (`returns`), and all are entered by their doors.
-"""
+FOLDERS = tuple(
+    words(line)
+    for line in """
+    model.format git.objects store.records.rows store.audit.ledger
+    git.files store.records.removal
+    git.graph git.notes git.worktree
+    git.contents git.damage
+    durable.phases.loop durable.phases.review
+    cli.commands.checkpoints cli.commands.runs cli.commands.upkeep
+    """.strip().splitlines()
+)
+"""The folders in rooms, likewise. Modules beside them belong to the room, and may lie above one folder and beneath another."""
 
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
+FOLDER_RANK = {folder: rank for rank, layer in enumerate(FOLDERS) for folder in layer}
 
 
 def _doors(package: str) -> frozenset[str] | None:
@@ -201,6 +212,11 @@ def room_of(module: str) -> str | None:
     return next((room for room in (".".join(parts[:2]), parts[0] if parts else "") if room in RANK), None)
 
 
+def folder_of(module: str) -> str | None:
+    """Returns the folder in a room that a module, or a name in one, belongs to; None where it is in none."""
+    return next((folder for folder in FOLDER_RANK if f"{module}.".startswith(f"gitckpt.{folder}.")), None)
+
+
 def allowed(path: str, places: tuple[str, ...]) -> bool:
     return any(path == place or (place.endswith("/") and path.startswith(place)) for place in places)
 
@@ -215,7 +231,7 @@ def violations(path: str, source: str) -> list[str]:
     """Returns what one module does against the rules, each with the reason for the rule."""
     tree = _parsed(path, source)
     imports = imports_of(path, source)
-    checks = (_rooms, _doors_kept, _pure_floor_0, _libraries)
+    checks = (_rooms, _folders, _doors_kept, _pure_floor_0, _libraries)
     return [
         *(found for check in checks for found in check(path, imports)),
         *_no_input_or_output(path, tree),
@@ -253,6 +269,20 @@ def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
             yield (
                 f"{path}:{each.line}: {room} imports {each.module} of {target}, which lies {_where(target, room)}; a room imports only "
                 "those beneath it, types included, so that each can be understood, tested and replaced without what stands on it"
+            )
+
+
+def _folders(path: str, imports: list[Import]) -> Iterator[str]:
+    own = folder_of(module_name(path))
+    for each in imports:
+        target = folder_of(each.module)
+        if own is None or target is None or target == own or FOLDER_RANK[target] < FOLDER_RANK[own]:
+            continue
+        if room_of(each.module) == room_of(module_name(path)):
+            yield (
+                f"{path}:{each.line}: {own} imports {each.module} of {target}, which lies "
+                f"{'beside' if FOLDER_RANK[target] == FOLDER_RANK[own] else 'above'} it; folders in a room import only those beneath them, "
+                "types included, or none of them can be understood, tested or replaced without the rest: move what both need beneath them"
             )
 
 
@@ -499,35 +529,3 @@ def cycles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
             if middle in reach[name]:
                 reach[name] |= reach[middle]
     return {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
-
-
-def returns(graph: Mapping[str, set[str]]) -> Iterator[str]:
-    """Yields the folders side by side that import each other, by turns or in a circle, with the imports by which they do.
-
-    Modules that stand beside those folders have no part in it: they belong to the folder around, and may lie above one and beneath another.
-
-    Args:
-        graph: which modules import which.
-    """
-    arrows: dict[str, set[str]] = {}
-    examples: dict[tuple[str, str], str] = {}
-    for name, targets in sorted(graph.items()):
-        for target in sorted(targets):
-            if pair := _siblings(name, target):
-                arrows.setdefault(pair[0], set()).add(pair[1])
-                arrows.setdefault(pair[1], set())
-                examples.setdefault(pair, f"{name} → {target}")
-    for circle in sorted(cycles(arrows), key=sorted):
-        imports = [example for (one, other), example in examples.items() if one in circle and other in circle]
-        yield (
-            f"{', '.join(sorted(circle))} import each other ({'; '.join(imports)}), types counted: arrows go one way, or none of these "
-            "folders can be understood, tested or replaced without the rest; move what both need beneath them"
-        )
-
-
-def _siblings(name: str, target: str) -> tuple[str, str] | None:
-    """Returns the two folders, side by side, that two modules stand in or beneath; None where one of them stands beside a folder."""
-    ours, theirs = name.split("."), target.split(".")
-    depth = next((depth for depth, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other), 0)
-    inside = depth and len(ours) > depth + 1 and len(theirs) > depth + 1
-    return (".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])) if inside else None
