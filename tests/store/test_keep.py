@@ -24,7 +24,7 @@ from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.records.removal import ends
 from gitckpt.store.records.rows import tables
 from gitckpt.store.retention import maintenance
