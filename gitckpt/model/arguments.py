@@ -43,6 +43,12 @@ def require_number(name: str, value: object, *, may_be_none: bool = False) -> No
             raise refused(name, value, "a whole number from 0 on")
 
 
+def require_seconds(name: str, value: object) -> None:
+    """Raises an error for an argument that is no length of time in seconds, whole or not, from 0 on. Args and errors: as `require`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise refused(name, value, "a number of seconds from 0 on")
+
+
 def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     """Returns the strings that an argument holds; none where it is None.
 

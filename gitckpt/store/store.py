@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 
 from gitckpt.model import ids
-from gitckpt.model.arguments import paths_of, require_text, strings
+from gitckpt.model.arguments import paths_of, require_seconds, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.ids import require_run_id
@@ -343,20 +343,30 @@ class Store(Restoration):
 
         return timeline.read(self._checkpoints, run)
 
-    def cancel(self, run: str) -> bool:
-        """Asks whoever drives a run to stop. They do when they next look: with `Run.check`, `Run.wait` or a milestone.
+    def cancel(self, run: str, *, wait: float = 30.0) -> bool:
+        """Stops whoever drives a run, and waits for their end, as `git ckpt cancel` does. The run can be resumed.
+
+        A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase, and records it as failed; a program that
+        does not handle the signal ends there, and its run has crashed. A driver elsewhere, or in this very process, stops when it next
+        looks: with `Run.check`, `Run.wait` or a milestone; in this process that is not waited for.
 
         Args:
             run: its id.
+            wait: how long their end is waited for, in seconds; 0 only asks: nobody is signalled, and they stop when they next look.
 
         Returns:
-            Whether somebody drives it.
+            Whether somebody drove it.
 
         Raises:
-            UsageError: it is no run id.
+            UsageError: it is no run id, or `wait` is no number from 0 on.
             BusyError: the lease changed each time it was about to be written.
+            CkptError: they were asked to stop, and have not in that time, or are stalled, and will when they go on.
         """
-        return self._checkpoints.leases.cancel(require_run_id(run)) is not None
+        from gitckpt.store.leases import cancellation
+
+        require_seconds("wait", wait)
+        inside = self._checkpoints
+        return cancellation.cancel(inside.leases, require_run_id(run), wait=wait, tell=inside.announce)
 
     def run_of(self, key: str) -> str | None:
         """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -80,3 +83,24 @@ def test_another_store_asks_a_run_to_stop(plain: Store, main_checkout: Checkout,
     assert not plain.cancel(run.id)  # nobody drives it any more
     with pytest.raises(UsageError, match=r"^'add-login' is not a run id$"):
         plain.cancel("add-login")
+
+
+SLEEPER = """
+import sys, time
+from gitckpt import Run, Store
+with Store.open(sys.argv[1], adapter="plumbing") as store, Run.start(store, "nap", adapter="plumbing") as run:
+    run.phase("sleep", lambda: (print(run.id, flush=True), time.sleep(60)))
+"""
+
+
+@pytest.mark.long
+def test_a_program_that_never_looks_is_stopped_by_the_same_call(main_checkout: Checkout) -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEPER, main_checkout.path], stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        run = driver.stdout.readline().rstrip("\n")
+        with Store.open(main_checkout.path, adapter="plumbing") as store:
+            assert store.cancel(run)
+            assert driver.wait(10) == -signal.SIGTERM
+            assert [(info.status, info.label) for info in store.runs()] == [("crashed", "sleep-started")]
+            with Run.resume(store, run, adapter="plumbing") as again:
+                assert again.phase("sleep", lambda: "slept") == "slept"

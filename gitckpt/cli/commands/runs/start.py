@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.store.leases.leases import Leases
     from gitckpt.store.store import Store
-
-_PATIENCE = 30.0
-_LOOK = 0.1
 
 
 def start(
@@ -75,48 +71,11 @@ def cancel(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run to stop.")],
 ) -> None:
     """Stop a run that is being driven: its phase is ended and recorded as failed; it can be resumed."""
-    import os
-    import signal
-
-    from gitckpt.git import host
-
     with open_store() as store:
         name = _run(store, run)
-        lease = inside(store).leases.cancel(name)
-        if lease is None:
+        if not store.cancel(name):
             raise CkptError(f"run {name} is not running", hint=f"see what became of it: git ckpt status {name}")
-        here = host.here()
-        if (lease.host, lease.boot, lease.namespace) == (here.name, here.boot, here.namespace):
-            try:
-                os.kill(lease.pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass  # it has just ended by itself
-            except PermissionError:
-                terminal.remark("it belongs to somebody else, and will notice by itself")
-        _await_end(inside(store).leases, name, lease.token)
         terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
-
-
-def _await_end(leases: Leases, run: str, token: int) -> None:
-    """Waits until the driver with a token has given its lease back, or is gone."""
-    import time
-
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        found = leases.read(run)
-        now = leases.clock()
-        if found is None or found[1].token != token or not found[1].is_held(now):
-            return
-        if found[1].is_stalled(now):
-            raise CkptError(
-                f"run {run} was asked to stop, and will when process {found[1].pid} goes on, which is stalled",
-                hint=f"let it go on: kill -CONT {found[1].pid}; or go on without it: git ckpt resume {run} --take-over",
-            )
-        time.sleep(_LOOK)
-    raise CkptError(
-        f"run {run} was asked to stop, and has not yet",
-        hint=f"it stops when it next looks; see: git ckpt status {run}",
-    )
 
 
 def _run(store: Store, text: str | None) -> str:

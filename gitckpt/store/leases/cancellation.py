@@ -1,0 +1,85 @@
+"""Stops whoever drives a run: they are asked by the lease, a process of this machine by a signal, too, and their end is waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from gitckpt.git import host
+from gitckpt.model.errors import CkptError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gitckpt.store.leases.lease import Lease
+    from gitckpt.store.leases.leases import Leases
+
+PATIENCE = 30.0
+"""How long the end of a driver is waited for, in seconds: it has to end what it started, and to record that."""
+
+_LOOK = 0.1
+
+
+def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
+    """Stops whoever drives a run.
+
+    Args:
+        leases: of the repository.
+        run: its id.
+        wait: how long their end is waited for, in seconds; 0 only asks, and signals nobody.
+        tell: is told where a process cannot be signalled.
+
+    Returns:
+        Whether somebody drove it.
+
+    Raises:
+        BusyError: the lease changed each time it was about to be written.
+        CkptError: they were asked, and have not stopped in that time, or are stalled.
+    """
+    lease = leases.cancel(run)
+    if lease is None:
+        return False
+    if wait <= 0 or lease.is_ours:  # a program does not end itself; it stops where it next looks, and may be the one that waits
+        return True
+    _signal(lease, tell)
+    _await_end(leases, run, lease.token, wait)
+    return True
+
+
+def _signal(lease: Lease, tell: Callable[[str], object]) -> None:
+    here = host.here()
+    if (lease.host, lease.boot, lease.namespace) != (here.name, here.boot, here.namespace):
+        return
+    # Only the very process that took the lease, and never a group: a lease may say anything, and a number is given out again.
+    if lease.pid <= 1 or not lease.started or host.start_of(lease.pid) != lease.started:
+        return
+    try:
+        os.kill(lease.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it has just ended by itself
+    except PermissionError:
+        tell(f"process {lease.pid} belongs to somebody else, and will notice by itself that run {lease.run} shall stop")
+
+
+def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
+    """Waits until the driver with a token has given its lease back, or is gone. Errors: as `cancel`."""
+    deadline = time.monotonic() + wait
+    while True:
+        found = leases.read(run)
+        now = leases.clock()
+        if found is None or found[1].token != token or not found[1].is_held(now):
+            return
+        if found[1].is_stalled(now):
+            raise CkptError(
+                f"run {run} was asked to stop, and will when process {found[1].pid} goes on, which is stalled",
+                hint=f"let it go on: kill -CONT {found[1].pid}; or go on without it: git ckpt resume {run} --take-over",
+            )
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise CkptError(
+                f"run {run} was asked to stop, and has not yet",
+                hint=f"it stops when it next looks; see: git ckpt status {run}",
+            )
+        time.sleep(min(left, _LOOK))
