@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gitckpt.durable.run.retry import Conduct as Conduct
     from gitckpt.durable.run.retry import Retries as Retries
     from gitckpt.durable.run.run import Run as Run
+    from gitckpt.durable.steps.graph import Graph as Graph
     from gitckpt.durable.steps.history import StepEvent as StepEvent
     from gitckpt.durable.steps.journal import Reported as Reported
     from gitckpt.durable.steps.machine import OutOfOrder as OutOfOrder
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis as Diagnosis
     from gitckpt.store.audit.verification import Report as Report
     from gitckpt.store.config.file import ConfigError as ConfigError
+    from gitckpt.store.config.looseness import Loosening as Loosening
     from gitckpt.store.hooks.installation import Installation as Installation
     from gitckpt.store.leases.lease import Lease as Lease
     from gitckpt.store.leases.lease import LeaseHeld as LeaseHeld
@@ -124,6 +126,7 @@ _HOMES = {
     "Conduct": "gitckpt.durable.run.retry",
     "Retries": "gitckpt.durable.run.retry",
     "Run": "gitckpt.durable.run.run",
+    "Graph": "gitckpt.durable.steps.graph",
     "StepEvent": "gitckpt.durable.steps.history",
     "Reported": "gitckpt.durable.steps.journal",
     "OutOfOrder": "gitckpt.durable.steps.machine",
@@ -162,6 +165,7 @@ _HOMES = {
     "Diagnosis": "gitckpt.store.audit.doctor",
     "Report": "gitckpt.store.audit.verification",
     "ConfigError": "gitckpt.store.config.file",
+    "Loosening": "gitckpt.store.config.looseness",
     "Installation": "gitckpt.store.hooks.installation",
     "Lease": "gitckpt.store.leases.lease",
     "LeaseHeld": "gitckpt.store.leases.lease",
@@ -210,6 +214,7 @@ __all__ = [
     "Finding",
     "Gauge",
     "GitError",
+    "Graph",
     "History",
     "ImportedFile",
     "Importer",
@@ -220,6 +225,7 @@ __all__ = [
     "LeaseLost",
     "Limits",
     "LockHeld",
+    "Loosening",
     "MaxCyclesReached",
     "Moved",
     "NewerCheckpoint",

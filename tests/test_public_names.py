@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 
 import pytest
 
 import gitckpt
-from gitckpt import CkptError, Observer, Pipelines, Run, Steps, Store
+from gitckpt import CkptError, Exporter, Importer, Observer, Pipelines, Run, Steps, Store
 from gitckpt.store.restoration import Restoration
 from gitckpt.store.upkeep import Upkeep
 from tests.conftest import Checkout
@@ -46,6 +48,15 @@ def test_what_is_public_says_what_it_is_for(public: type) -> None:
     names = [name for name in vars(public) if name[0] != "_"]
     assert names
     assert [name for name in names if not (getattr(public, name).__doc__ or "").strip()] == []
+
+
+@pytest.mark.parametrize("public", [Store, Run, Pipelines, Steps, Importer, Exporter, Observer])
+def test_what_methods_return_is_public(public: type) -> None:
+    known = {*gitckpt.__all__, "Any", "Mapping", "None", "Self", "Sequence"}
+    for name in (name for name in dir(public) if name[0] != "_"):
+        found = inspect.getattr_static(public, name)
+        call = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+        assert set(re.findall(r"\b[A-Z]\w+", call.__annotations__["return"])) <= known, name
 
 
 def test_what_is_not_public_has_an_underscore(main_checkout: Checkout) -> None:

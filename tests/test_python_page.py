@@ -78,5 +78,5 @@ def test_what_is_busy_is_worth_another_call() -> None:
 @pytest.mark.parametrize("public", [gitckpt.Store, gitckpt.Run, gitckpt.Pipelines, gitckpt.Steps, gitckpt.Observer])
 def test_every_public_name_is_spoken_of(public: type) -> None:
     words = set(re.findall(r"\w+", PAGE))
-    assert {name for name in vars(public) if name[0] != "_"} - words == set()
+    assert {name for name in dir(public) if name[0] != "_"} - words == set()
     assert {name for name in gitckpt.__all__ if name not in words} == set()
