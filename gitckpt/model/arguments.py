@@ -65,6 +65,28 @@ def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     return found
 
 
+def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) -> tuple[T, ...]:
+    """Returns what an argument holds, which must all be of one type; nothing where it is None.
+
+    Args:
+        name: of the argument.
+        value: what was handed in.
+        kind: what each of it must be.
+        what: the same for people, with an article.
+
+    Raises:
+        UsageError: it is no collection, or holds something else.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise refused(name, value, f"a list, each of it {what}")
+    found = tuple(value)
+    for at, each in enumerate(found):
+        require(f"{name}[{at}]", each, kind, what)
+    return found
+
+
 def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
     """Raises an error for an argument that cannot be called. Args and errors: as `require`."""
     if not callable(value) and not (value is None and may_be_none):
@@ -88,8 +110,33 @@ def refused(name: str, value: object, what: str) -> UsageError:
     return UsageError(f"{name}: must be {what}, not {value!r:.60}")
 
 
-def paths_of(paths: T) -> T:
-    """Returns the paths of a call. One alone is refused: a string is a list of letters, which nobody means."""
-    if isinstance(paths, str | bytes) or hasattr(paths, "__fspath__"):
+def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
+    """Returns the paths of a call. One alone is refused: a string is a list of letters, which nobody means.
+
+    Raises:
+        UsageError: it is no list, or holds what is no path.
+    """
+    if isinstance(paths, str | bytes | Mapping) or hasattr(paths, "__fspath__") or not isinstance(paths, Iterable):
         raise refused("paths", paths, "a list of paths")
-    return paths
+    found = tuple(paths)
+    for at, each in enumerate(found):
+        require_path(f"paths[{at}]", each)
+    return found
+
+
+def require_path(name: str, value: object, *, as_text: bool = False) -> None:
+    """Raises an error for an argument that is no path.
+
+    Args:
+        name: of the argument.
+        value: what was handed in.
+        as_text: whether it may not be bytes.
+
+    Raises:
+        UsageError: it is something else, or holds a zero byte.
+    """
+    found = value.__fspath__() if hasattr(value, "__fspath__") else value
+    if not isinstance(found, str if as_text else str | bytes):
+        raise refused(name, value, "a path")
+    if ("\0" if isinstance(found, str) else b"\0") in found:
+        raise refused(name, value, "a path, which has no zero byte")

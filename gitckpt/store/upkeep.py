@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from types import NoneType
 
-from gitckpt.model.arguments import require
+from gitckpt.model.arguments import instances, require, require_callable, require_text
 from gitckpt.model.errors import BusyError
 from gitckpt.store.checkpoints import Checkpoints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from gitckpt.model.policy import Policy
     from gitckpt.store.audit.doctor import Diagnosis
@@ -28,13 +29,23 @@ class Upkeep:
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
 
+    def policy(self) -> Policy:
+        """Returns what `expire` goes by: the policy of `gitckpt.toml` and of git's configuration, or else the built-in one.
+
+        What `gitckpt.toml` loosens counts once it is allowed. For another value: `dataclasses.replace(store.policy(), keep_last=5)`.
+
+        Raises:
+            UsageError: the settings cannot be understood; a `ConfigError` where that is `gitckpt.toml`.
+        """
+        return self._checkpoints.rules.read().policy
+
     def expire(self, policy: Policy | None = None, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
         """Removes the checkpoints and runs that a policy lets go.
 
         A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays.
 
         Args:
-            policy: the rules; by default those of the settings.
+            policy: the rules; by default those of the settings, as `policy` returns them.
             dry_run: whether to decide only.
             progress: is told how far it has come, in a few words, now and then.
 
@@ -46,8 +57,9 @@ class Upkeep:
         from gitckpt.store.retention import expiry, maintenance
 
         require("policy", policy, (Policy, NoneType), "a Policy")
+        require_callable("progress", progress)
         inside = self._checkpoints
-        found = expiry.expire(inside, policy or inside.rules.read().policy, dry_run=dry_run, progress=progress)
+        found = expiry.expire(inside, policy or self.policy(), dry_run=dry_run, progress=progress)
         if not dry_run:
             maintenance.pack(inside.repository)
         return found
@@ -62,11 +74,12 @@ class Upkeep:
             Whether it is new.
 
         Raises:
-            UsageError: it is empty.
+            UsageError: it is empty, or no string.
             CkptError: it cannot be noted.
         """
         from gitckpt.store.secrets.settled import Settled
 
+        require_text("what", what)
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Sequence[Loosening]:
@@ -88,11 +101,15 @@ class Upkeep:
             loosened: what `loosened` returned. Another value, in whatever commit, needs approval of its own.
 
         Raises:
+            UsageError: it is nothing that `loosened` returns.
             CkptError: it cannot be noted.
         """
         from gitckpt.store.config import approval
+        from gitckpt.store.config.looseness import Loosening
 
-        approval.note(self._checkpoints.repository, {each.digest for each in loosened}, approve=True)
+        require("loosened", loosened, Collection, "what Store.loosened returned")
+        approved = {each.digest for each in instances("loosened", loosened, Loosening, "a Loosening")}
+        approval.note(self._checkpoints.repository, approved, approve=True)
 
     def disallow(self) -> bool:
         """Forgets all that was approved or declined here, on this machine; tells whether there was anything. Errors: as `allow`."""
@@ -113,6 +130,7 @@ class Upkeep:
         """
         from gitckpt.store.audit import verification
 
+        require_callable("progress", progress, may_be_none=True)
         if repair:
             with contextlib.suppress(BusyError):  # what waits is no flaw
                 self._checkpoints.write_links()

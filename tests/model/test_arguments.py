@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,42 @@ def test_a_map_is_copied() -> None:
     assert problem(arguments.mapping, "state", [("a", 1)]) == "state: must be a map of names to values, not [('a', 1)]"
 
 
-@pytest.mark.parametrize("paths", [None, [], ["a", b"b"], ("a",), [Path("a")]])
+@pytest.mark.parametrize("paths", [[], ["a", b"b"], ("a",), [Path("a")], {"a"}, iter(["a", Path("b")])])
 def test_paths_are_several(paths: Any) -> None:
-    assert arguments.paths_of(paths) is paths
+    expected = ("a", Path("b")) if isinstance(paths, Iterator) else tuple(paths)
+    assert arguments.paths_of(paths) == expected
+
+
+@pytest.mark.parametrize("paths", [None, 3, {"a": 1}])
+def test_what_is_no_list_of_paths_is_refused(paths: Any) -> None:
+    assert problem(arguments.paths_of, paths) == f"paths: must be a list of paths, not {paths!r}"
+    assert problem(arguments.paths_of, [b"a", paths]) == f"paths[1]: must be a path, not {paths!r}"
+
+
+def test_a_path_may_have_to_be_text() -> None:
+    arguments.require_path("path", b"a")
+    arguments.require_path("path", Path("a"), as_text=True)
+    assert problem(arguments.require_path, "path", b"a", as_text=True) == "path: must be a path, not b'a'"
+    for path in ("a\0", b"\0"):
+        assert problem(arguments.require_path, "path", path) == f"path: must be a path, which has no zero byte, not {path!r}"
+
+
+def test_all_of_a_list_is_of_one_type() -> None:
+    assert arguments.instances("codes", iter([1, 2]), int, "a code") == (1, 2)
+    assert arguments.instances("codes", None, int, "a code") == ()
+    assert problem(arguments.instances, "codes", [1, "2"], int, "a code") == "codes[1]: must be a code, not '2'"
+    for wrong in ("12", {1: 2}, 7, b"1"):
+        assert problem(arguments.instances, "codes", wrong, int, "a code") == f"codes: must be a list, each of it a code, not {wrong!r}"
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 0.5, float("inf")])
+def test_a_length_of_time_is_whole_or_not(seconds: float) -> None:
+    arguments.require_seconds("wait", seconds)
+
+
+@pytest.mark.parametrize("seconds", [-1, -0.5, "1", None, True, float("nan")])
+def test_what_is_no_length_of_time_is_refused(seconds: Any) -> None:
+    assert problem(arguments.require_seconds, "wait", seconds) == f"wait: must be a number of seconds from 0 on, not {seconds!r}"
 
 
 @pytest.mark.parametrize("path", ["a", b"a", Path("a")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gitckpt import Policy, Query, Store, UsageError
+from gitckpt import ConfigError, Policy, Query, Store, UsageError
+from gitckpt.model.policy import DAY
 from tests.conftest import Checkout
 
 WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -86,3 +88,16 @@ def test_what_a_store_has_put_off_is_no_flaw(plain: Store) -> None:
 def test_a_document_is_read_as_it_is_stored(plain: Store, main_checkout: Checkout) -> None:
     saved = plain.record("plan", {"step": 3})
     assert plain.raw(saved.id).decode() == main_checkout.git("cat-file", "blob", f"refs/checkpoints/{saved.id}") + "\n"
+
+
+def test_the_policy_is_what_the_settings_say_and_was_allowed(plain: Store, main_checkout: Checkout) -> None:
+    assert plain.policy() == Policy()
+    main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 5\n")
+    main_checkout.git("config", "ckpt.olderThan", "2d")
+    assert plain.policy() == Policy(older_than=2 * DAY)
+    plain.allow(plain.loosened())
+    assert plain.policy() == Policy(older_than=2 * DAY, keep_last=5)
+    assert dataclasses.replace(plain.policy(), older_than=0) == Policy(older_than=0, keep_last=5)
+    main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = many\n")
+    with pytest.raises(ConfigError, match=r"gitckpt\.toml"):
+        plain.policy()

@@ -10,7 +10,6 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model.values import replace
-from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def expire(
     What goes is printed with the reason: in a table, or piped, in tab-separated columns with full ids. A dry run has all runs.
     """
     with open_store() as store:
-        policy = inside(store).rules.read().policy
+        policy = store.policy()
         if all_:
             policy = replace(policy, everything=True)
         if older_than is not None:

@@ -8,7 +8,6 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import shell_word
-from gitckpt.store.store import inside
 from gitckpt.store.usage.usage import CHECKPOINT, REMOVED
 
 TYPE_CHECKING = False
@@ -57,7 +56,7 @@ def du(
     with open_store() as store:
         usage = store.usage()
         with contextlib.suppress(UsageError):  # which `doctor` tells of
-            inside(store).rules.read()
+            store.policy()  # tells, or asks, where gitckpt.toml loosens what is built in
     if as_json:
         terminal.out_json(_as_json(usage))
         return

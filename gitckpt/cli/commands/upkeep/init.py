@@ -6,7 +6,6 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError
 from gitckpt.store.hooks import events
-from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def init(
     """Record a checkpoint at every commit from now on: install hooks, settings and gitckpt.toml."""
     with open_store() as store:
         done = store.install(hooks)
-        inside(store).rules.read()
+        store.policy()  # tells, or asks, where gitckpt.toml loosens what is built in
     for sentence in done.changed:
         terminal.out(sentence)
     for line in done.advice:
