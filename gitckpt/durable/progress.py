@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import NoneType
 
+from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass
 
@@ -45,7 +47,12 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
     Args:
         state: of its newest checkpoint.
         progress: of the same.
+
+    Raises:
+        UsageError: they are none.
     """
+    require("state", state, Mapping, "a map of names to values")
+    require("progress", progress, (Progress, NoneType), "a Progress")
     found = [*_loop(_table(state, "loop")), *_review(_table(state, "review")), *_steps(_table(state, "loop_state")), *_blockers(state)]
     total = progress.tasks_total if progress is not None else None
     if progress is not None and total and not any(gauge.label == "issues" for gauge in found):

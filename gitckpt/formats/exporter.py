@@ -10,6 +10,7 @@ from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowe
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
 from gitckpt.git.files import atomic, regular
 from gitckpt.git.objects.encoding import object_id
+from gitckpt.model.arguments import require, require_path, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.phase import NOT_PHASES, split
@@ -82,6 +83,8 @@ class Exporter:
             InvalidCheckpoint: it cannot be read.
         """
         here, format_ = self._checkpoints, format
+        require_text("text", text)
+        require_text("format", format_)
         if format_ not in detection.NAMES:
             raise UsageError(f"there is no format {format_!r}", hint=f"it is one of {', '.join(detection.NAMES)}")
         run = finder.named_run(text, here.repository, here.index)
@@ -103,9 +106,11 @@ class Exporter:
             force: whether it may take the place of a file that holds neither what was imported nor what was exported there last.
 
         Raises:
-            UsageError: such a file is there.
+            UsageError: such a file is there, or an argument is of a wrong type.
             WorktreeError: it cannot be written.
         """
+        require_path("path", path, as_text=True)
+        require("found", found, Exported, "what Exporter.files returned")
         here, place = self._checkpoints, os.path.abspath(path)
         if os.path.lexists(place) and not force:
             _require_ours(here, place, found)

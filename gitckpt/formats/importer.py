@@ -19,6 +19,7 @@ from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPER
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.model import ids, times
+from gitckpt.model.arguments import paths_of, require_callable, require_text
 from gitckpt.model.checkpoint import Checkpoint, Imported
 from gitckpt.model.errors import StateError, UsageError
 from gitckpt.model.values import dataclass, replace
@@ -101,6 +102,9 @@ class Importer:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
+        require_text("format", format, may_be_none=True)
+        require_text("phases", phases)
+        require_callable("progress", progress)
         if format is not None and format not in detection.NAMES:
             raise UsageError(f"there is no format {format!r}", hint=f"it is one of {', '.join(detection.NAMES)}")
         if phases not in quasar.TABLES:
@@ -117,7 +121,7 @@ class Importer:
         self._top = self._store.repository.worktree
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
-    def take(self, paths: Sequence[str]) -> list[ImportedFile]:
+    def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
         """Imports files, and those below directories.
 
         Args:
@@ -127,12 +131,14 @@ class Importer:
             What became of each file that was named, or is one of theirs, the files of a run in their order.
 
         Raises:
+            UsageError: it is no list of paths.
             NotFoundError: nothing is at one of the paths; nothing was imported.
             CkptError: a checkpoint could not be recorded; those before it are there.
         """
+        names = [os.fsdecode(path) for path in paths_of(paths)]
         with self._alone():
             self._known = Known(self._store)
-            return self._import(paths)
+            return self._import(names)
 
     def _alone(self) -> contextlib.AbstractContextManager[object]:
         """Waits for other imports: of two at a time, each would take over what the other has not recorded yet."""
@@ -140,10 +146,10 @@ class Importer:
             return contextlib.nullcontext()
         return Lock(os.path.join(self._store.repository.make_private_dir(), _LOCK), _PATIENCE)
 
-    def _import(self, paths: Sequence[str]) -> list[ImportedFile]:
+    def _import(self, paths: list[str]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
         read: list[tuple[Record, Source]] = []
-        for found in files.search(list(paths), self._top):
+        for found in files.search(paths, self._top):
             try:
                 source = files.read(found)
                 made = self._read(source, found.place)

@@ -156,7 +156,11 @@ class Repository:
 
         Raises:
             NotFoundError: it names none.
+            UsageError: it is no string.
         """
+        from gitckpt.model.arguments import require_text  # not for those who ask for no commit
+
+        require_text("rev", rev)
         name = rev if rev.startswith(":/") else f"{rev}^{{commit}}"  # all that follows `:/` is a pattern
         try:
             is_argument = b"\0" not in os.fsencode(name)

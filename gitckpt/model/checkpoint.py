@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gitckpt.model import phase as phases
 from gitckpt.model import times
+from gitckpt.model.arguments import require_number, require_text
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -141,7 +142,7 @@ CLEAN = Worktree(dirty=False)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run or plan has come: the table `[progress]`. Counts start at zero."""
+    """How far a run or plan has come: the table `[progress]`. Counts start at zero; a UsageError names one that is none."""
 
     current_phase: int | None = None
     total_phases: int | None = None
@@ -150,6 +151,11 @@ class Progress:
     tasks_total: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Keys of this table that this program does not know; written back as they were."""
+
+    def __post_init__(self) -> None:
+        for name in ("current_phase", "total_phases", "tasks_completed", "tasks_total"):
+            require_number(name, getattr(self, name), may_be_none=True)
+        require_text("current_task", self.current_task, may_be_none=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from gitckpt.model import phase, runstate, times
-from gitckpt.model.arguments import require_number
+from gitckpt.model.arguments import require, require_number
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, SAFETY, SUBMODULE
 from gitckpt.model.values import dataclass
 
@@ -69,7 +69,7 @@ class RunCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When checkpoints expire. Lengths of time are in microseconds; a UsageError says which is no whole number."""
+    """When checkpoints expire. Lengths of time are in microseconds; a UsageError says which is no whole number from 0 on."""
 
     older_than: int = 30 * DAY
     """A checkpoint made by a hook expires at this age."""
@@ -107,6 +107,7 @@ class Policy:
         for name in self.__slots__:
             if name != "everything":
                 require_number(name, getattr(self, name))
+        require("everything", self.everything, bool, "True or False")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,19 @@
-"""What puts the files of checkpoints into the worktree one is in, and takes that back, step by step. A part of `Store`."""
+"""What compares the files of checkpoints with the worktree one is in, and puts them there and takes that back. A part of `Store`."""
 
 from __future__ import annotations
 
 import os
 
-from gitckpt.model.arguments import paths_of
+from gitckpt.model.arguments import paths_of, require_callable, strings
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.upkeep import Upkeep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gitckpt.model.readers.statediff import StateChange
     from gitckpt.store.restore.report import Restored
     from gitckpt.store.restore.undo import UndoStep
 
@@ -46,10 +48,11 @@ class Restoration(Upkeep):
         Raises:
             NotFoundError: one of the paths is neither here nor in the checkpoint.
             WorktreeError: something is in the way or missing; nothing was changed.
-            UsageError: `paths` is no list.
+            UsageError: `paths` is no list of paths.
         """
         from gitckpt.store.restore import restorer
 
+        require_callable("announce", announce)
         names = [os.fsencode(path) for path in paths_of(paths)]
         return restorer.restore(self._checkpoints, self._given(checkpoint), names, dry_run=dry_run, announce=announce, trusted=trust)
 
@@ -68,6 +71,7 @@ class Restoration(Upkeep):
         """
         from gitckpt.store.restore import restorer
 
+        require_callable("announce", announce)
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
@@ -85,6 +89,7 @@ class Restoration(Upkeep):
         """
         from gitckpt.store.restore import restorer
 
+        require_callable("announce", announce)
         return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def undo_steps(self) -> Sequence[UndoStep]:
@@ -92,6 +97,55 @@ class Restoration(Upkeep):
         from gitckpt.store.restore import undo
 
         return undo.steps(self._checkpoints)
+
+    def diff(
+        self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()
+    ) -> bytes:
+        """Returns git's own diff of the files of two checkpoints, or of one and this worktree.
+
+        Args:
+            before: a checkpoint, or its full id.
+            after: another one; None for the files as they are in this worktree now.
+            paths: patterns of git's to look at only, which count from the current directory where there is a worktree.
+            options: more options of `git diff`, such as "--stat".
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+            WorktreeError: files are missing, or there is no worktree here to compare with.
+            UsageError: `paths` is no list of paths, or `options` none of strings.
+        """
+        from gitckpt.store.snapshot import comparison, manifest
+
+        repository = self._checkpoints.repository
+        patterns = [os.fsdecode(path) for path in paths_of(paths)]
+        first, second = self._given(before), None if after is None else self._given(after)
+        # First what may be missing: a capture of the same files would write it anew.
+        manifest.files_of(repository, first)
+        here = self._current() if second is None else (second.tree, second.git_sha)
+        old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
+        place = ["-C", os.getcwd()] if repository.worktree else []
+        return repository.git.run(*place, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
+
+    def _current(self) -> tuple[str | None, str]:
+        """Returns the snapshot of this worktree as it is now, and its commit."""
+        inside = self._checkpoints
+        if inside.repository.worktree is None:
+            raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
+        return inside.capture(with_submodules=False).tree, inside.objects.head()[0]
+
+    def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
+        """Returns the values that differ in the states of two checkpoints.
+
+        Args:
+            before: a checkpoint, or its full id.
+            after: another one.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+        """
+        from gitckpt.model.readers import statediff
+
+        return statediff.compare(dict(self._given(before).state), dict(self._given(after).state))
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
         return checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)

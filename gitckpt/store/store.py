@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from types import TracebackType
 
 from gitckpt.model import ids
-from gitckpt.model.arguments import paths_of, require_seconds, require_text, strings
-from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.arguments import instances, require, require_path, require_seconds, require_text
 from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.restoration import Restoration
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Any, Self, Unpack
 
-    _Path = str | bytes | os.PathLike[str]
-
-    from gitckpt.model.checkpoint import Worktree
-    from gitckpt.model.readers.statediff import StateChange
+    from gitckpt.model.checkpoint import Checkpoint, Worktree
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.recorder import Guard
@@ -53,7 +49,10 @@ class Store(Restoration):
 
         Raises:
             RepositoryError: there is none, git refuses it, or git is too old.
+            UsageError: it is no path, or there is no such adapter.
         """
+        require_path("path", path, as_text=True)
+        require_text("adapter", adapter)
         return cls(Checkpoints.open(path, adapter=adapter))
 
     def __enter__(self) -> Self:
@@ -94,7 +93,7 @@ class Store(Restoration):
         Raises:
             WorktreeError, UsageError: there is no worktree here, or git cannot read it; a setting cannot be understood.
         """
-        return self._checkpoints.capture(limits)
+        return self._checkpoints.capture(_limits(limits))
 
     def record(
         self,
@@ -155,7 +154,7 @@ class Store(Restoration):
             BusyError: HEAD moved, or objects of the snapshot vanished, each time.
             WorktreeError: an object is damaged, and no file has its content; as `capture`.
         """
-        return self._checkpoints.save(phase, state, limits=limits, start=start, key=key, guard=self._guard(details), **details)
+        return self._checkpoints.save(phase, state, limits=_limits(limits), start=start, key=key, guard=self._guard(details), **details)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Returns a checkpoint with its state.
@@ -218,63 +217,20 @@ class Store(Restoration):
         return self._checkpoints.links(commit if is_given else self._checkpoints.repository.commit(commit))
 
     def changed_files(self, entries: Sequence[Entry]) -> Mapping[str, int]:
-        """Returns how many files differ from the linked commit, by id, for those entries whose files were captured and are still there."""
-        from gitckpt.store.records import changed
+        """Returns how many files differ from the linked commit, by id, for those entries whose files were captured and are still there.
 
-        return changed.count(self._checkpoints.repository, self._checkpoints.index, entries)
+        Raises:
+            UsageError: it is no list of entries.
+        """
+        from gitckpt.store.records import changed
+        from gitckpt.store.records.entry import Entry
+
+        require("entries", entries, Iterable, "a list of entries")
+        return changed.count(self._checkpoints.repository, self._checkpoints.index, instances("entries", entries, Entry, "an Entry"))
 
     def problems(self) -> Sequence[Problem]:
         """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
         return self._checkpoints.problems()
-
-    def diff(
-        self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()
-    ) -> bytes:
-        """Returns git's own diff of the files of two checkpoints, or of one and this worktree.
-
-        Args:
-            before: a checkpoint, or its full id.
-            after: another one; None for the files as they are in this worktree now.
-            paths: patterns of git's to look at only, which count from the current directory where there is a worktree.
-            options: more options of `git diff`, such as "--stat".
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
-            WorktreeError: files are missing, or there is no worktree here to compare with.
-            UsageError: `paths` or `options` is no list.
-        """
-        from gitckpt.store.snapshot import comparison, manifest
-
-        repository = self._checkpoints.repository
-        patterns = [os.fsdecode(path) for path in paths_of(paths)]
-        first, second = self._given(before), None if after is None else self._given(after)
-        # First what may be missing: a capture of the same files would write it anew.
-        manifest.files_of(repository, first)
-        here = self._current() if second is None else (second.tree, second.git_sha)
-        old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
-        place = ["-C", os.getcwd()] if repository.worktree else []
-        return repository.git.run(*place, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
-
-    def _current(self) -> tuple[str | None, str]:
-        """Returns the snapshot of this worktree as it is now, and its commit."""
-        inside = self._checkpoints
-        if inside.repository.worktree is None:
-            raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
-        return inside.capture(with_submodules=False).tree, inside.objects.head()[0]
-
-    def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
-        """Returns the values that differ in the states of two checkpoints.
-
-        Args:
-            before: a checkpoint, or its full id.
-            after: another one.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
-        """
-        from gitckpt.model.readers import statediff
-
-        return statediff.compare(dict(self._given(before).state), dict(self._given(after).state))
 
     def resume(self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None) -> Opened:
         """Returns the worktree of a checkpoint, made with its files if it is not there. To go on with a run: `Run.resume`.
@@ -284,6 +240,7 @@ class Store(Restoration):
             directory: the worktree's path; by default one named after run or checkpoint, where the settings say.
 
         Raises:
+            UsageError: the directory is no path.
             WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
         """
         from gitckpt.store.worktrees import resumption
@@ -391,5 +348,19 @@ class Store(Restoration):
 
 
 def inside(store: Store) -> Checkpoints:
-    """Returns what the rooms work with, for those above that need more than programs have."""
+    """Returns what the rooms work with, for those above that need more than programs have.
+
+    Raises:
+        UsageError: it is no store: programs hand it over.
+    """
+    require("store", store, Store, "a Store")
     return store._checkpoints  # noqa: SLF001 - the one door to it
+
+
+def _limits(limits: Limits | None) -> Limits | None:
+    """Returns the limits of a call. Errors: `UsageError`, where they are none."""
+    if limits is not None:  # who hands none over does not pay for the import
+        from gitckpt.store.snapshot.limits import Limits
+
+        require("limits", limits, Limits, "a Limits")
+    return limits

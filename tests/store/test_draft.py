@@ -247,8 +247,10 @@ class TestChanging:
 
     def test_a_progress_that_no_reader_would_take_is_refused(self) -> None:
         checkpoint, fields, _ = drafted()
+        wrong = Progress()
+        object.__setattr__(wrong, "tasks_total", -1)  # whoever makes one is told, too
         with pytest.raises(UsageError) as caught:
-            draft.Changing(checkpoint, fields, dict, lambda state: Progress(tasks_total=-1))({})
+            draft.Changing(checkpoint, fields, dict, lambda state: wrong)({})
         assert caught.value.message == "progress.tasks_total: must be 0 or more, not -1"
 
     def test_the_place_that_an_earlier_try_got_is_not_judged(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 
 from gitckpt.durable.command.mark import Mark
 from gitckpt.durable.command.watchdog import Watchdog
@@ -15,6 +16,7 @@ from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Conduct, Ended
+from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
@@ -51,6 +53,16 @@ class Observer:
     def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
         """A run pauses after a phase: returns "continue", "revise", "restart" or "exit", and what is to be revised."""
         return EXIT, ""
+
+
+def told(observer: Observer | None) -> Observer:
+    """Returns who is told: by default nobody.
+
+    Raises:
+        UsageError: it is no observer.
+    """
+    require("observer", observer, (Observer, NoneType), "an Observer")
+    return observer or Observer()
 
 
 @dataclass(frozen=True, slots=True)

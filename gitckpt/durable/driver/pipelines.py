@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 
 from gitckpt.durable.agent.client import Client, read_clients
 from gitckpt.durable.driver import adoption, agents
-from gitckpt.durable.driver.driver import Driver, Observer, Result
+from gitckpt.durable.driver.driver import Driver, Observer, Result, told
 from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
 from gitckpt.durable.driver.skip import skipped
 from gitckpt.durable.pipeline import definition as pipelines
@@ -21,6 +21,7 @@ from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked,
 from gitckpt.durable.run.opener import settle
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import runstate, times
+from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import CkptError, RunExists, UsageError
 from gitckpt.model.names import shell_word
@@ -29,10 +30,6 @@ from gitckpt.store.config import settings
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, summary, unwritten
 from gitckpt.store.store import Store, inside
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
 
 COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
@@ -123,7 +120,7 @@ class Pipelines:
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
         self._store = inside(store)
-        self._observer = observer or Observer()
+        self._observer = told(observer)
 
     def names(self) -> list[str]:
         """Returns their names, those of the presets last.
@@ -180,7 +177,7 @@ class Pipelines:
             LeaseLost: somebody else drives the run by now.
             CkptError: its checkpoints could not be written.
         """
-        mode = _autonomy(wishes)
+        mode = _autonomy(wishes, Wishes)
         plan = self.preview(name, inputs)
         try:
             if key is not None:
@@ -219,7 +216,7 @@ class Pipelines:
             Changed: the pipeline, or what it was started with, has changed.
             Exception: as `run`.
         """
-        mode = _autonomy(how)
+        mode = _autonomy(how, Resumption)
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             raise UsageError(f"no pipeline drives run {run}", hint=f"open its worktree: git ckpt resume --no-run {run}")
@@ -268,6 +265,7 @@ class Pipelines:
         """
         from gitckpt.durable.phases.review import phase as review  # two dozen modules, which no other pipeline needs
 
+        require_text("task", task)
         if not task.strip():
             raise UsageError("there is no task", hint="say what the task has become")
         status = summary.summary(self._store, run).status
@@ -374,7 +372,8 @@ class Pipelines:
             unwritten.note(run.store.repository, run.id, [])  # what an earlier driver could not write is made good by what came after
 
 
-def _autonomy(wishes: Wishes) -> str | None:
+def _autonomy(wishes: Wishes, kind: type) -> str | None:
+    launch.require_wishes(wishes, kind.__annotations__)
     said = wishes.get("autonomy")
     return pipelines.autonomy(said) if said is not None else None
 

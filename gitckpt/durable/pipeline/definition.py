@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gitckpt.durable.run import retry
 from gitckpt.durable.run.retry import Retries
+from gitckpt.model.arguments import require_text
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import closest, folded
 from gitckpt.model.values import dataclass, field
@@ -101,6 +102,7 @@ class PipelineDefinition:
         Raises:
             UsageError: there is none; those there are, and the closest, are named.
         """
+        require_text("phase", text)
         for phase in self.phases:
             if phase.name == text:
                 return phase
@@ -187,6 +189,7 @@ def autonomy(text: str) -> str:
     Raises:
         UsageError: it is none of them.
     """
+    require_text("autonomy", text)
     name = text.strip().lower()
     name = FULLY_AUTONOMOUS if name == "autonomous" else name
     if name not in AUTONOMIES:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.pipeline.parser import parse
+from gitckpt.model.arguments import require_text
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.names import closest
 from gitckpt.store.config.file import read_file, text_of
@@ -30,8 +31,9 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
     Raises:
         ConfigError: anything in any pipeline of the file is a mistake.
         NotFoundError: there is no such pipeline; those there are are named.
-        UsageError: the file cannot be read.
+        UsageError: the file cannot be read, or the name is none.
     """
+    require_text("name", name)
     found = parse(text_of(path), path, known_steps)
     if name in found:
         return found[name]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from types import NoneType
 
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PipelineDefinition
@@ -15,6 +16,7 @@ from gitckpt.durable.run.opener import begin
 from gitckpt.git.files import regular
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
+from gitckpt.model.arguments import mapping, require, require_number, require_text
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import first_of
@@ -63,7 +65,7 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mappin
             taken with that part masked, from the start, so that all phases get the same: they find secrets in their environment.
 
     Raises:
-        UsageError: there is no such input, or a file cannot be read.
+        UsageError: there is no such input, or a file cannot be read; or they are no texts by name.
     """
     _require_inputs(definition, said)
     said = _masked(definition, said)
@@ -272,8 +274,30 @@ def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) 
     return {name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names}
 
 
+def require_wishes(said: Mapping[str, object], known: Collection[str]) -> None:
+    """Looks at how a run shall be driven, before anything is done.
+
+    Args:
+        said: what the caller says, by name.
+        known: the names that there are.
+
+    Raises:
+        UsageError: there is no such argument, or one is of a wrong type.
+    """
+    unknown = sorted(set(said) - set(known))
+    if unknown:
+        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"how a run may be driven: {', '.join(sorted(known))}")
+    require_text("holder", said.get("holder", ""))
+    for name in ("autonomy", "phase"):
+        require_text(name, said.get(name), may_be_none=True)
+    require_number("timeout", said.get("timeout"), may_be_none=True)
+    require("rewind", said.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
+    require("inputs", said.get("inputs", {}), Mapping, "a map of names to values")
+
+
 def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> None:
-    for name in said:
+    for name, text in mapping("inputs", said).items():
+        require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             known = ", ".join(definition.inputs) or "none"
             raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}")

@@ -13,6 +13,7 @@ from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
 from gitckpt.durable.run.performer import Performer
 from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.session import Session
+from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import REWOUND
@@ -199,6 +200,7 @@ class ActiveRun:
 
     def redo(self, name: str, forget: Iterable[str] = ()) -> None:
         """As `Run.redo`."""
+        require_text("name", name)
         for key in forget:
             self.state.pop(key, None)
         self._writer.reopen(name)
@@ -214,6 +216,7 @@ class ActiveRun:
         Raises:
             UsageError: the run has no such phase; nothing was changed.
         """
+        require_text("name", name)
         meant = next_attempt.meant(name, self._writer.known_phases(), self.id)
         self.redo(meant)
         pipeline = replace(self.pipeline, completed=dict(self.completed))
@@ -230,6 +233,7 @@ class ActiveRun:
 
     def restart(self, name: str) -> None:
         """As `Run.restart`."""
+        require_text("name", name)
         began = self._writer.began_first(name)
         if began is not None:
             self._writer.go_back(began)

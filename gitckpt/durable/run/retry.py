@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.next_attempt import FAILED
 from gitckpt.model import times
-from gitckpt.model.arguments import mapping, refused, require, require_callable, require_number
+from gitckpt.model.arguments import instances, mapping, refused, require, require_callable, require_number
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import StateError
 from gitckpt.model.times import MICRO
@@ -50,6 +50,9 @@ class Retries:
     def __post_init__(self) -> None:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
+        for name in ("backoff", "jitter"):
+            require(name, getattr(self, name), (int, float), "a number")
+        object.__setattr__(self, "on", instances("on", self.on, int, "an exit code"))
 
     def wait_before(self, attempt: int, random: float) -> int:
         """Returns how long to wait before an attempt, in microseconds.
@@ -111,6 +114,9 @@ class Conduct:
     def __post_init__(self) -> None:
         # Said now, and not when a phase has failed, whose failure could then not be recorded.
         require("retries", self.retries, Retries, "a Retries")
+        for each in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
+            if not (isinstance(each, type) and issubclass(each, BaseException)):
+                raise refused("retry_on", self.retry_on, "a tuple of exceptions")
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
         if self.on_resume not in ON_RESUME:

@@ -104,9 +104,10 @@ class Run:
             Untrusted: the checkpoint was not written here, and is not trusted.
             WorktreeError: the worktree cannot be made.
         """
+        here = inside(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
-        return cls.resume(store, str(rewind.fork(inside(store), checkpoint, name, trusted=how.get("trust", False)).run), **how)
+        return cls.resume(store, str(rewind.fork(here, checkpoint, name, trusted=how.get("trust", False)).run), **how)
 
     def __enter__(self) -> Self:
         return self
@@ -237,7 +238,7 @@ class Run:
                 is taken as people write it then: in any case, and with hyphens or underscores for spaces.
 
         Raises:
-            UsageError: the run has no such phase, where it is to be recorded; nothing was changed.
+            UsageError: the run has no such phase, where it is to be recorded, or the name is no string; nothing was changed.
         """
         if record:
             self._active.reopen(name)
@@ -276,5 +277,13 @@ class Run:
         self._active.check()
 
     def wait(self, seconds: float) -> None:
-        """Waits, as long as the run need not stop. Errors: as `check`."""
+        """Waits, as long as the run need not stop.
+
+        Args:
+            seconds: for so long; whole or not.
+
+        Raises:
+            UsageError: it is no number.
+            Cancelled, DeadlineReached, LeaseLost: as `check`.
+        """
         self._active.wait(seconds)

@@ -9,6 +9,7 @@ from typing import Any
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached
 from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
+from gitckpt.model.arguments import require
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ class Session:
             raise DeadlineReached(f"run {self.run} took longer than it may, until {self.writer.pipeline.deadline}")
 
     def wait(self, seconds: float) -> None:
-        """Waits, as long as the run need not stop. Errors: as `check`."""
-        until = self.store.clock() + round(seconds * times.MICRO)
+        """As `Run.wait`."""
+        require("seconds", seconds, (int, float), "a number of seconds")
+        until = self.store.clock() + seconds * times.MICRO
         while (left := (until - self.store.clock()) / times.MICRO) > 0:
             self.check()
             self._sleep(min(left, _SLICE))

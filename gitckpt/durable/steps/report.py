@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from gitckpt.durable.steps import statuses
 from gitckpt.durable.steps.graph import StepDefinition
+from gitckpt.model.arguments import require, require_number, require_text, strings
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
@@ -43,7 +44,7 @@ _MAX = 2**63
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What a call says of a step. None, and what is empty, leaves a thing as it was."""
+    """What a call says of a step. None, and what is empty, leaves a thing as it was; a UsageError names what cannot be meant."""
 
     action: str
     """One of `LABELS`."""
@@ -84,6 +85,19 @@ class StepReport:
 
     checkpoint_id: str | None = None
     """The id of the checkpoint that holds it; None for a fresh one."""
+
+    def __post_init__(self) -> None:
+        for name in ("action", "step", "subject"):
+            require_text(name, getattr(self, name))
+        for name in ("agent", "notes", "task", "task_status", "worker", "verdict", "commit", "checkpoint_id"):
+            require_text(name, getattr(self, name), may_be_none=True)
+        for name in ("tasks_completed", "tasks_total", "current_phase", "total_phases"):
+            require_number(name, getattr(self, name), may_be_none=True)
+        object.__setattr__(self, "outputs", strings("outputs", self.outputs))
+        require("force", self.force, bool, "True or False")
+        require("values", self.values, Mapping, "a map of names to values")
+        if self.action not in LABELS:
+            raise UsageError(f"{self.action!r} is nothing that is reported of a step", hint=f"it is one of {', '.join(LABELS)}")
 
 
 def require_sound(report: StepReport, step: StepDefinition) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from gitckpt.durable.steps import history, journal, view
 from gitckpt.durable.steps import next as next_step
+from gitckpt.durable.steps.report import StepReport
+from gitckpt.model.arguments import require, require_text
 from gitckpt.model.values import replace
 from gitckpt.store.store import Store, inside
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.history import StepEvent
     from gitckpt.durable.steps.journal import Reported
     from gitckpt.durable.steps.next import NextStep
-    from gitckpt.durable.steps.report import StepReport
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
 
@@ -34,12 +35,14 @@ class Steps:
         track: what the run is about; the first report starts it where there is none.
 
     Raises:
-        UsageError: it is not said which run.
+        UsageError: it is not said which run, or an argument is none.
         NotFoundError, AmbiguousError: there is no such run, or several.
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
         self._store = inside(store)
+        for name, said in (("run", run), ("track", track)):
+            require_text(name, said, may_be_none=True)
         self._place = journal.place(self._store, run=run, track=track)
 
     def report(self, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None) -> Reported:
@@ -52,12 +55,15 @@ class Steps:
             checkpoint_id: the id of the checkpoint: a call that is made again with it records nothing twice.
 
         Raises:
-            UsageError: the report lacks what it must say, or contradicts itself.
+            UsageError: an argument is of a wrong type; or the report lacks what it must say, or contradicts itself.
             OutOfOrder: the run is at another step.
             StepsBlocked: the run waits for somebody's help.
             NotFoundError: there is no such step, rev or graph.
             LeaseLost: somebody else drives the run by now.
         """
+        require("said", said, StepReport, "a StepReport")
+        for name, text in (("graph", graph), ("checkpoint_id", checkpoint_id)):
+            require_text(name, text, may_be_none=True)
         repository = self._store.repository
         oid, subject = _commit(repository, said.commit) if said.commit is not None else (None, "")
         said = replace(
@@ -125,8 +131,10 @@ class Steps:
         Raises:
             StepsBlocked: the run is blocked.
             NotFoundError: no run is about the track yet; or there is no such file, or no such task in the plan.
-            UsageError: the run is at a step without tasks; or the plan cannot be read.
+            UsageError: an argument is no string; or the run is at a step without tasks; or the plan cannot be read.
         """
+        for name, text in (("plan", plan), ("resume_from", resume_from)):
+            require_text(name, text, may_be_none=True)
         newest = self.newest()
         graph = journal.graph_of(self._store, newest.state)
         top = journal.home(self._store, str(newest.run))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import NoneType
 
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import require_number, require_text, strings
+from gitckpt.model.arguments import require, require_number, require_text, strings
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, IMPORT, LOOP, PHASE, RESCUE, REVIEW, SAFETY, SUBMODULE, Checkpoint
 from gitckpt.model.ids import require_oid_or_unborn
 from gitckpt.model.phase import NOT_PHASES, split
@@ -134,6 +135,8 @@ class Query:
             require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
             require_number(name, getattr(self, name), may_be_none=True)
+        for name in ("in_run", "by_agent"):
+            require(name, getattr(self, name), (bool, NoneType), "True or False")
         for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, strings(name, getattr(self, name)))

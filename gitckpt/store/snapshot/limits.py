@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import Configured
+from gitckpt.model.arguments import require, require_number, require_seconds, strings
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -61,7 +62,7 @@ FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a snapshot leaves out. Tracked files are always captured."""
+    """What a snapshot leaves out. Tracked files are always captured. A UsageError names what cannot be meant."""
 
     max_file_size: int | None = 50 * MB
     """In bytes; an untracked file that is larger is left out. None sets no limit."""
@@ -83,6 +84,13 @@ class Limits:
 
     configured: Configured | None = field(default=None, compare=False, repr=False)
     """What git's configuration says of conversions, where it was read with these; None where it was not, and is to be asked."""
+
+    def __post_init__(self) -> None:
+        require_number("max_file_size", self.max_file_size, may_be_none=True)
+        for name in ("secrets", "include"):
+            object.__setattr__(self, name, strings(name, getattr(self, name)))
+        require("submodules", self.submodules, bool, "True or False")
+        require_seconds("timeout", self.timeout)
 
     def deadline(self) -> float | None:
         """Returns when a snapshot that begins now is given up, on the clock of `time.monotonic`; None for never."""

@@ -6,6 +6,7 @@ import os
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
+from gitckpt.model.arguments import require_path
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.names import quoted
@@ -35,8 +36,11 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         directory: the worktree's path; by default a directory named after run or checkpoint, where the settings say.
 
     Raises:
+        UsageError: the directory is no path.
         WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
     """
+    if directory is not None:
+        require_path("directory", directory, as_text=True)
     repository = store.repository
     checkpoint, is_elsewhere = _from_here(store, checkpoint)
     said = _settings(store)
