@@ -173,6 +173,15 @@ class Repository:
                 return oid
         raise NotFoundError(f"no commit goes by {rev!r}", hint="name a branch, a tag or a commit: git log --oneline --all")
 
+    def commit_or_unborn(self, rev: str) -> str:
+        """As `commit`; "" for HEAD on an unborn branch."""
+        try:
+            return self.commit(rev)
+        except NotFoundError:
+            if rev == "HEAD":
+                return ""
+            raise
+
     def close(self) -> None:
         """Ends the long-lived process."""
         for lookup in self._lookups:

@@ -114,7 +114,7 @@ class Store(Restoration):
             worktree: what `capture` returned; None if the linked commit stands for the files.
             start: name of a run to start with this checkpoint, instead of `run`.
             key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
-            base: oid of the commit to link, instead of HEAD's.
+            base: rev or full oid of the commit to link, instead of HEAD's; "" for none, as before the first commit.
             details: more keys of the document: `run` (the id of the run that it extends), `trigger`, `message` (one line), `agent`,
                 `errors`, `progress`, `id` (a fresh UUID version 4, where the caller has to know it before), `pipeline`, `attempt`,
                 `forked_from`, `rewound_to`.
@@ -125,13 +125,15 @@ class Store(Restoration):
         Raises:
             UsageError: the phase is none, the message has more than one line, the id is taken, or a document may not hold a value.
             StateError: the state cannot be stored losslessly; the value's path is named.
-            NotFoundError: there is no such run.
+            NotFoundError: there is no such run, or no such rev.
             RunExists: a run with that key exists; the error names it.
             LeaseLost: this program was started by a phase of `run`, and somebody else drives that by now.
             BusyError: somebody holds a lock, or other writers kept being faster.
             CkptError: the objects or refs could not be written; nothing was recorded.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
+        if isinstance(base, str) and base != "" and not ids.is_oid(base):
+            base = checkpoints.repository.commit_or_unborn(base)
         return checkpoints.record(phase, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details)
 
     def save(
@@ -324,6 +326,26 @@ class Store(Restoration):
         require_seconds("wait", wait)
         inside = self._checkpoints
         return cancellation.cancel(inside.leases, require_run_id(run), wait=wait, tell=inside.announce)
+
+    def take_over(self, run: str, *, holder: str = "a program") -> None:
+        """Takes a run from a driver that is stalled, for whoever goes on with it next: that driver can write nothing more.
+
+        What it had started is ended by the next `Run.resume`, which does both with its own `take_over`.
+
+        Args:
+            run: its id.
+            holder: who takes it over, for people.
+
+        Raises:
+            UsageError: it is no run id, or `holder` is no string.
+            NotFoundError: there is no such run.
+            LeaseHeld: somebody drives it who is not stalled.
+            BusyError: the lease could not be written.
+        """
+        require_text("holder", holder)
+        inside = self._checkpoints
+        inside.heads.read(require_run_id(run))
+        inside.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
         """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt import Cancelled, Conduct, Query, Retries, Run, Store, UsageError
+from gitckpt import Cancelled, Conduct, LeaseHeld, NotFoundError, Query, Retries, Run, Steps, Store, UsageError
 from tests.conftest import Checkout
 
 
@@ -104,3 +104,73 @@ def test_a_program_that_never_looks_is_stopped_by_the_same_call(main_checkout: C
             assert [(info.status, info.label) for info in store.runs()] == [("crashed", "sleep-started")]
             with Run.resume(store, run, adapter="plumbing") as again:
                 assert again.phase("sleep", lambda: "slept") == "slept"
+
+
+def test_a_run_is_begun_for_others_to_drive(plain: Store) -> None:
+    first, is_new = Run.begin(plain, "nightly", key="monday", state={"n": 1})
+    assert (is_new, first.phase, first.state) == (True, "run-started", {"n": 1})
+    assert [(info.status, info.lease, info.path) for info in plain.runs()] == [("open", None, None)]
+    assert Run.begin(plain, "another name", key="monday", state={"n": 2}) == (first, False)
+    assert Path(plain.resume(first).path, "README").read_text() == "hello\n"
+    with Run.start(plain, "nightly", key="monday") as run:
+        assert run.id == first.run
+        with pytest.raises(LeaseHeld):
+            Run.begin(plain, "nightly", key="monday")
+    with pytest.raises(UsageError, match=r"is complete$"):
+        Run.begin(plain, "nightly", key="monday")
+    with pytest.raises(UsageError, match=r"^state: must be a map of names to values, not 3$"):
+        Run.begin(plain, "x", state=3)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="no commit goes by 'nowhere'"):
+        Run.begin(plain, "x", base="nowhere")
+
+
+def test_a_fork_is_begun_for_others_to_drive(plain: Store) -> None:
+    with Run.start(plain, "one") as run:
+        run.state["n"] = 1
+        run.phase("write", lambda: None)
+    fork = Run.begin_fork(plain, run.newest.id, "two")
+    assert (str(fork.run)[16:], fork.forked_from, fork.state) == ("two", run.newest.id, {"n": 1})
+    assert {info.id: info.status for info in plain.runs()} == {run.id: "complete", fork.run: "open"}
+    with Run.resume(plain, str(fork.run)) as other:
+        assert other.state == {"n": 1}
+
+
+def test_what_a_run_begins_with_may_be_a_rev(plain: Store, main_checkout: Checkout) -> None:
+    head = main_checkout.head()
+    main_checkout.git("tag", "-a", "v1", "-m", "one")
+    main_checkout.git("commit", "-q", "--allow-empty", "-m", "two")
+    made = [plain.record("run-started", start="b", base=base).git_sha for base in ("HEAD", "HEAD~1", "v1", head, "")]
+    assert made == [main_checkout.head(), head, head, head, ""]
+    with pytest.raises(NotFoundError, match="no commit goes by 'nowhere'"):
+        plain.record("run-started", start="b", base="nowhere")
+
+
+def test_head_of_an_unborn_branch_is_no_commit(plain: Store, main_checkout: Checkout) -> None:
+    main_checkout.git("checkout", "-q", "--orphan", "empty")
+    assert plain.record("run-started", {}, start="b", base="HEAD").git_sha == ""
+
+
+def test_a_run_that_is_driven_is_taken_over_where_that_is_stalled(plain: Store) -> None:
+    first, _ = Run.begin(plain, "one")
+    plain.take_over(str(first.run))  # nobody drives it
+    assert plain.runs()[0].lease is None
+    with Run.resume(plain, str(first.run)) as run:
+        with pytest.raises(LeaseHeld):
+            plain.take_over(run.id)
+        run.pause()
+    with pytest.raises(NotFoundError):
+        plain.take_over("20260101-000000-none")
+    for wrong, said in (({"run": "one"}, "'one' is not a run id"), ({"run": run.id, "holder": 3}, "holder: must be a string, not 3")):
+        with pytest.raises(UsageError) as refused:
+            plain.take_over(**wrong)
+        assert refused.value.message == said
+
+
+def test_the_run_of_a_track_is_found(plain: Store) -> None:
+    assert Steps.run_about(plain, "search") is None
+    made = plain.save("plan", {"track_id": "search"}, start="search")
+    assert Steps.run_about(plain, "search") == made.run
+    for wrong, said in (("a\nb", "'a\\nb' is no name of a track"), (3, "track: must be a string, not 3")):
+        with pytest.raises(UsageError) as refused:
+            Steps.run_about(plain, wrong)  # type: ignore[arg-type]
+        assert refused.value.message == said

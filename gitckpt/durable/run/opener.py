@@ -12,7 +12,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
-from gitckpt.model.errors import NotFoundError, RunExists, UsageError, WorktreeError
+from gitckpt.model.errors import RunExists, UsageError, WorktreeError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
@@ -129,7 +129,7 @@ def begin(
     opener.default_root(store.repository, said.worktree_dir)  # a bare repository may have none
     if key is not None:
         store.claim(key).require_free()  # before anything is written for a run that will not be
-    commit = _commit(store.repository, base)
+    commit = store.repository.commit_or_unborn(base)
     committed.require_correct(store.repository, commit)  # its worktree will have that file, and nobody has looked at it
     there = replace(CLEAN, submodules=keeper.of_tree(store, commit)) if said.limits.submodules else CLEAN
     if files:
@@ -297,13 +297,3 @@ def require_open(newest: Checkpoint, *, again: bool = False) -> None:
         raise UsageError(
             f"run {newest.run} is complete", hint=f"to do a phase again: git ckpt resume {newest.run} --from PHASE; or fork it: --fork"
         )
-
-
-def _commit(repository: Repository, base: str) -> str:
-    """Returns the oid of the commit that a rev names; "" for HEAD on an unborn branch."""
-    try:
-        return repository.commit(base)
-    except NotFoundError:
-        if base == "HEAD":
-            return ""
-        raise

@@ -16,7 +16,9 @@ from typing import Any, Self
 
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.active_run import ActiveRun
+from gitckpt.durable.run.opener import find_or_begin, require_open
 from gitckpt.durable.run.retry import USUAL, Conduct
+from gitckpt.model.arguments import mapping
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.store.store import Store, inside
 
@@ -67,6 +69,35 @@ class Run:
         return cls(ActiveRun.start(inside(store), name, key=key, base=base, state=state, adapter=adapter))
 
     @classmethod
+    def begin(
+        cls, store: Store, name: str, *, key: str | None = None, base: str = "HEAD", state: Mapping[str, Any] | None = None
+    ) -> tuple[Checkpoint, bool]:
+        """Starts a run that nobody drives, as `git ckpt start` does; or finds the one with the key. `Store.resume` opens its worktree.
+
+        Args:
+            store: of the repository.
+            name: what it is about; becomes part of its id.
+            key: as for `start`.
+            base: the rev that its worktree begins with.
+            state: what its checkpoints carry.
+
+        Returns:
+            The newest checkpoint of the run, and whether it began just now.
+
+        Raises:
+            NotFoundError: there is no such rev.
+            LeaseHeld, UsageError: the run with that key is driven by somebody, or complete; or an argument is of a wrong type.
+            Untrusted: the run with that key was not written here.
+            WorktreeError: the repository is bare, and no directory for worktrees is configured.
+        """
+        here = inside(store)
+        newest, is_new = find_or_begin(here, name, key=key, base=base, state=mapping("state", state))
+        if not is_new:
+            require_open(newest)
+            here.leases.require_free(str(newest.run))
+        return newest, is_new
+
+    @classmethod
     def resume(cls, store: Store, run: str, **how: Unpack[How]) -> Self:
         """Goes on with a run, in its worktree, which is made again if it is gone.
 
@@ -104,10 +135,29 @@ class Run:
             Untrusted: the checkpoint was not written here, and is not trusted.
             WorktreeError: the worktree cannot be made.
         """
+        return cls.resume(store, str(cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False)).run), **how)
+
+    @classmethod
+    def begin_fork(cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, *, trust: bool = False) -> Checkpoint:
+        """Starts a run that goes on from a checkpoint, and that nobody drives: `resume`, or `Pipelines.resume`, goes on with it.
+
+        Args:
+            store: of the repository.
+            checkpoint: as for `fork`.
+            name: as for `fork`.
+            trust: whether the checkpoint may be one that was not written here.
+
+        Returns:
+            The first checkpoint of the new run.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `Store.read`.
+            Untrusted: the checkpoint was not written here, and is not trusted.
+        """
         here = inside(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
-        return cls.resume(store, str(rewind.fork(here, checkpoint, name, trusted=how.get("trust", False)).run), **how)
+        return rewind.fork(here, checkpoint, name, trusted=trust)
 
     def __enter__(self) -> Self:
         return self

@@ -88,9 +88,7 @@ def place(store: Checkpoints, *, run: str | None = None, track: str | None = Non
     if owner is not None and owner.run is not None:
         return Place(owner.run, track)
     if track is not None:
-        if not track.strip() or not track.isprintable():
-            raise UsageError(f"{track!r} is no name of a track", hint="write it on one line: --track add-login")
-        return Place(_run_of(store, track), track, by_track=True)
+        return Place(run_about(store, track), track, by_track=True)
     raise UsageError(
         "it is not said which run",
         hint="name it: --run RUN, or --track NAME, which starts one; or go to its worktree; git ckpt runs lists them",
@@ -166,7 +164,7 @@ def report(
         return _extend(store, where.run, where.track, said, graph, files=files)
     assert where.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
-        again = replace(where, run=_run_of(store, where.track))  # another process may have started it meanwhile
+        again = replace(where, run=run_about(store, where.track))  # another process may have started it meanwhile
         if again.run is not None and not _begins_anew(store, again, said):
             return _extend(store, again.run, where.track, said, graph, files=files)
         steps = graph_of(store, {}, graph)
@@ -289,8 +287,14 @@ def _is_over(store: Checkpoints, run: str) -> bool:
     return newest.phase == layout.RUN_COMPLETE or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
 
 
-def _run_of(store: Checkpoints, track: str) -> str | None:
-    """Returns the newest run of ours that is about a track, the newest open one first; None where there is none."""
+def run_about(store: Checkpoints, track: str) -> str | None:
+    """Returns the newest run of ours that is about a track, the newest open one first; None where there is none.
+
+    Raises:
+        UsageError: the track is none.
+    """
+    if not track.strip() or not track.isprintable():
+        raise UsageError(f"{track!r} is no name of a track", hint="write it on one line: --track add-login")
     slug = ids.slug(track)
     found: list[str] = []
     for run in sorted(store.index.runs(), reverse=True):

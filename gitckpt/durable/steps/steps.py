@@ -45,6 +45,21 @@ class Steps:
             require_text(name, said, may_be_none=True)
         self._place = journal.place(self._store, run=run, track=track)
 
+    @staticmethod
+    def run_about(store: Store, track: str) -> str | None:
+        """Returns the id of the run of ours that is about a track, the newest one that is not over before others; None where none is.
+
+        Args:
+            store: of the repository.
+            track: what it is about.
+
+        Raises:
+            UsageError: the track is none.
+        """
+        here = inside(store)
+        require_text("track", track)
+        return journal.run_about(here, track)
+
     def report(self, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None) -> Reported:
         """Records what is said of a step.
 

@@ -31,7 +31,7 @@ def remove(
     """
     with open_store() as store:
         runs, found = _meant(store, ids)
-        of_runs = {entry.id for run in runs for entry in inside(store).list(Query(run=run))}
+        of_runs = {entry.id for run in runs for entry in store.list(Query(run=run))}
         stay: list[CkptError] = []
         try:
             for run in runs:

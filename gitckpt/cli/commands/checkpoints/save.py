@@ -83,11 +83,10 @@ def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
     """Returns which run a checkpoint extends, or which it starts."""
     if run is not None:
         return {"run": store.find_run(run)}
-    from gitckpt.durable.steps import journal
-    from gitckpt.store.store import inside
+    from gitckpt.durable.steps.steps import Steps
 
-    found = journal.place(inside(store), track=track, environ={})
-    return {"run": found.run} if found.run is not None else {"start": track}
+    found = store.run or Steps.run_about(store, str(track))
+    return {"run": found} if found is not None else {"start": track}
 
 
 def _state(source: str) -> dict[str, Any]:

@@ -79,14 +79,14 @@ def resume(
         if fork or rewind or (checkpoint.run is not None and not no_run):
             _require_ours(store, checkpoint, trusted=trust, fork=fork)
         if fork:
-            from gitckpt.durable.run.rewind import fork as forked
+            from gitckpt.durable.run.run import Run
 
-            checkpoint = forked(inside(store), checkpoint, trusted=trust)
+            checkpoint = Run.begin_fork(store, checkpoint, trust=trust)
             terminal.remark(f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}")
         pipeline = checkpoint.pipeline
         if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
             if take_over and checkpoint.run is not None:
-                inside(store).leases.acquire(checkpoint.run, "git ckpt resume --take-over", take_over=True).release()
+                store.take_over(checkpoint.run, holder="git ckpt resume --take-over")
             if rewind or from_ is not None:
                 _take_back(store, checkpoint, path, rewind=rewind, phase=from_)
             else:

@@ -6,7 +6,6 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import runstate
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,13 +27,10 @@ def start(
 
     To go there: cd "$(git ckpt start add-login)". When the work is done: git ckpt finish.
     """
-    from gitckpt.durable.run.opener import find_or_begin, require_open
+    from gitckpt.durable.run.run import Run
 
     with open_store() as store:
-        newest, has_begun = find_or_begin(inside(store), name, key=key, base=base, state={})
-        if not has_begun:
-            require_open(newest)
-            inside(store).leases.require_free(str(newest.run))
+        newest, has_begun = Run.begin(store, name, key=key, base=base)
         opened = store.resume(newest)
         for remark in opened.remarks:
             terminal.warn(remark)
