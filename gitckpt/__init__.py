@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from gitckpt.store.leases.lease import Lease as Lease
     from gitckpt.store.leases.lease import LeaseHeld as LeaseHeld
     from gitckpt.store.leases.lease import LeaseLost as LeaseLost
+    from gitckpt.store.listener import Listener as Listener
     from gitckpt.store.records.entry import Entry as Entry
     from gitckpt.store.records.entry import Problem as Problem
     from gitckpt.store.records.entry import Query as Query
@@ -170,6 +171,7 @@ _HOMES = {
     "Lease": "gitckpt.store.leases.lease",
     "LeaseHeld": "gitckpt.store.leases.lease",
     "LeaseLost": "gitckpt.store.leases.lease",
+    "Listener": "gitckpt.store.listener",
     "Entry": "gitckpt.store.records.entry",
     "Problem": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
@@ -224,6 +226,7 @@ __all__ = [
     "LeaseHeld",
     "LeaseLost",
     "Limits",
+    "Listener",
     "LockHeld",
     "Loosening",
     "MaxCyclesReached",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gitckpt.model.arguments import require_callable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -10,12 +12,15 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Somebody who is told things, and may be asked.
+    """Somebody who is told things, and may be asked; for `Store.open`. What is called may come from any thread that uses the store.
 
     Args:
         tell: is told, a sentence at a time, what was done unasked (the log has it, too), and what of the settings does not apply.
         ask: is asked once whether `gitckpt.toml` may loosen what is built in; None means that nobody was there to ask.
         progress: is given a line to show for what takes long, which the next one replaces; "" ends it.
+
+    Raises:
+        UsageError: one of them is no function.
     """
 
     def __init__(
@@ -24,6 +29,8 @@ class Listener:
         ask: Callable[[Sequence[Loosening]], bool | None] = lambda _: None,
         progress: Callable[[str], object] = lambda _: None,
     ) -> None:
+        for name, call in (("tell", tell), ("ask", ask), ("progress", progress)):
+            require_callable(name, call)
         self.tell = tell
         self.ask = ask
         self.progress = progress

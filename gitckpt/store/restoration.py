@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.arguments import paths_of, require_callable, strings
+from gitckpt.model.arguments import paths_of, require_callable, require_path, strings
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.upkeep import Upkeep
@@ -117,14 +117,71 @@ class Restoration(Upkeep):
         from gitckpt.store.snapshot import comparison, manifest
 
         repository = self._checkpoints.repository
-        patterns = [os.fsdecode(path) for path in paths_of(paths)]
+        paths = paths_of(paths)
         first, second = self._given(before), None if after is None else self._given(after)
         # First what may be missing: a capture of the same files would write it anew.
         manifest.files_of(repository, first)
         here = self._current() if second is None else (second.tree, second.git_sha)
         old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
+        return self._compared(old, new, paths, options)
+
+    def diff_commit(self, checkpoint: Checkpoint | str, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()) -> bytes:
+        """Returns git's own diff of the commit that a checkpoint is linked to, and its files: what `git ckpt show` counts.
+
+        Args:
+            checkpoint: a checkpoint, or its full id.
+            paths: as for `diff`.
+            options: as for `diff`.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+            WorktreeError: the commit or files are missing.
+            UsageError: as `diff`.
+        """
+        from gitckpt.store.snapshot import manifest
+
+        repository, given = self._checkpoints.repository, self._given(checkpoint)
+        base = manifest.tree_of_files(repository, None, given.git_sha)
+        return self._compared(base, manifest.files_of(repository, given), paths_of(paths), options)
+
+    def _compared(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
+        repository = self._checkpoints.repository
         place = ["-C", os.getcwd()] if repository.worktree else []
+        patterns = [os.fsdecode(path) for path in paths]
         return repository.git.run(*place, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
+
+    def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
+        """Returns the content of a file of a checkpoint: as git stores it; or byte for byte, where git would write that otherwise.
+
+        Args:
+            checkpoint: a checkpoint, or its full id.
+            path: of the file, from the top of the worktree; of a link, where that leads to is its content.
+            beside: whether it is one of those that the run keeps beside its worktree, as `beside` names it.
+
+        Raises:
+            NotFoundError: the checkpoint has no such file; or as `read`.
+            InvalidCheckpoint: as `read`.
+            WorktreeError: its files are missing.
+            UsageError: it is no path.
+        """
+        from gitckpt.store.restore import extraction
+
+        require_path("path", path)
+        return extraction.content(self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside)
+
+    def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
+        """Returns the names of the files that a run kept beside its worktree: its inputs, and what its phases put out.
+
+        Args:
+            checkpoint: a checkpoint, or its full id.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+            WorktreeError: there are more than anybody lists.
+        """
+        from gitckpt.store.runs import run_files
+
+        return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
 
     def _current(self) -> tuple[str | None, str]:
         """Returns the snapshot of this worktree as it is now, and its commit."""

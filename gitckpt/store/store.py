@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from types import TracebackType
+from types import NoneType, TracebackType
 
+from gitckpt.git.repository import open_repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import instances, require, require_path, require_seconds, require_text
 from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.listener import Listener
 from gitckpt.store.restoration import Restoration
 
 TYPE_CHECKING = False
@@ -39,21 +41,24 @@ class Store(Restoration):
     """
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
+    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto", listener: Listener | None = None) -> Self:
         """Returns the store of the repository that `path` is in.
 
         Args:
             path: a directory of a worktree, or a bare repository.
             adapter: how objects are read and written: "libgit2" is the quicker one for many calls and takes 80 ms to import; "plumbing" is
                 git's own processes; "auto" is libgit2 wherever it can open the repository.
+            listener: who is told what is done unasked, asked whether `gitckpt.toml` may loosen what is built in, and shown how far long
+                work has come; by default nobody, and nothing is loosened that was not allowed.
 
         Raises:
             RepositoryError: there is none, git refuses it, or git is too old.
-            UsageError: it is no path, or there is no such adapter.
+            UsageError: it is no path, there is no such adapter, or `listener` is no `Listener`.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
-        return cls(Checkpoints.open(path, adapter=adapter))
+        require("listener", listener, (Listener, NoneType), "a Listener")
+        return cls(Checkpoints(open_repository(os.fspath(path)), adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
         return self

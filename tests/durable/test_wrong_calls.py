@@ -13,6 +13,7 @@ from gitckpt import (
     Exporter,
     Importer,
     Limits,
+    Listener,
     Pipelines,
     Policy,
     Progress,
@@ -48,6 +49,11 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "Store.open bytes": (lambda _: Store.open(b"."), "path: must be a path, not b'.'"),  # type: ignore[arg-type]
     "Store.open zero": (lambda _: Store.open("a\0"), r"path: must be a path, which has no zero byte, not 'a\x00'"),
     "Store.open adapter": (lambda _: Store.open(adapter=3), "adapter: must be a string, not 3"),  # type: ignore[arg-type]
+    "Store.open listener": (lambda _: Store.open(listener=print), f"listener: must be a Listener, not {print!r}"),  # type: ignore[arg-type]
+    "Listener": (lambda _: Listener(3), "tell: must be a function, not 3"),  # type: ignore[arg-type]
+    "file": (lambda store: store.file(saved(store), 3), "path: must be a path, not 3"),
+    "diff_commit": (lambda store: store.diff_commit(saved(store), paths="a"), "paths: must be a list of paths, not 'a'"),
+    "preset": (lambda _: Pipelines.preset([3]), "name: must be a string, not [3]"),  # type: ignore[arg-type]
     "restore": (lambda store: store.restore(saved(store), 3), "paths: must be a list of paths, not 3"),
     "restore one": (lambda store: store.restore(saved(store), ["a", 3]), "paths[1]: must be a path, not 3"),
     "restore announce": (lambda store: store.restore(saved(store), announce=3), "announce: must be a function, not 3"),

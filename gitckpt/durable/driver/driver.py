@@ -14,7 +14,7 @@ from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.errors import PhaseBlocked, PhaseDeferred, PhaseFailed
+from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Conduct, Ended
 from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Attempt
@@ -53,6 +53,17 @@ class Observer:
     def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
         """A run pauses after a phase: returns "continue", "revise", "restart" or "exit", and what is to be revised."""
         return EXIT, ""
+
+
+def advice(error: PhaseFailed, run: ActiveRun) -> str:
+    """Returns what to do next, for an error that does not say it."""
+    if isinstance(error, DeadlineReached):
+        return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
+    if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
+        return f"when what blocks it is out of the way: git ckpt resume {run.id} --from {shell_word(run.last_attempt.phase)}"
+    if isinstance(error, Cancelled):
+        return f"to go on with it: git ckpt resume {run.id}"
+    return f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"
 
 
 def told(observer: Observer | None) -> Observer:

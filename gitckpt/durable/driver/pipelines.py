@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 
 from gitckpt.durable.agent.client import Client, read_clients
 from gitckpt.durable.driver import adoption, agents
-from gitckpt.durable.driver.driver import Driver, Observer, Result, told
+from gitckpt.durable.driver.driver import Driver, Observer, Result, advice, told
 from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
 from gitckpt.durable.driver.skip import skipped
 from gitckpt.durable.pipeline import definition as pipelines
@@ -17,14 +17,13 @@ from gitckpt.durable.pipeline import file, launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
 from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseFailed
+from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.durable.run.opener import settle
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import runstate, times
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import CkptError, RunExists, UsageError
-from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
@@ -130,6 +129,15 @@ class Pipelines:
         """
         own = file.names(self._file())
         return [*own, *(name for name in file.PRESETS if name not in own)]
+
+    @staticmethod
+    def preset(name: str) -> str:
+        """Returns the TOML of a preset, to be copied into `gitckpt.toml`: as `git ckpt run --print`.
+
+        Raises:
+            NotFoundError: there is no preset of that name; those there are are named.
+        """
+        return file.preset_text(name)
 
     def preview(self, name: str, inputs: Mapping[str, str] | None = None) -> Preview:
         """Returns what a run would do; nothing is changed.
@@ -317,7 +325,7 @@ class Pipelines:
                 run.finish()
         except PhaseFailed as error:
             if error.hint is None:
-                raise error.but(hint=_advice(error, run)) from None
+                raise error.but(hint=advice(error, run)) from None
             raise
         finally:
             self._close(run)
@@ -376,17 +384,6 @@ def _autonomy(wishes: Wishes, kind: type) -> str | None:
     launch.require_wishes(wishes, kind.__annotations__)
     said = wishes.get("autonomy")
     return pipelines.autonomy(said) if said is not None else None
-
-
-def _advice(error: PhaseFailed, run: ActiveRun) -> str:
-    """Returns what to do next, for an error that does not say it."""
-    if isinstance(error, DeadlineReached):
-        return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
-    if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
-        return f"when what blocks it is out of the way: git ckpt resume {run.id} --from {shell_word(run.last_attempt.phase)}"
-    if isinstance(error, Cancelled):
-        return f"to go on with it: git ckpt resume {run.id}"
-    return f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"
 
 
 @contextlib.contextmanager

@@ -109,6 +109,7 @@ def preset_text(name: str) -> str:
     Raises:
         NotFoundError: there is no preset of that name.
     """
+    require_text("name", name)
     if name not in PRESETS:
         raise NotFoundError(f"no preset goes by {name!r}", hint=f"there are: {', '.join(PRESETS)}")
     with open(os.path.join(_DIRECTORY, f"{name}.toml"), encoding="utf-8") as file:

@@ -4,5 +4,6 @@ Doors:
     restorer: `restore`, `undo`, which takes one back, and `redo`.
     report: what became of it.
     undo: the steps that these two can take.
+    extraction: one file of a checkpoint, for whoever wants to read it.
     position: where HEAD is, and where files are from.
 """

@@ -108,10 +108,8 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
 
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
-    from gitckpt.store.runs import run_files
-
     try:
-        names = run_files.names(inside(store).repository, checkpoint.tree)
+        names = store.beside(checkpoint)
     except WorktreeError:
         names = []  # as was said of its files
     for name in names:
@@ -148,7 +146,7 @@ def _progress(checkpoint: Checkpoint) -> str | None:
 
 
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
-    from gitckpt.store.snapshot.manifest import files_of, raw_names, tree_of_files
+    from gitckpt.store.snapshot.manifest import raw_names
 
     files = checkpoint.worktree
     if files is None:
@@ -166,14 +164,10 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
         try:
-            base = tree_of_files(inside(store).repository, None, checkpoint.git_sha)
-            here = files_of(inside(store).repository, checkpoint)
+            stat = store.diff_commit(checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]).decode("utf-8", "replace")
         except WorktreeError as error:
             terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
             return
-        stat = (
-            inside(store).repository.git.run("diff", "--stat=100", "--no-color", "--no-ext-diff", base, here).out.decode("utf-8", "replace")
-        )
         for line in stat.rstrip("\n").split("\n"):
             terminal.out(f"    {line}")
     try:

@@ -39,9 +39,9 @@ def run(
     Kill it anywhere: git ckpt resume ID goes on at the first phase that is not complete.
     """
     if print_:
-        from gitckpt.durable.pipeline.file import preset_text
+        from gitckpt.durable.driver.pipelines import Pipelines
 
-        terminal.out_document(preset_text(pipeline).encode())
+        terminal.out_document(Pipelines.preset(pipeline).encode())
         return 0
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines

@@ -1,0 +1,59 @@
+"""One file out of a snapshot, whatever it is called."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.contents import bounds
+from gitckpt.git.repository import Repository
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import NotFoundError, WorktreeError
+from gitckpt.store.snapshot import manifest
+
+_BESIDE = "run"
+"""The entry of a snapshot that holds what a run keeps beside its worktree."""
+
+
+def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
+    """Returns the content of a file.
+
+    Args:
+        repository: where.
+        checkpoint: whose file it is.
+        path: of the file, from the top of the worktree.
+        beside: whether it is one that the run keeps beside the worktree.
+
+    Raises:
+        NotFoundError: there is no such file.
+        WorktreeError: the files are missing, or its content is.
+    """
+    if beside:
+        bounds.require(repository, checkpoint.tree, "")
+        trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
+    else:
+        files = manifest.files_of(repository, checkpoint)
+        raw = manifest.raw_tree(repository, checkpoint.tree)  # what is there counts: it is what the file was
+        trees = [files] if raw is None else [raw, files]
+    for tree in trees:
+        oid = _blob(repository, tree, path)
+        if oid is not None:
+            found = next(repository.cat_file.contents([oid]))
+            if found is None:
+                raise WorktreeError(f"{oid}, the content of {os.fsdecode(path)}, is missing", hint="look at the repository: git fsck")
+            return found[2]
+    where = "beside its worktree" if beside else "among its files"
+    raise NotFoundError(f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}", hint=f"see: git ckpt show {checkpoint.id}")
+
+
+def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
+    """Returns the oid of the blob at a path; None where there is none."""
+    if not {b"", b".", b".."}.isdisjoint(path.split(b"/")) or repository.cat_file.info(tree) is None:
+        return None
+    # `cat-file` takes a name a line, and a path may have several. Nothing in it is a pattern.
+    out = repository.git.run("ls-tree", "-z", "--full-tree", tree, "--", f":(literal){os.fsdecode(path)}").out
+    for line in out.split(b"\0")[:-1]:
+        meta, _, name = line.partition(b"\t")
+        _, kind, oid = meta.split(b" ")
+        if name == path and kind == b"blob":
+            return oid.decode()
+    return None
