@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from gitckpt.store.leases.lease import Lease
     from gitckpt.store.leases.leases import Leases
 
-PATIENCE = 30.0
-"""How long the end of a driver is waited for, in seconds: it has to end what it started, and to record that."""
-
 _LOOK = 0.1
 
 
@@ -28,7 +25,8 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
     Args:
         leases: of the repository.
         run: its id.
-        wait: how long their end is waited for, in seconds; 0 only asks, and signals nobody.
+        wait: how long their end is waited for, in seconds: they have to end what they started, and to record that. 0 only asks, and signals
+            nobody.
         tell: is told where a process cannot be signalled.
 
     Returns:
