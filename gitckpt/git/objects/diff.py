@@ -240,6 +240,8 @@ class Expansion:
         self._limits = limits
         self._counted: dict[tuple[str, str], int] = {}
         self._flaws: dict[str, str] = {}
+        self._unread: set[str] = set()
+        self._lacking: set[tuple[str, str]] = set()
         self.flaw = ""
 
     def is_beyond(self, old: str, new: str) -> bool:
@@ -252,6 +254,10 @@ class Expansion:
         """
         return self._count(old, new, 0) > self._limits.count
 
+    def is_lacking(self, old: str, new: str) -> bool:
+        """Tells whether trees are missing or damaged that git reads to list how two differ; asked after `is_beyond`. Args: as there."""
+        return (old, new) in self._lacking
+
     def _count(self, old: str, new: str, depth: int) -> int:
         if old == new:
             return 0
@@ -261,6 +267,8 @@ class Expansion:
         if depth > self._limits.depth:
             return self._limits.count + 1
         before, after = self.entries(old), self.entries(new)
+        if old in self._unread or new in self._unread:
+            self._lacking.add((old, new))
         total, flaw = 0, self._flaws.get(new) or oddity(after)
         if flaw:
             self.flaw = self.flaw or f"the tree {new}: {flaw}"
@@ -270,6 +278,8 @@ class Expansion:
             if sides[0] != sides[1]:
                 trees = [side[1] if side is not None and side[0] == DIRECTORY else "" for side in sides]
                 total += 1 + self._count(trees[0], trees[1], depth + 1)
+                if (trees[0], trees[1]) in self._lacking:
+                    self._lacking.add((old, new))
                 if total > self._limits.count:
                     break
         self._counted[old, new] = total
@@ -279,6 +289,8 @@ class Expansion:
         """Returns the entries of a tree; none for "", and for what is missing or malformed."""
         found = next(self._repository.cat_file.contents([tree])) if tree else None
         if found is None:
+            if tree:
+                self._unread.add(tree)
             return {}
         try:
             if found[1] != "tree":

@@ -11,9 +11,9 @@ from __future__ import annotations
 from gitckpt.git.graph import reachability
 from gitckpt.git.objects.diff import Expansion, differences
 from gitckpt.git.objects.encoding import empty_tree
-from gitckpt.git.process import GitError
 from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
+from gitckpt.model.errors import CkptError
 from gitckpt.model.format import budget
 from gitckpt.store import links
 from gitckpt.store.retention import runs
@@ -97,7 +97,7 @@ class _Holdings:
             return False
         try:
             return self._has_paths(later, entry, is_reached=is_reached)
-        except GitError:
+        except CkptError:
             return False
 
     def _has_paths(self, later: Entry, entry: Entry, *, is_reached: bool) -> bool:

@@ -7,7 +7,7 @@ import os
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids
-from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.store import inside
 
@@ -110,7 +110,7 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
     try:
         names = store.beside(checkpoint)
-    except WorktreeError:
+    except CkptError:
         names = []  # as was said of its files
     for name in names:
         place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
@@ -146,8 +146,6 @@ def _progress(checkpoint: Checkpoint) -> str | None:
 
 
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
-    from gitckpt.store.snapshot.manifest import raw_names
-
     files = checkpoint.worktree
     if files is None:
         _print_line("files", "not captured: the commit stands for them")
@@ -156,6 +154,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         where = f"at {one.git_sha[:10]}" if one.git_sha else "on an unborn branch"
         what = "with uncommitted changes" if one.dirty else "as committed"
         _print_line("submodule", f"{one.path} {where}, {what}; git -C {shell_word(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
+    is_whole = True
     if files.degraded and files.tree is None:
         _print_line("files", f"not captured: {files.degraded}; the commit stands for them")
     elif not files.dirty:
@@ -163,39 +162,57 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     else:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
-        try:
-            stat = store.diff_commit(checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]).decode("utf-8", "replace")
-        except WorktreeError as error:
-            terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
-            return
-        for line in stat.rstrip("\n").split("\n"):
-            terminal.out(f"    {line}")
-    try:
-        raw = raw_names(inside(store).repository, files.tree)
-    except WorktreeError as error:
-        terminal.warn(error.message)
-        raw = []
-    if raw:
-        terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(raw)}")
+        is_whole = _print_stat(store, checkpoint)
+    _print_raw(store, checkpoint, is_told=not is_whole)
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {path}")
-    _print_layout(store, checkpoint)
+    _print_layout(store, checkpoint, is_told=not is_whole)
     for suspect in files.suspects:
         terminal.out(f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})")
     for entry in files.omitted:
         terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 
 
-def _print_layout(store: Store, checkpoint: Checkpoint) -> None:
-    """Says which directories without files, and which modes, a snapshot has besides."""
+def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
+    """Prints which files differ; where they cannot be compared it is said why, and False returned."""
+    try:
+        stat = store.diff_commit(checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]).decode("utf-8", "replace")
+    except WorktreeError as error:
+        terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
+        return False
+    except CkptError as error:  # git ends at what is damaged, and says what that is
+        terminal.warn(f"{error.message}: see what else is damaged, and what can be mended: git ckpt verify --contents")
+        return False
+    for line in stat.rstrip("\n").split("\n"):
+        terminal.out(f"    {line}")
+    return True
+
+
+def _print_raw(store: Store, checkpoint: Checkpoint, *, is_told: bool) -> None:
+    """Says which files are kept byte for byte; nothing of what cannot be read where the user is told of damage already."""
+    from gitckpt.store.snapshot.manifest import raw_names
+
+    try:
+        raw = raw_names(inside(store).repository, checkpoint.tree)
+    except CkptError as error:
+        if not is_told:
+            terminal.warn(error.message)
+        return
+    if raw:
+        terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(raw)}")
+
+
+def _print_layout(store: Store, checkpoint: Checkpoint, *, is_told: bool) -> None:
+    """Says which directories without files, and which modes, a snapshot has besides; of damage as `_print_raw`."""
     from gitckpt.store.snapshot.manifest import contents_of
 
     if checkpoint.tree is None:
         return
     try:
         found = contents_of(checkpoint, inside(store).repository, inside(store).objects)
-    except WorktreeError as error:
-        terminal.warn(error.message)
+    except CkptError as error:
+        if not is_told:
+            terminal.warn(error.message)
         return
     if found.directories:
         names = first_of([f"{os.fsdecode(path)}/" for path in found.directories])

@@ -1,0 +1,46 @@
+"""`git ckpt list` and `git ckpt show` where objects of one checkpoint are damaged: all others are as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.conftest import Ckpt
+from tests.conftest import Checkout
+from tests.damaging import KINDS, place_of, some, spoil
+
+PLACES = ("files/d", "files", "", "commit", "tree of the commit")
+
+
+@pytest.mark.long(but=some(PLACES, [*KINDS, "missing"]))
+@pytest.mark.parametrize("how", [*KINDS, "missing"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_damaged_object_costs_one_count(ckpt: Ckpt, save: Callable[..., str], main_checkout: Checkout, place: str, how: str) -> None:
+    main_checkout.write("d/new", "new\n")
+    one = save(main_checkout, "--message", "the first")
+    main_checkout.write("d/new", "other\n")
+    main_checkout.write("README", "changed\n")
+    main_checkout.git("commit", "--quiet", "--all", "--message", "two")
+    two = save(main_checkout)
+    rev = {"commit": "HEAD~1", "tree of the commit": "HEAD~1^{tree}"}.get(place, f"refs/ckpt/trees/{one}:{place}")
+    oid = main_checkout.git("rev-parse", rev)
+    if how == "missing":
+        place_of(main_checkout, oid).unlink()
+    else:
+        spoil(place_of(main_checkout, oid), how)
+    done = ckpt("list", at=main_checkout)
+    assert (done.code, done.err) == (0, "")
+    assert [(line.split("\t")[0], line.split("\t")[6]) for line in done.out.splitlines()] == [(two, "1"), (one, "-")]
+    listed = json.loads(ckpt("list", "--json", at=main_checkout).out)["checkpoints"]
+    assert [each["files"]["changed"] for each in listed] == [1, None]
+    shown = ckpt("show", one, at=main_checkout)
+    assert shown.code == 0
+    assert "message:     the first\n" in shown.out
+    assert shown.err.startswith("warning: ")
+    assert shown.err.count("\n") == 1
+    assert any(word in shown.err for word in (oid, "is missing", "unable to read tree"))
+    assert ckpt("expire", "--all", "--dry-run", at=main_checkout).code == 0
+    found = json.loads(ckpt("verify", "--contents", "--json", at=main_checkout).out)["findings"]
+    assert any(oid in f"{each['object']} {each['sentence']}" for each in found)
