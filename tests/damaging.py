@@ -24,6 +24,19 @@ def spoil(path: Path, how: str) -> None:
     path.write_bytes({"empty": b"", "cut": whole[:-3], "flipped": bytes(data)}[how])
 
 
+def spoil_packed(checkout: Checkout, oid: str) -> None:
+    """Damages an object in the one pack that there is: all of it but its header."""
+    (pack,) = (checkout.main / ".git/objects/pack").glob("*.pack")
+    listed = checkout.git("show-index", data=pack.with_suffix(".idx").read_bytes()).splitlines()
+    places = {line.split()[1]: int(line.split()[0]) for line in listed}
+    data = pack.read_bytes()
+    ends = sorted([*places.values(), len(data) - 20])
+    start, end = places[oid], ends[ends.index(places[oid]) + 1]
+    pack.chmod(0o644)
+    middle = (start + end) // 2
+    pack.write_bytes(data[:middle] + bytes([data[middle] ^ 0x55]) + data[middle + 1 :])
+
+
 def some(places: Sequence[str], kinds: Sequence[str]) -> list[str]:
     """Returns the names of the cases of a grid of places and kinds of damage that stand for all: each place and each kind is in one."""
     return [f"{place}-{kinds[number % len(kinds)]}" for number, place in enumerate(places)]

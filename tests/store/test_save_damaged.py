@@ -12,7 +12,7 @@ from gitckpt.store import log
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.damaging import KINDS, place_of, some, spoil
+from tests.damaging import KINDS, place_of, some, spoil, spoil_packed
 from tests.store.conftest import ONE, MakeStore, require_whole, view
 
 PLACES = ("files/new", "files/deep/changed", "files/deep/staged", "files/link", "files", "files/deep", "index/0", "index", "")
@@ -90,6 +90,64 @@ def test_a_packed_one(main_checkout: Checkout, make_store: MakeStore) -> None:
         assert [oid in sentence for sentence in told(store)] == [True]
         assert store.read(made.id).tree == made.tree
     assert main_checkout.blobs(f"refs/ckpt/trees/{made.id}:files/new") == [(main_checkout.path / "new").read_bytes()]
+
+
+@pytest.mark.parametrize("place", ["files/deep", "files"])
+def test_a_packed_tree_that_git_itself_would_write(main_checkout: Checkout, make_store: MakeStore, place: str) -> None:
+    """Git takes it to be there, and no file can be moved out of its way."""
+    main_checkout.commit("rules", **{".gitattributes": "* text=auto\n"})
+    for number in range(5):
+        main_checkout.write(f"deep/{number}", f"content {number}\n" * 40)
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{ONE}:{place}")
+        main_checkout.git("gc", "--quiet", "--prune=now")
+        spoil_packed(main_checkout, oid)
+        made = store.save("two-complete")
+        said = list(told(store))
+        assert f"the object {oid} was damaged in a pack, and is written anew beside it" in said
+        store.save("three-complete")
+        assert told(store) == said
+        assert not Path(inside(store).repository.private_dir, "damaged/packed").exists()
+        assert len(main_checkout.git("ls-tree", "-r", f"refs/ckpt/trees/{made.id}:files").splitlines()) == 7
+    assert len(require_whole(main_checkout)) == 3
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("how", [*KINDS, "missing"])
+def test_a_tree_of_the_commit_is_made_of_the_index(main_checkout: Checkout, make_store: MakeStore, how: str) -> None:
+    main_checkout.commit("more", **{"c/x": "x\n", "c/y": "y\n"})
+    oid = main_checkout.git("rev-parse", "HEAD:c")
+    main_checkout.write("c/y", "another\n")
+    if how == "missing":
+        place_of(main_checkout, oid).unlink()
+    else:
+        spoil(place_of(main_checkout, oid), how)
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        said = told(store)
+        assert [sentence.startswith(f"the object {oid} was missing or damaged") for sentence in said] == [True]
+        assert said[0].endswith(os.path.join(".git", "index"))
+    assert main_checkout.git("fsck", "--no-dangling") == ""
+
+
+def test_a_tree_of_the_commit_that_is_nowhere_stays_where_it_is(main_checkout: Checkout, make_store: MakeStore) -> None:
+    """What is left of it may be all there is, and nobody would write it again."""
+    main_checkout.commit("more", **{"c/x": "x\n", "c/y": "y\n"})
+    oid = main_checkout.git("rev-parse", "HEAD:c")
+    main_checkout.write("c/y", "another\n")
+    main_checkout.git("add", "c/y")
+    spoil(place_of(main_checkout, oid), "cut")
+    left = place_of(main_checkout, oid).read_bytes()
+    with make_store(main_checkout) as store:
+        with pytest.raises(WorktreeError, match=oid):
+            store.save("one-complete")
+        assert told(store) == []
+        assert place_of(main_checkout, oid).read_bytes() == left
+        main_checkout.write("c/y", "y\n")
+        main_checkout.git("update-index", "c/y")
+        store.save("one-complete")
+        assert [oid in sentence for sentence in told(store)] == [True]
 
 
 @pytest.mark.sampled(2)

@@ -56,7 +56,7 @@ class Salvage:
         left = set(wanted)
         for repository in _worktrees(self._repository) if left else ():
             left -= self.find_in_files(repository, {oid: paths.get(oid, ()) for oid in left})
-            left -= self._find_in_index(repository, left)
+            left -= self.find_in_index(repository, left, os.path.join(repository.git_dir, "index"))
         for place in self._other_stores() if left else ():
             left -= self._find_in_store(place, sorted(left))
         return {oid: origin for oid, origin in self._origins.items() if oid in wanted}
@@ -82,9 +82,18 @@ class Salvage:
                     break
         return found
 
-    def _find_in_index(self, repository: Repository, wanted: Collection[str]) -> set[str]:
-        """Looks for the trees that an index stands for, of which git makes them anew; a copy of it, as git would write to it."""
-        original, copy = os.path.join(repository.git_dir, "index"), os.path.join(self._scratch, "index")
+    def find_in_index(self, repository: Repository, wanted: Collection[str], original: str) -> set[str]:
+        """Looks for the trees that an index stands for: git makes them anew, of a copy, as it would write to the index.
+
+        Args:
+            repository: seen from the worktree that the index is of.
+            wanted: their oids.
+            original: path of the index.
+
+        Returns:
+            The oids of those that were found.
+        """
+        copy = os.path.join(self._scratch, "index")
         if not os.path.isfile(original):
             return set()
         shutil.copyfile(original, copy)

@@ -54,13 +54,17 @@ def recorded(
         except capture.DamagedObject as error:  # git itself reads some objects before it writes them: those of links
             from gitckpt.store.snapshot import repair  # damage is seldom
 
-            sentence = repair.make_way(repository, error.oid) if error.oid not in unreadable else None
+            sentence = repair.make_way(repository, objects, error.oid) if error.oid not in unreadable else None
             if sentence is None:
                 raise
             unreadable.add(error.oid)
             say(sentence)
             continue
         if secure(repository, objects, checkpoint, say, parts):
+            if torn:
+                from gitckpt.git.damage import unusable
+
+                unusable.forget(repository)
             return checkpoint
         remove([checkpoint.id])
         torn += 1

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gitckpt.git.damage import integrity, salvage
+from gitckpt.git.damage import integrity, salvage, unusable
 from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, decode_tree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
+from gitckpt.model.values import dataclass
 from gitckpt.store.snapshot import manifest
 
 TYPE_CHECKING = False
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _WRITTEN = "the object {oid} was missing or damaged in the repository, and was written anew from {where}"
 _ASIDE = "the object {oid} was damaged in the repository, and is written anew; what was left of it is in {rest}"
+_BESIDE = "the object {oid} was damaged in a pack, and is written anew beside it"
 _PLACES = (b"files/", b"raw/", *(b"index/%d/" % stage for stage in range(4)))
 """Where the paths of a worktree stand in a snapshot."""
 
@@ -33,7 +35,7 @@ def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | N
         objects: its objects.
         checkpoint: the last one that was recorded of it; None where there was none.
     """
-    lost = _lost(repository, objects, checkpoint) if checkpoint is not None else {}
+    lost = _lost(repository, objects, checkpoint).objects if checkpoint is not None else {}
     with Salvage(repository) as found:
         left = {oid: lost[oid] for oid in lost.keys() - found.find_in_files(repository, lost)}
     for oid, paths in sorted(left.items()):
@@ -45,12 +47,20 @@ def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | N
     return BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
 
 
-def make_way(repository: Repository, oid: str) -> str | None:
-    """Writes an object anew that nothing is known of, or puts it aside; returns a sentence about it, None where neither can be done."""
+def make_way(repository: Repository, objects: Objects, oid: str) -> str | None:
+    """Writes an object anew that git met, or puts it aside where a capture writes it; returns a sentence, None where neither is possible.
+
+    Args:
+        repository: seen from the worktree.
+        objects: its objects.
+        oid: of the object.
+    """
     with Salvage(repository) as found:
         for each, where in found.find([oid], {}).items():
             found.put(each)
             return _WRITTEN.format(oid=oid, where=where)
+    if oid in _below(objects, manifest.base_tree(repository, "HEAD"), repository.object_format, set()):
+        return None  # nobody writes that again, and what is left of it may be all there is
     rest = salvage.put_aside(repository, oid)
     return _ASIDE.format(oid=oid, rest=rest) if rest is not None else None
 
@@ -59,28 +69,47 @@ def mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> li
     """Writes lost objects anew, or puts what is damaged aside where a capture writes it; returns a sentence about each."""
     said = []
     lost = _lost(repository, objects, checkpoint)
+    left = lost.objects
     with Salvage(repository) as found:
-        for oid in sorted(found.find_in_files(repository, lost)):
+        for oid in sorted(found.find_in_files(repository, left)):
             found.put(oid)
-            where = min(lost.pop(oid) or [b"a file"]).decode("utf-8", "replace")
+            where = min(left.pop(oid) or [b"a file"]).decode("utf-8", "replace")
             said.append(_WRITTEN.format(oid=oid, where=where))
-    for oid in sorted(oid for oid, paths in lost.items() if not paths):
+        for oid, place in sorted(found.find(left, left).items()):
+            found.put(oid)
+            del left[oid]
+            said.append(_WRITTEN.format(oid=oid, where=place))
+    for oid in sorted(oid for oid, paths in left.items() if not paths and oid not in lost.committed):
         rest = salvage.put_aside(repository, oid)
-        if rest is not None:
-            said.append(_ASIDE.format(oid=oid, rest=rest))
+        if rest is None:
+            unusable.note(repository, oid)
+        said.append(_ASIDE.format(oid=oid, rest=rest) if rest is not None else _BESIDE.format(oid=oid))
     return said
 
 
-def _lost(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> dict[str, set[bytes]]:
-    """Returns the objects that cannot be read of those which a snapshot adds to its commit: of blobs, the paths of their files."""
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """What cannot be read.
+
+    Attributes:
+        objects: their oids; of blobs, the paths of their files.
+        committed: those that the commit has, too, so that no capture writes them again.
+    """
+
+    objects: dict[str, set[bytes]]
+    committed: Collection[str]
+
+
+def _lost(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> _Lost:
+    """Returns the objects that cannot be read of those which a snapshot adds to its commit, and of the trees of both."""
     if checkpoint.tree is None:
-        return {}
+        return _Lost({}, ())
     base = manifest.base_tree(repository, checkpoint.git_sha)
     trees: set[str] = set()
     own = _below(objects, checkpoint.tree, repository.object_format, trees)
     known = _below(objects, base, repository.object_format, trees)
     lost = integrity.damaged(repository, sorted({oid for oid in own if oid not in known} | trees))
-    return {oid: own.get(oid, set()) if oid not in trees else set() for oid in lost}
+    return _Lost({oid: own.get(oid, set()) if oid not in trees else set() for oid in lost}, known)
 
 
 def _below(objects: Objects, tree: str, object_format: str, unreadable: set[str]) -> dict[str, set[bytes]]:

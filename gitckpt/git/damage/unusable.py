@@ -1,0 +1,55 @@
+"""Trees that are damaged in a pack, where no file can be moved out of the way: git takes them to be there, and writes them nowhere again.
+
+A file in the private directory names them. Whoever next makes a tree of an index puts those that the index stands for beside the pack, each
+as a file of its own: git reads that as soon as it has found the one in the pack to be damaged. The file may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.damage.salvage import Salvage
+from gitckpt.git.repository import UNUSABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+
+
+def note(repository: Repository, oid: str) -> None:
+    """Notes a tree that is to be written anew."""
+    path = os.path.join(repository.make_private_dir(), UNUSABLE)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "a", encoding="ascii") as file:
+        file.write(f"{oid}\n")
+
+
+def write_anew(repository: Repository, index: str) -> None:
+    """Writes those of the noted trees that an index stands for.
+
+    Args:
+        repository: where.
+        index: path of the index, which stays as it is.
+
+    Raises:
+        GitError: one cannot be written.
+    """
+    try:
+        with open(os.path.join(repository.private_dir, UNUSABLE), encoding="ascii", errors="replace") as file:
+            noted = set(file.read().split())
+    except FileNotFoundError:
+        return
+    with Salvage(repository) as made:
+        found = made.find_in_index(repository, noted, index)
+        for oid in sorted(found):
+            made.put(oid)
+    if found >= noted:
+        forget(repository)
+
+
+def forget(repository: Repository) -> None:
+    """Lets go what was noted."""
+    try:
+        os.unlink(os.path.join(repository.private_dir, UNUSABLE))
+    except FileNotFoundError:
+        pass
