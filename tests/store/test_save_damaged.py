@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.damage import committed
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store import log
 from gitckpt.store.restore import restorer
@@ -196,3 +197,85 @@ def test_the_safety_checkpoint_of_a_restore(main_checkout: Checkout, make_store:
         assert done.safety is not None
         assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/new").startswith("new, and not")
     require_whole(main_checkout)
+
+
+def spoil_committed(checkout: Checkout, path: str, how: str) -> str:
+    oid = checkout.git("rev-parse", f"HEAD:{path}")
+    if how == "missing":
+        place_of(checkout, oid).unlink()
+    else:
+        spoil(place_of(checkout, oid), how)
+    return oid
+
+
+@pytest.mark.parametrize("is_dirty", [True, False])
+@pytest.mark.parametrize("how", [*KINDS, "missing"])
+def test_what_the_commit_has_is_written_anew(main_checkout: Checkout, make_store: MakeStore, how: str, *, is_dirty: bool) -> None:
+    main_checkout.commit("more", **{"a/deep": "committed, and never flushed\n" * 20})
+    oid = spoil_committed(main_checkout, "a/deep", how)
+    if is_dirty:
+        main_checkout.write("new", "new\n")
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        assert told(store) == [f"the object {oid} was missing or damaged in the repository, and was written anew from a/deep"]
+        store.save("two-complete")
+        assert len(told(store)) == 1
+    assert main_checkout.git("fsck", "--no-dangling") == ""
+
+
+@pytest.mark.parametrize("how", ["empty", "missing"])
+def test_what_the_commit_has_and_no_file_is_named(main_checkout: Checkout, make_store: MakeStore, how: str) -> None:
+    main_checkout.commit("more", **{"a/deep": "committed, and never flushed\n" * 20, "b": "b\n"})
+    main_checkout.git("sparse-checkout", "set", "--no-cone", "/b")
+    oid = spoil_committed(main_checkout, "a/deep", how)
+    main_checkout.write("b", "another\n")
+    with make_store(main_checkout) as store:
+        for _ in range(2):
+            with pytest.raises(WorktreeError) as caught:
+                store.save("one-complete")
+            assert caught.value.message == f"the object {oid} of a/deep is missing or damaged, and no file has its content"
+            assert caught.value.exit_code == 14
+        assert store.list() == []
+        place_of(main_checkout, oid).unlink(missing_ok=True)
+        main_checkout.git("hash-object", "-w", "--stdin", data="committed, and never flushed\n" * 20)
+        store.save("one-complete")
+        assert told(store) == []
+
+
+def test_what_no_snapshot_needs_any_more_stops_no_save(main_checkout: Checkout, make_store: MakeStore) -> None:
+    main_checkout.commit("more", a="committed, and never flushed\n", b="b\n")
+    spoil_committed(main_checkout, "a", "empty")
+    main_checkout.write("a", "another\n")
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        assert told(store) == []
+
+
+def test_of_many_new_objects_the_empty_ones_are_seen(
+    main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committed, "_MOST", 3)
+    main_checkout.commit("more", **{f"{number}": f"{number} and so on\n" for number in range(5)})
+    oid = spoil_committed(main_checkout, "3", "empty")
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        assert [oid in sentence for sentence in told(store)] == [True]
+
+
+def test_a_commit_that_was_whole_is_not_looked_at_again(
+    main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        place = Path(inside(store).repository.private_dir, committed.FILE)
+        first = main_checkout.git("rev-parse", "HEAD")
+        assert place.read_text("ascii") == f"{first} {main_checkout.git('rev-parse', 'HEAD^{tree}')}\n"
+        main_checkout.commit("two", a="a\n")
+        store.save("two-complete")
+        assert [line.split()[0] for line in place.read_text("ascii").splitlines()] == [main_checkout.git("rev-parse", "HEAD"), first]
+        with monkeypatch.context() as patched:
+            patched.setattr(committed, "_came", None)
+            store.save("three-complete")
+        place.write_text(place.read_text("ascii")[:50], "ascii")  # cut off
+        store.save("four-complete")
+        assert len(place.read_text("ascii").splitlines()) == 1

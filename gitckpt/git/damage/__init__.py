@@ -4,6 +4,7 @@ git takes an object to be there as soon as a file has its name, and never writes
 
 Doors:
     integrity: which objects are damaged.
+    committed: which of those are that a commit has brought.
     soundness: which trees are none that git would write, and how much is below each.
     unusable: trees that are damaged in a pack, and are to be written beside it.
     salvage: where their content still is, and how it gets back.

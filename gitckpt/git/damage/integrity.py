@@ -39,14 +39,20 @@ class Damage:
 def look(repository: Repository) -> Damage:
     """Returns what can be seen without reading contents."""
     places = [place for place in stores(repository) if os.path.isdir(place)]
-    empty = {oid: path for place in reversed(places) for oid, path in _empty(place)}
+    found = empty(repository)
     packs: dict[str, str] = {}
-    listed: set[str] = set(empty)
+    listed: set[str] = set(found)
     for place in places:
         for path, sentence in _bad_packs(os.path.join(place, "pack"), repository.object_format):
             packs[path] = sentence
             listed |= _listed(repository, path)
-    return Damage(empty, packs, frozenset(_missing(repository, listed)))
+    return Damage(found, packs, frozenset(_missing(repository, listed)))
+
+
+def empty(repository: Repository) -> dict[str, str]:
+    """Returns the path of each file of length zero that should hold one object, by its oid."""
+    places = [place for place in stores(repository) if os.path.isdir(place)]
+    return {oid: path for place in reversed(places) for oid, path in _empty(place)}
 
 
 def damaged(repository: Repository, oids: Collection[str] | None = None, progress: Progress | None = None) -> set[str]:

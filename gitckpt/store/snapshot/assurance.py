@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitckpt.model.errors import CkptError
+from gitckpt.git.damage import committed
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import capture, wholeness
 
@@ -28,6 +29,7 @@ def recorded(
     say: Callable[[str], None],
     *,
     parts: Parts = lambda _commit, _files: None,
+    may_be_known: bool = False,
 ) -> Checkpoint:
     """Returns a checkpoint whose snapshot is whole; it may take several attempts.
 
@@ -38,6 +40,7 @@ def recorded(
         remove: removes checkpoints by id.
         say: as for `secure`.
         parts: likewise.
+        may_be_known: whether `attempt` may return a checkpoint that was there already. Otherwise what the commit has is looked at, too.
 
     Raises:
         BusyError: HEAD moved, or objects of the snapshot vanished, each time.
@@ -65,12 +68,37 @@ def recorded(
                 from gitckpt.git.damage import unusable
 
                 unusable.forget(repository)
+            if not may_be_known:
+                _require_committed(repository, objects, checkpoint, remove, say)
             return checkpoint
         remove([checkpoint.id])
         torn += 1
         if torn == _TORN:
             break
     raise failure(repository, objects, checkpoint)
+
+
+def _require_committed(
+    repository: Repository,
+    objects: Objects,
+    checkpoint: Checkpoint,
+    remove: Callable[[list[str]], object],
+    say: Callable[[str], None],
+) -> None:
+    """Sees to what a snapshot shares with its commit. Args and errors: as `recorded`."""
+    if checkpoint.worktree is None or checkpoint.worktree.degraded is not None:
+        return
+    lost = committed.lacking(repository, objects, checkpoint.git_sha)
+    if not lost:
+        return
+    from gitckpt.store.snapshot import repair
+
+    try:
+        for sentence in repair.mend_committed(repository, objects, checkpoint, lost):
+            say(sentence)
+    except WorktreeError:
+        remove([checkpoint.id])
+        raise
 
 
 def secure(

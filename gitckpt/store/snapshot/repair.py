@@ -39,11 +39,7 @@ def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | N
     with Salvage(repository) as found:
         left = {oid: lost[oid] for oid in lost.keys() - found.find_in_files(repository, lost)}
     for oid, paths in sorted(left.items()):
-        where = b", ".join(sorted(paths)[:3]).decode("utf-8", "replace")
-        return WorktreeError(
-            f"the object {oid}{f' of {where}' if where else ''} is missing or damaged, and no file has its content",
-            hint="look for it elsewhere: git ckpt verify --repair; if it was staged, stage it anew: git add",
-        )
+        return _nowhere(oid, paths)
     return BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
 
 
@@ -67,24 +63,61 @@ def make_way(repository: Repository, objects: Objects, oid: str) -> str | None:
 
 def mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> list[str]:
     """Writes lost objects anew, or puts what is damaged aside where a capture writes it; returns a sentence about each."""
-    said = []
     lost = _lost(repository, objects, checkpoint)
     left = lost.objects
-    with Salvage(repository) as found:
-        for oid in sorted(found.find_in_files(repository, left)):
-            found.put(oid)
-            where = min(left.pop(oid) or [b"a file"]).decode("utf-8", "replace")
-            said.append(_WRITTEN.format(oid=oid, where=where))
-        for oid, place in sorted(found.find(left, left).items()):
-            found.put(oid)
-            del left[oid]
-            said.append(_WRITTEN.format(oid=oid, where=place))
+    said = _write_anew(repository, left)
     for oid in sorted(oid for oid, paths in left.items() if not paths and oid not in lost.committed):
         rest = salvage.put_aside(repository, oid)
         if rest is None:
             unusable.note(repository, oid)
         said.append(_ASIDE.format(oid=oid, rest=rest) if rest is not None else _BESIDE.format(oid=oid))
     return said
+
+
+def mend_committed(repository: Repository, objects: Objects, checkpoint: Checkpoint, lost: Collection[str]) -> list[str]:
+    """Writes objects anew that a snapshot shares with its commit; returns a sentence about each.
+
+    Args:
+        repository: seen from the worktree that was captured.
+        objects: its objects.
+        checkpoint: was recorded just now.
+        lost: objects that cannot be read; what neither the commit nor the snapshot needs is left alone.
+
+    Raises:
+        WorktreeError: the snapshot needs one that is nowhere.
+    """
+    base = manifest.base_tree(repository, checkpoint.git_sha)
+    trees: set[str] = set()
+    committed = _below(objects, base, repository.object_format, trees, b"files")
+    left = {oid: committed[oid] for oid in lost if oid in committed}
+    said = _write_anew(repository, left)
+    needed = _below(objects, checkpoint.tree, repository.object_format, trees) if left and checkpoint.tree is not None else committed
+    for oid in sorted(left.keys() & needed.keys()):
+        raise _nowhere(oid, left[oid])
+    return said
+
+
+def _write_anew(repository: Repository, lost: dict[str, set[bytes]]) -> list[str]:
+    """Writes those of some objects anew whose content is found, and takes them out; returns a sentence about each."""
+    said = []
+    with Salvage(repository) as found:
+        for oid in sorted(found.find_in_files(repository, lost)):
+            found.put(oid)
+            where = min(lost.pop(oid) or [b"a file"]).decode("utf-8", "replace")
+            said.append(_WRITTEN.format(oid=oid, where=where))
+        for oid, place in sorted(found.find(lost, lost).items()):
+            found.put(oid)
+            del lost[oid]
+            said.append(_WRITTEN.format(oid=oid, where=place))
+    return said
+
+
+def _nowhere(oid: str, paths: Collection[bytes]) -> WorktreeError:
+    where = b", ".join(sorted(paths)[:3]).decode("utf-8", "replace")
+    return WorktreeError(
+        f"the object {oid}{f' of {where}' if where else ''} is missing or damaged, and no file has its content",
+        hint="look for it elsewhere: git ckpt verify --repair; if it was staged, stage it anew: git add",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +145,10 @@ def _lost(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> _
     return _Lost({oid: own.get(oid, set()) if oid not in trees else set() for oid in lost}, known)
 
 
-def _below(objects: Objects, tree: str, object_format: str, unreadable: set[str]) -> dict[str, set[bytes]]:
-    """Returns the objects of a tree with their paths in the worktree, and notes the trees that cannot be read."""
+def _below(objects: Objects, tree: str, object_format: str, unreadable: set[str], at: bytes = b"") -> dict[str, set[bytes]]:
+    """Returns the objects of a tree, which stands at a path of a snapshot, with paths in the worktree; notes trees that cannot be read."""
     found: dict[str, set[bytes]] = {}
-    level: dict[str, set[bytes]] = {tree: {b""}}
+    level: dict[str, set[bytes]] = {tree: {at}}
     while level:
         below: dict[str, set[bytes]] = {}
         for (oid, paths), read in zip(level.items(), objects.read(list(level), None), strict=True):

@@ -133,7 +133,7 @@ def _clean_at(inner: Checkpoints, commit: str, path: str) -> Checkpoint:
         known = _known(inner, (commit, None), worktree)
         return known or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit)
 
-    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
+    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce, may_be_known=True)
 
 
 def _checkpoint_of(inner: Checkpoints, path: str, limits: Limits) -> Checkpoint:
@@ -145,7 +145,7 @@ def _checkpoint_of(inner: Checkpoints, path: str, limits: Limits) -> Checkpoint:
             raise CkptError(worktree.degraded)
         return _known(inner, inner.objects.head(), worktree) or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE)
 
-    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
+    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce, may_be_known=True)
 
 
 def _known(inner: Checkpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:

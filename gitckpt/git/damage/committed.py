@@ -1,0 +1,153 @@
+"""What a commit has, looked at once: whether it is there, and sound. Power cuts leave objects of length zero, or none at all.
+
+`git add` and `git commit` flush nothing, so it is their objects that a cut takes, and git goes on as if they were there. Of a commit that
+was found whole, all is on the disk: it was flushed for the checkpoint. So what came since the last such commit is looked at: of all of it
+whether it is there, and of few and small files whether they hold what they should. A file in the private directory names the last such
+commits; it may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+from gitckpt.git.disk import file_of
+from gitckpt.git.files import premises
+from gitckpt.git.objects import partial
+from gitckpt.git.objects.diff import listed
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+
+FILE = "whole"
+
+_KEPT = 8
+"""So many commits are named: worktrees of several branches take turns."""
+
+_MOST = 5000
+"""Of more objects that are new, only files of length zero are looked for: that takes no longer the more there are in packs."""
+
+_FEW, _SMALL = 200, 8 << 20
+"""So many loose objects, of so many bytes in all, are read."""
+
+_CHUNK = 1 << 20
+
+
+def lacking(repository: Repository, objects: Objects, commit: str) -> set[str]:
+    """Returns objects that cannot be read, of those that came with a commit; where many came, others may be among them.
+
+    Args:
+        repository: where.
+        objects: its objects.
+        commit: its full oid; "" for none.
+    """
+    known = _read(repository)
+    if not commit or any(commit == each for each, _ in known):
+        return set()
+    found = repository.cat_file.info(f"{commit}^{{tree}}")
+    if found is None:
+        return set()  # nobody can capture anything then
+    tree, came = found[0], None
+    if partial.promisor(repository) is None:  # else to ask for what is missing would fetch it
+        came = _came(objects, known[0][1] if known else "", tree, repository.object_format)
+    suspects = _suspects(repository, came) if came is not None else _empty(repository)
+    if suspects:
+        from gitckpt.git.damage import integrity
+
+        suspects = integrity.damaged(repository, suspects)
+    if not suspects:
+        _write(repository, [(commit, tree), *known[: _KEPT - 1]])
+    return suspects
+
+
+def _suspects(repository: Repository, oids: set[str]) -> set[str]:
+    missing = oids.difference(repository.cat_file.known(sorted(oids)))
+    return missing | _spoiled(repository, oids - missing)
+
+
+def _empty(repository: Repository) -> set[str]:
+    from gitckpt.git.damage import integrity  # threads and hashes: not where few objects came
+
+    return set(integrity.empty(repository))
+
+
+def _came(objects: Objects, old: str, new: str, object_format: str) -> set[str] | None:
+    """Returns the objects of a tree that another one has not at the same place; None where they are too many."""
+    found = {new}
+    level = {(old, new)}
+    while level:
+        oids = sorted({oid for pair in level for oid in pair if oid})
+        trees = {oid: _entries(read, object_format) for oid, read in zip(oids, objects.read(oids, None), strict=True)}
+        below = set()
+        for before, after in level:
+            had = trees.get(before, {})
+            for name, (mode, raw) in trees[after].items():
+                other = had.get(name, (b"", b""))
+                if mode == GITLINK or other == (mode, raw):
+                    continue
+                found.add(raw.hex())
+                if mode == DIRECTORY:
+                    below.add((other[1].hex() if other[0] == DIRECTORY else "", raw.hex()))
+        if len(found) > _MOST:
+            return None
+        level = below
+    return found
+
+
+def _entries(read: tuple[str, bytes] | None, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
+    """Returns mode and raw oid of each name; nothing of what cannot be read, which is itself among the objects that are looked at."""
+    try:
+        return listed(read[1], object_format) if read is not None and read[0] == "tree" else {}
+    except MalformedTree:
+        return {}
+
+
+def _spoiled(repository: Repository, oids: Iterable[str]) -> set[str]:
+    """Returns those of some objects whose file does not hold what it should; none where the files are many, or large."""
+    loose: dict[str, int] = {}
+    for oid in oids:
+        try:
+            loose[oid] = os.stat(file_of(repository, oid)).st_size
+        except OSError:
+            continue
+    if len(loose) > _FEW or sum(loose.values()) > _SMALL:
+        return set()
+    return {oid for oid in loose if not _is_sound(file_of(repository, oid), oid, repository.object_format)}
+
+
+def _is_sound(path: str, oid: str, object_format: str) -> bool:
+    """Tells whether a file holds an object; one that a gc has packed meanwhile is looked at by git."""
+    digest, stream = object_hash(object_format, b""), zlib.decompressobj()
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        part = stream.decompress(data, _CHUNK)
+        while part:
+            digest.update(part)
+            part = stream.decompress(stream.unconsumed_tail, _CHUNK)
+    except (OSError, zlib.error):
+        return False
+    return stream.eof and digest.hexdigest() == oid
+
+
+def _read(repository: Repository) -> list[tuple[str, str]]:
+    """Returns commits that were found whole, each with its tree, the last one first."""
+    try:
+        with open(os.path.join(repository.private_dir, FILE), encoding="ascii", errors="replace") as file:
+            lines = [line.split() for line in file.read().splitlines()]
+    except FileNotFoundError:
+        return []
+    return [(line[0], line[1]) for line in lines if len(line) == 2 and len(line[0]) == len(line[1])]  # a cut may leave less
+
+
+def _write(repository: Repository, known: list[tuple[str, str]]) -> None:
+    try:
+        with open(os.path.join(repository.make_private_dir(), FILE), "w", encoding="ascii", opener=premises.create) as file:
+            file.write("".join(f"{commit} {tree}\n" for commit, tree in known))
+    except OSError:
+        pass  # derived: without it, the next save looks again
