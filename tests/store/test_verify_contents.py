@@ -15,7 +15,7 @@ from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, MakeOnce
-from tests.damaging import KINDS, place_of, some, spoil
+from tests.damaging import KINDS, place_of, some, spoil, spoil_packed
 from tests.store.conftest import ONE, MakeStore, require_whole
 from tests.store.verifying import look, told
 
@@ -161,6 +161,69 @@ def test_what_nobody_has(saved: Checkout) -> None:
         ("object-damaged", False, f"put it aside, and {fetch}; see what else is wrong: git fsck"),
     ]
     assert place_of(saved, oid).exists()
+
+
+@pytest.mark.parametrize("place", ["", "files/deep", "files/new", "document"])
+def test_what_nothing_needs_any_more_is_put_aside(saved: Checkout, make_store: MakeStore, place: str) -> None:
+    oid = saved.git("rev-parse", f"refs/checkpoints/{ONE}") if place == "document" else oid_of(saved, place)
+    for name in ("new", "deep/changed"):
+        saved.write(name, "another\n")
+    spoil(place_of(saved, oid), "flipped")
+    left = place_of(saved, oid).read_bytes()
+    assert not read_all(saved, repair=True).is_clean
+    assert place_of(saved, oid).read_bytes() == left
+    with make_store(saved) as store:
+        store.remove([ONE])
+    (finding,) = read_all(saved).findings
+    assert (finding.code, finding.object, finding.cure) == ("object-damaged", oid, f"{REPAIR} --contents")
+    assert finding.sentence == "its content is not what it was; no ref, reflog or index needs it"
+    mended = read_all(saved, repair=True)
+    assert [(each.object, each.repaired) for each in mended.findings] == [(oid, True)]
+    assert (saved.path / ".git/ckpt/damaged" / oid).read_bytes() == left
+    assert told(read_all(saved)) == []
+
+
+@pytest.mark.parametrize("rev", ["refs/notes/checkpoints", "refs/notes/checkpoints^{tree}"])
+def test_what_is_damaged_of_notes_is_put_aside_once_they_are_made_anew(saved: Checkout, rev: str) -> None:
+    oid = saved.git("rev-parse", rev)
+    spoil(place_of(saved, oid), "flipped")
+    assert read_all(saved, repair=True).is_clean
+    assert (saved.path / ".git/ckpt/damaged" / oid).exists()
+    assert told(read_all(saved)) == []
+
+
+@pytest.mark.parametrize("holder", ["reflog", "index of a worktree"])
+def test_what_only_the_user_needs_stays(saved: Checkout, tmp_path: Path, holder: str) -> None:
+    if holder == "reflog":
+        saved.commit("dropped", dropped="dropped\n")
+        oid = saved.git("rev-parse", "HEAD:dropped")
+        saved.git("reset", "--quiet", "--hard", "HEAD~1")
+    else:
+        other = tmp_path / "other"
+        saved.git("worktree", "add", "--quiet", "--detach", str(other))
+        (other / "staged").write_text("staged\n", "utf-8")
+        saved.git("-C", str(other), "add", "staged")
+        oid = saved.git("-C", str(other), "rev-parse", ":staged")
+        (other / "staged").unlink()
+    spoil(place_of(saved, oid), "flipped")
+    (finding,) = read_all(saved, repair=True).findings
+    assert (finding.object, finding.repaired, finding.sentence) == (oid, False, "its content is not what it was")
+    assert place_of(saved, oid).exists()
+
+
+def test_what_nothing_needs_in_a_pack_does_no_harm(saved: Checkout, make_store: MakeStore) -> None:
+    oid = oid_of(saved, "files/new")
+    saved.git("gc", "--quiet", "--prune=now")
+    spoil_packed(saved, oid)
+    saved.write("new", "another\n")
+    with make_store(saved) as store:
+        store.remove([ONE])
+    found = [finding for finding in read_all(saved, repair=True).findings if not finding.repaired]  # others may be deltas to it
+    assert oid in {finding.object for finding in found}
+    assert {(finding.code, finding.cure) for finding in found} == {("object-damaged", "git gc --prune=now")}
+    assert all(finding.sentence.endswith("no ref, reflog or index needs it, so it does no harm") for finding in found)
+    saved.git("gc", "--quiet", "--prune=now")
+    assert told(read_all(saved)) == []
 
 
 def test_what_is_empty_goes_even_if_nobody_has_it(saved: Checkout) -> None:

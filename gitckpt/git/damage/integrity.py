@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from gitckpt.git.command import LEAN
 from gitckpt.git.graph import partial
 from gitckpt.git.graph.reachability import AS_GC
 from gitckpt.git.process import Child
@@ -94,6 +95,21 @@ def _unreadable(repository: Repository, oids: Sequence[bytes], progress: Progres
             if progress is not None and (at % _EVERY == 0 or at == len(oids)):
                 progress(at, len(oids))
     return found
+
+
+def unneeded(repository: Repository, oids: Collection[str]) -> set[str]:
+    """Returns those of some objects that git would delete sooner or later: no ref, reflog or index of any worktree leads to them.
+
+    Where git cannot walk all that these lead to, none: what cannot be read may need them.
+    """
+    left = set(oids)
+
+    def take(lines: list[bytes]) -> None:
+        left.difference_update(line[: line.find(b" ")].decode("ascii") if b" " in line else line.decode("ascii") for line in lines)
+
+    words = ("rev-list", "--objects", "--all", "--reflog", "--indexed-objects")
+    done = repository.git.each_line(*LEAN, *words, take=take, env=AS_GC, ok=(0, 1, 128)) if left else None
+    return left if done is not None and done.code == 0 else set()
 
 
 def stores(repository: Repository) -> list[str]:

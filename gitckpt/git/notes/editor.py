@@ -47,7 +47,7 @@ class Notes(Reader):
             remark: a line, in ASCII, that the message of the new commit says besides; "" for none.
 
         Returns:
-            The tip itself and no objects where nothing changed.
+            The tip itself where nothing changed; then what was made of the notes is there, unless it is damaged.
         """
         self._pending = {}
         root = self._tree_of(tip) if tip else ""
@@ -58,7 +58,7 @@ class Notes(Reader):
                 self._fetch(root, set(wanted))
             new_root = self._edit_tree(root, [(commit, commit) for commit in wanted], change)
         if new_root == root:
-            return tip, []
+            return tip, list(self._pending.values())
         who = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
         self._fetched = {}
         message = MESSAGE + (f"\n{remark}\n".encode("ascii") if remark else b"")

@@ -5,14 +5,17 @@ And that these snapshots are such, and no more than anybody lists: those that we
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git.command import BOUNDED
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
+from gitckpt.git.damage import integrity
 from gitckpt.git.damage.integrity import Damage
 from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.damage.soundness import Census
+from gitckpt.git.disk import file_of
 from gitckpt.git.graph import connectivity, partial
 from gitckpt.git.graph.reachability import AS_GC, lines_of
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
@@ -59,10 +62,10 @@ def audit(store: Checkpoints, evidence: Evidence, damage: Damage) -> list[Flaw]:
         if oids:
             again = {oid: wanted[oid] for oid in oids if oid in found}
             flaws.append(_incomplete(record, oids, again, lacks_commit=record.holds.get(layout.KEEP) in own))
-    return [*flaws, *_of_files(damage, wanted, found)]
+    return [*flaws, *_of_files(store.repository, damage, wanted, found)]
 
 
-def _of_files(damage: Damage, wanted: Mapping[str, Collection[bytes]], found: Mapping[str, str]) -> Iterator[Flaw]:
+def _of_files(repository: Repository, damage: Damage, wanted: Mapping[str, Collection[bytes]], found: Mapping[str, str]) -> Iterator[Flaw]:
     for oid, path in sorted(damage.empty.items()):
         again = {oid: wanted[oid]} if oid in found else {}
         where = f"; its content is in {found[oid]}" if oid in found else ""
@@ -73,8 +76,16 @@ def _of_files(damage: Damage, wanted: Mapping[str, Collection[bytes]], found: Ma
     for path, sentence in sorted(damage.packs.items()):
         cure = f"git index-pack {shell_word(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _FROM_CLONE
         yield lasting("pack-damaged", path, f"{sentence}: git does not use it", cure)
-    for oid in sorted(damage.lost - damage.empty.keys()):
-        if oid in found:
+    spoiled = damage.lost - damage.empty.keys()
+    unneeded = integrity.unneeded(repository, spoiled - found.keys())
+    for oid in sorted(spoiled):
+        if oid in unneeded and os.path.isfile(file_of(repository, oid)):
+            sentence = "its content is not what it was; no ref, reflog or index needs it"
+            yield Flaw(Finding("object-damaged", oid, sentence, f"{REPAIR} --contents"), aside=oid)
+        elif oid in unneeded:
+            sentence = "its content is not what it was; no ref, reflog or index needs it, so it does no harm"
+            yield lasting("object-damaged", oid, sentence, "git gc --prune=now")
+        elif oid in found:
             sentence = f"its content is not what it was; that is in {found[oid]}"
             yield Flaw(Finding("object-damaged", oid, sentence, REPAIR), anew={oid: wanted[oid]})
         else:

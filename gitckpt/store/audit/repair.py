@@ -9,9 +9,11 @@ import contextlib
 import os
 from collections.abc import Sequence
 
-from gitckpt.git.damage.salvage import Salvage, remove_empty
+from gitckpt.git.damage import integrity
+from gitckpt.git.damage.salvage import Salvage, put_aside, remove_empty
 from gitckpt.git.lock import Lock
 from gitckpt.git.notes.editor import Notes
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.worktree import administration
@@ -76,7 +78,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
 
 
 def _write_anew(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Writes objects whose content was found, and removes files that are empty; returns what could not be done, a sentence each."""
+    """Writes objects whose content was found, and clears away what is empty or of no use; returns what cannot be done, in sentences."""
     wanted = {oid: paths for flaw in flaws for oid, paths in flaw.anew.items()}
     refused = []
     with Salvage(store.repository) as salvage:
@@ -85,6 +87,11 @@ def _write_anew(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                 salvage.put(oid)
             except GitError as error:
                 refused.append(f"{oid}: {error.message}")
+    for oid in sorted(integrity.unneeded(store.repository, {flaw.aside for flaw in flaws if flaw.aside})):
+        try:
+            put_aside(store.repository, oid)
+        except GitError as error:
+            refused.append(error.message)
     for path in (flaw.empty for flaw in flaws if flaw.empty):
         try:
             remove_empty(path)  # unless it was written anew just now
@@ -124,9 +131,12 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
     for _ in range(_TRIES):
         tip = store.refs.read(layout.NOTES) or ""
         new_tip, derived = notes.edited(tip, list(by_commit), change, store.clock())
+        made = [object_id(kind, data, store.repository.object_format) for kind, data in derived]
+        for oid in integrity.damaged(store.repository, made):  # or one that is the same as before would stay as it is
+            put_aside(store.repository, oid)
+        store.objects.write(derived)
         if new_tip == tip:
             return
-        store.objects.write(derived)
         with contextlib.suppress(RefMoved):
             store.refs.update([Update(layout.NOTES, new_tip, tip)])
             return

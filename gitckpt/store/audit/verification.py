@@ -22,6 +22,9 @@ from gitckpt.store.records.removal.known import Known
 
 _LOOKS = 3
 
+_ROUNDS = 2
+"""So often is mended, at last what is of no use to anybody any more: as what was damaged in notes, once they are made anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -67,16 +70,21 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
     """
     damaged = integrity.damaged(store.repository, progress=progress) if contents else set()
     found = _settled(store, damaged)
-    mendable = [flaw for flaw in found.flaws if flaw.can_be_mended]
-    if not repair or not mendable:
-        return Report(found.checked, [flaw.finding for flaw in found.flaws])
-    refused = mending.mend(store, mendable)
-    after = _settled(store, integrity.damaged(store.repository, damaged & integrity.present(store.repository)) if damaged else damaged)
-    left = {flaw.key for flaw in after.flaws}
-    mended = {flaw.key for flaw in mendable} - left
-    before = [replace(flaw.finding, repaired=flaw.key in mended) for flaw in found.flaws if flaw.key in mended | left]
-    known = {flaw.key for flaw in found.flaws}
-    return Report(after.checked, [*before, *(flaw.finding for flaw in after.flaws if flaw.key not in known)], refused)
+    findings = {flaw.key: flaw.finding for flaw in found.flaws}
+    tried: set[tuple[str, str, str]] = set()
+    left = set(findings)
+    refused: Sequence[str] = ()
+    for number in range(_ROUNDS if repair else 0):
+        mendable = [flaw for flaw in found.flaws if flaw.can_be_mended and flaw.key not in tried and (number == 0 or flaw.aside)]
+        if not mendable:
+            break
+        refused = [*refused, *mending.mend(store, mendable)]
+        tried |= {flaw.key for flaw in mendable}
+        found = _settled(store, integrity.damaged(store.repository, damaged & integrity.present(store.repository)) if damaged else damaged)
+        left = {flaw.key for flaw in found.flaws}
+        findings |= {flaw.key: flaw.finding for flaw in found.flaws if flaw.key not in findings}
+    report = [replace(finding, repaired=key not in left) for key, finding in findings.items() if key in left or key in tried]
+    return Report(found.checked, report, refused)
 
 
 def _settled(store: Checkpoints, damaged: Collection[str]) -> _Look:
