@@ -163,10 +163,12 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
         is_whole = _print_stat(store, checkpoint)
-    _print_raw(store, checkpoint, is_told=not is_whole)
+    if is_whole:  # else nobody may list what is below the snapshot: it may be without end
+        _print_raw(store, checkpoint)
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {path}")
-    _print_layout(store, checkpoint, is_told=not is_whole)
+    if is_whole:
+        _print_layout(store, checkpoint)
     for suspect in files.suspects:
         terminal.out(f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})")
     for entry in files.omitted:
@@ -188,22 +190,21 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
     return True
 
 
-def _print_raw(store: Store, checkpoint: Checkpoint, *, is_told: bool) -> None:
-    """Says which files are kept byte for byte; nothing of what cannot be read where the user is told of damage already."""
+def _print_raw(store: Store, checkpoint: Checkpoint) -> None:
+    """Says which files are kept byte for byte."""
     from gitckpt.store.snapshot.manifest import raw_names
 
     try:
         raw = raw_names(inside(store).repository, checkpoint.tree)
     except CkptError as error:
-        if not is_told:
-            terminal.warn(error.message)
+        terminal.warn(error.message)
         return
     if raw:
         terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(raw)}")
 
 
-def _print_layout(store: Store, checkpoint: Checkpoint, *, is_told: bool) -> None:
-    """Says which directories without files, and which modes, a snapshot has besides; of damage as `_print_raw`."""
+def _print_layout(store: Store, checkpoint: Checkpoint) -> None:
+    """Says which directories without files, and which modes, a snapshot has besides."""
     from gitckpt.store.snapshot.manifest import contents_of
 
     if checkpoint.tree is None:
@@ -211,8 +212,7 @@ def _print_layout(store: Store, checkpoint: Checkpoint, *, is_told: bool) -> Non
     try:
         found = contents_of(checkpoint, inside(store).repository, inside(store).objects)
     except CkptError as error:
-        if not is_told:
-            terminal.warn(error.message)
+        terminal.warn(error.message)
         return
     if found.directories:
         names = first_of([f"{os.fsdecode(path)}/" for path in found.directories])
