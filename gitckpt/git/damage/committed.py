@@ -13,7 +13,6 @@ import zlib
 
 from gitckpt.git.disk import file_of
 from gitckpt.git.files import premises
-from gitckpt.git.objects import partial
 from gitckpt.git.objects.diff import listed
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash
 
@@ -53,7 +52,7 @@ def lacking(repository: Repository, objects: Objects, commit: str) -> set[str]:
     if found is None:
         return set()  # nobody can capture anything then
     tree, came = found[0], None
-    if partial.promisor(repository) is None:  # else to ask for what is missing would fetch it
+    if not _is_partial(repository):  # else to ask for what is missing would fetch it
         came = _came(objects, known[0][1] if known else "", tree, repository.object_format)
     suspects = _suspects(repository, came) if came is not None else _empty(repository)
     if suspects:
@@ -63,6 +62,14 @@ def lacking(repository: Repository, objects: Objects, commit: str) -> set[str]:
     if not suspects:
         _write(repository, [(commit, tree), *known[: _KEPT - 1]])
     return suspects
+
+
+def _is_partial(repository: Repository) -> bool:
+    """Tells whether a remote has promised objects: git marks each pack that came from it. To ask for its configuration takes a process."""
+    try:
+        return any(name.endswith(".promisor") for name in os.listdir(os.path.join(repository.common_dir, "objects", "pack")))
+    except FileNotFoundError:
+        return False
 
 
 def _suspects(repository: Repository, oids: set[str]) -> set[str]:
