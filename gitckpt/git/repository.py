@@ -29,9 +29,6 @@ PSEUDO_REFS = (
 )
 """What stands beside HEAD as a ref, in files or in a reftable."""
 
-UNUSABLE = os.path.join("damaged", "packed")
-"""The file in the private directory that names trees which are damaged in a pack, and to be written beside it: see `damage.unusable`."""
-
 
 class Repository:
     """A repository as seen from one of its worktrees.

@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.damage.salvage import Salvage
-from gitckpt.git.repository import UNUSABLE
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
+    from gitckpt.git.worktree.index import PrivateIndex
+
+UNUSABLE = os.path.join("damaged", "packed")
+"""The file in the private directory."""
+
+
+def tree_of(index: PrivateIndex) -> str:
+    """Returns the oid of the tree that an index stands for, which is written, with those of the noted trees that it has.
+
+    Raises:
+        GitError: entries are in conflict, or git cannot write.
+    """
+    tree = index.write_tree()
+    if os.path.exists(os.path.join(index.repository.private_dir, UNUSABLE)):
+        write_anew(index.repository, index.path)
+    return tree
 
 
 def note(repository: Repository, oid: str) -> None:
@@ -39,6 +52,8 @@ def write_anew(repository: Repository, index: str) -> None:
             noted = set(file.read().split())
     except FileNotFoundError:
         return
+    from gitckpt.git.damage.salvage import Salvage  # seldom: it imports threads, and more
+
     with Salvage(repository) as made:
         found = made.find_in_index(repository, noted, index)
         for oid in sorted(found):

@@ -12,7 +12,6 @@ from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
-from gitckpt.git.repository import UNUSABLE
 from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
@@ -174,12 +173,7 @@ class PrivateIndex:
         Raises:
             GitError: entries are in conflict, or git cannot write.
         """
-        tree = self.git("write-tree", "--missing-ok").strip().decode("ascii")
-        if os.path.exists(os.path.join(self.repository.private_dir, UNUSABLE)):  # seldom, and so is what is imported
-            from gitckpt.git.damage import unusable
-
-            unusable.write_anew(self.repository, self.path)
-        return tree
+        return self.git("write-tree", "--missing-ok").strip().decode("ascii")
 
     def put(self, lines: Iterable[bytes]) -> None:
         """Sets or removes entries.

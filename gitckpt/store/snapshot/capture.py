@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, bounds, conversion, layout, verdicts
+from gitckpt.git.damage import unusable
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import operation, sparse
@@ -22,7 +23,6 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.snapshot.status import Survey, Surveyor, head_of, leading_to
 
 TYPE_CHECKING = False
@@ -169,7 +169,7 @@ class _Capture:
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
         if not seen.is_staged and manifest.INTENT in seen.flags:  # of such entries, git compares neither those in trees that are written
-            tree = self._index.write_tree()
+            tree = unusable.tree_of(self._index)
             stages = {0: tree} if tree != base else {}
         wanted = [*seen.changed, *self._accepted(seen.untracked)]
         rules = self._rules(seen)
@@ -188,7 +188,7 @@ class _Capture:
             looked_at = seen.directories if not omitted and not converted else None
             return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, is_as_stored=rules is None)
         stale = inexact.stale(seen.changed, seen.staged)
-        content = Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale, directories=directories, modes=modes)
+        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale, directories=directories, modes=modes)
         needed = None
         if under_way:
             content.operation = operation.collect(self._repository)
@@ -247,22 +247,22 @@ class _Capture:
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
         """Returns a tree for each stage of the index that has entries. Changes the private index only where that is done again later."""
         if not seen.conflicts:
-            return {0: self._index.write_tree()}
+            return {0: unusable.tree_of(self._index)}
         zero = b"0" * len(object_id("blob", b"", self._repository.object_format))
         with PrivateIndex(self._repository, self._index.deadline) as scratch:
             scratch.copy_from(self._index.path)
             scratch.put(b"0 %s 0\t%s" % (zero, path) for path in seen.unmerged)
-            trees = {0: scratch.write_tree()}
+            trees = {0: unusable.tree_of(scratch)}
             for stage, entries in seen.conflicts.items():
                 scratch.git("read-tree", "--empty")
                 scratch.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
-                trees[stage] = scratch.write_tree()
+                trees[stage] = unusable.tree_of(scratch)
         return trees
 
     def _files_tree(self, seen: Survey, base: str, rules: attributes.Rules | None, wanted: list[bytes]) -> str:
         """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
         if not wanted:
-            return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
+            return unusable.tree_of(self._index) if seen.is_staged or self._index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # not where nothing differs, and neither is what else is imported below
 
         gone = set(seen.deleted)
@@ -278,7 +278,7 @@ class _Capture:
         self._add([*sorted(gone - removed_rules - apart), *(path for path in wanted if path not in gone and path not in held)])
         # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
         self._index.update("--force-remove", sorted(removed_rules))
-        return self._index.write_tree()
+        return unusable.tree_of(self._index)
 
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
         """Returns the tree of the whole worktree where git need not be asked for it; otherwise None."""

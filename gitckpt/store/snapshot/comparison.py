@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 
 from gitckpt.git.contents import conversion, layout, raw_files
+from gitckpt.git.damage import unusable
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import LINK
@@ -143,7 +144,7 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
             index.git("read-tree", side.files)
             entries = (entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0"))
             index.put(b"%s %s 0\t%s" % (fields[:6], whole[path].encode(), path) for fields, _, path in entries if path in whole)
-            made.append(index.write_tree())
+            made.append(unusable.tree_of(index))
     return made[0], made[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from gitckpt.git.damage import unusable
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent, operation, provenance
@@ -113,10 +114,10 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         for number, lines in sorted(staged.items()):
             index.git("read-tree", "--empty")
             index.put(lines)
-            trees[number] = index.write_tree()
+            trees[number] = unusable.tree_of(index)
         index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
         index.put(staged.get(0, ()))
-        files = index.write_tree()
+        files = unusable.tree_of(index)
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
     found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
