@@ -8,4 +8,5 @@ Doors:
     soundness: which trees are none that git would write, and how much is below each.
     unusable: trees that are damaged in a pack, and are to be written beside it.
     salvage: where their content still is, and how it gets back.
+    rescue: what a gc took of a commit before it was recorded, written anew.
 """

@@ -30,6 +30,9 @@ _REMEMBERED = 32 << 20
 _PACKED_FROM = 5000
 """So many objects go into a pack at once: loose, each costs a file, and the next `git gc --auto` would pack them."""
 
+_A_MOMENT = 60
+"""In seconds, from the end of a gc: what it took may be of a commit that was being made meanwhile, until its message was written."""
+
 _STALE_AFTER = 12 * 3600  # as git takes it
 
 
@@ -48,6 +51,25 @@ def gc_is_running(common_dir: str) -> bool:
 
         return is_alive(int(pid))
     return True
+
+
+def may_have_pruned(repository: Repository, commit: bytes) -> bool:
+    """Tells whether a gc may have taken what is new in a commit: one is at work, or was a moment ago, or took its tree.
+
+    Args:
+        repository: where.
+        commit: what the commit says.
+    """
+    if gc_is_running(repository.common_dir):
+        return True
+    try:  # the last that a gc writes
+        ended = os.stat(os.path.join(repository.common_dir, "objects", "info", "commit-graph")).st_mtime
+    except OSError:
+        ended = 0
+    if abs(time.time() - ended) < _A_MOMENT:
+        return True
+    tree = commit[5:].partition(b"\n")[0].decode("ascii", "replace")
+    return not disk.is_there(repository, tree) and repository.cat_file.info(tree) is None
 
 
 class Anchor:
@@ -84,8 +106,8 @@ class Anchor:
         self._kept().append(pack.write(self._repository, items, keep=True))
         return oids
 
-    def hold(self, oids: Iterable[str]) -> bool:
-        """Holds objects that somebody else has written, where that is needed; returns whether they are there.
+    def hold(self, names: Iterable[str], *, revs: bool = False) -> bool:
+        """Holds objects that somebody else has written, where that is needed; returns whether they are there. Args: as `pack.hold`.
 
         Raises:
             GitError: a pack could not be written.
@@ -94,7 +116,7 @@ class Anchor:
             return True
         from gitckpt.git.objects import pack
 
-        held = pack.hold(self._repository, oids, keep=True)
+        held = pack.hold(self._repository, names, keep=True, revs=revs)
         if held is not None:
             self._kept().append(held)
         return held is not None

@@ -39,9 +39,9 @@ class Plumbing:
         """See `Objects.write`."""
         return self._anchor.write(items, flushed=flushed)
 
-    def hold(self, oids: Iterable[str]) -> bool:
+    def hold(self, names: Iterable[str], *, revs: bool = False) -> bool:
         """See `Objects.hold`."""
-        return self._anchor.hold(oids)
+        return self._anchor.hold(names, revs=revs)
 
     def settle(self) -> None:
         """See `Objects.settle`."""

@@ -77,11 +77,12 @@ if TYPE_CHECKING:
                 CkptError: the disk reports an error.
             """
 
-        def hold(self, oids: Iterable[str]) -> bool:
+        def hold(self, names: Iterable[str], *, revs: bool = False) -> bool:
             """Sees to it that no `git gc` takes what git itself has written, until `settle`; returns whether it is there.
 
             Args:
-                oids: one at least.
+                names: oids, one at least; with `revs`, commits, with all that they and no commit after a `^` lead to.
+                revs: whether these are commits.
 
             Raises:
                 GitError: it could not be held.

@@ -11,7 +11,7 @@ import os
 import time
 
 from gitckpt.git import disk
-from gitckpt.git.objects.anchor import gc_is_running
+from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import object_id, parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update, plain
@@ -76,7 +76,7 @@ class Line:
         self._repository = repository
         self.commit = commit
         self._passed: list[Update] = []
-        self._is_new = False
+        self._is_new = self._is_held = False
         self.objects: list[Item] = []
         ref = KEEP + commit
         there = value_of(repository, ref, again=again)
@@ -99,6 +99,18 @@ class Line:
             if old:
                 self._passed.append(Update(KEEP + parent, "", old, lasting=False))  # one too many does no harm
 
+    def secured(self, objects: Objects | None = None) -> Line:
+        """Returns this, once all that is new in the commit is there, and held where a gc runs that may not know of it.
+
+        Args and errors: as `rescue.secure`.
+        """
+        if self._is_new and not self._is_held and may_have_pruned(self._repository, self._text):
+            from gitckpt.git.damage import rescue
+
+            above = () if _is_cut(self._repository, self.commit) else parents(self._text)
+            self._is_held = rescue.secure(self._repository, self.commit, self._text, above, objects)
+        return self
+
     def detour(self) -> list[Update]:
         """Returns what keeps the commit as well, where a lock that a kill left is in the way of the ref.
 
@@ -108,9 +120,8 @@ class Line:
         if not self._is_new:
             return []
         held, self.objects = _holder(self._repository, self.commit, self._text)
-        ref = KEEP + held
-        there = value_of(self._repository, ref)
-        self.update = Update(ref, there if there and is_right(self._repository, held, there) else held, there)
+        there = value_of(self._repository, KEEP + held)
+        self.update = Update(KEEP + held, there if there and is_right(self._repository, held, there) else held, there)
         return [self.update]
 
     def follow_up(self, objects: Objects, apply: Apply) -> None:
@@ -129,8 +140,8 @@ class Line:
                 apply([Update(is_there.ref, is_there.new, "")])
             if not self._is_new:
                 return
-            if gc_is_running(self._repository.common_dir):
-                self._hold()
+            if gc_is_running(self._repository.common_dir):  # it may have begun since
+                self.secured()
             if self._passed:
                 apply([is_there, *self._passed])
             if not self._passed or self._has_left() or _is_any_abandoned(self._repository, self.commit):
@@ -153,13 +164,6 @@ class Line:
         if self.update.new == self.commit:
             return True
         return not _lacks(self._repository, _holder(self._repository, self.commit, self._text)[1])
-
-    def _hold(self) -> None:
-        """Packs what is new in the commit: a gc that does not know of it, nor of its branch, would take that as well."""
-        from gitckpt.git.objects import pack
-
-        above = () if _is_cut(self._repository, self.commit) else parents(self._text)
-        pack.hold(self._repository, [self.commit, *(f"^{parent}" for parent in above)], revs=True)
 
     def _has_left(self) -> bool:
         """Tells whether a reset came to the parent from a commit that counts as the end of a line."""

@@ -348,7 +348,7 @@ class Recorder:
         last, self._line = self._line, None
         if last is not None and last.commit == commit and not again and last.is_as_it_was():
             return last
-        return keep.Line(self._repository, commit, has_branch=has_branch, again=again)
+        return keep.Line(self._repository, commit, has_branch=has_branch, again=again).secured(self._objects)
 
     def _apply(self, updates: list[Update], line: keep.Line | None, flush: Callable[[], None] | None) -> None:
         """Applies updates in one transaction, with what is to be flushed before; what bars the ref of the line is gone round."""
