@@ -202,6 +202,7 @@ class Arrivals:
             written: oids of objects that were written for it just now, and not flushed.
             branch: the one that it is recorded on. To flush anything may get the name of its ref to the disk, and not what it says: git
                 takes one that is empty for broken. The packed refs are flushed, too: a `git gc` flushes none of those that it packs.
+                So is HEAD, which a commit writes where it is detached, and a checkout everywhere: git opens no worktree where it is empty.
             meanwhile: as for the function `flush`.
             beside: files that are no objects, and directories that seldom change, as `paths` and `above` of the function `flush`.
 
@@ -214,7 +215,8 @@ class Arrivals:
         else:
             if meanwhile is not None:
                 meanwhile()
-            self.catch_up(roots, [_PACKED, *([f"refs/heads/{branch}"] if branch else ())], beside)
+            head = os.path.join(self._repository.git_dir, "HEAD")
+            self.catch_up(roots, [_PACKED, head, *([f"refs/heads/{branch}"] if branch else ())], beside)
 
     def has_flushed(self, roots: Collection[str]) -> bool:
         """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do."""
@@ -229,7 +231,7 @@ class Arrivals:
 
         Args:
             roots: as for `flush`.
-            refs: refs that others wrote, and that are to be on the disk, too.
+            refs: refs that others wrote, and that are to be on the disk, too: their names, or the paths of their files.
             beside: as for `flush`.
 
         Raises:
@@ -298,12 +300,18 @@ class Arrivals:
             yield from _arrived(os.path.join(common, "reftable"), since)
             yield os.path.join(common, "reftable")
             return
+        top = os.path.join(common, "refs", "")
         for ref in refs:
             path = os.path.join(common, ref)
             try:
-                if os.stat(path).st_ctime_ns >= since:
-                    yield path
-                    yield os.path.dirname(path)
+                if os.stat(path).st_ctime_ns < since:
+                    continue
+                yield path
+                place = os.path.dirname(path)
+                yield place
+                while (place := os.path.dirname(place)).startswith(top):  # which git has made with it, perhaps
+                    if os.stat(place).st_ctime_ns >= since:
+                        yield place
             except (OSError, ValueError):
                 continue
 

@@ -99,6 +99,35 @@ def test_the_branch_and_the_packed_refs_are_flushed(main_checkout: Checkout, rep
     assert {f"{common}/refs/heads/feature/one", f"{common}/refs/heads/feature", f"{common}/packed-refs", common} <= set(flushed)
 
 
+def test_so_are_the_directories_above_a_branch_that_are_new(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    settle(main_checkout)
+    main_checkout.git("checkout", "--quiet", "-b", "feature/deep/one")
+    commit = main_checkout.commit("change")
+    flushed.clear()
+    Arrivals(repository).flush([commit], [], "feature/deep/one")
+    heads = f"{main_checkout.path}/.git/refs/heads"
+    assert {f"{heads}/feature/deep/one", f"{heads}/feature/deep", f"{heads}/feature", heads} <= set(flushed)
+    assert f"{main_checkout.path}/.git/HEAD" in flushed  # it was written, too, and git flushes none
+    wait_for_a_tick(main_checkout.path)
+    commit = main_checkout.commit("another")
+    flushed.clear()
+    Arrivals(repository).flush([commit], [], "feature/deep/one")
+    assert not {f"{heads}/feature", heads, f"{main_checkout.path}/.git/HEAD", f"{main_checkout.path}/.git/refs"} & set(flushed)
+
+
+def test_a_head_that_is_detached_is_flushed_with_its_commit(checkout: Checkout, flushed: list[str]) -> None:
+    """Git moves it with each commit, and flushes it as little as a branch."""
+    settle(checkout)
+    checkout.git("checkout", "--quiet", "--detach")
+    wait_for_a_tick(checkout.main)
+    settle(checkout)
+    flushed.clear()
+    commit = checkout.commit("adrift")
+    git_dir = checkout.git("rev-parse", "--absolute-git-dir")
+    Arrivals(Repository(git_dir, None)).flush([commit], [], None)
+    assert {f"{git_dir}/HEAD", git_dir} <= set(flushed)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
