@@ -13,6 +13,7 @@ import pytest
 
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import git_executable
+from gitckpt.store.audit import doctor
 from gitckpt.store.store import inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
@@ -43,6 +44,33 @@ def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> Non
     shutil.rmtree(path)
     seen = require_left(checkout, [("worktree-missing", str(path), "its directory is gone")])
     assert seen.findings[0].cure == f"git ckpt resume {run}"
+
+
+@pytest.mark.parametrize("said", ["", "\0" * 41, "ref: ", "0123456"])
+def test_a_head_that_a_power_cut_has_emptied(checkout: Checkout, opened: Path, make_store: MakeStore, said: str) -> None:
+    """Git takes such a directory for no worktree, and a phase would be run in it all the same."""
+    head = admin(checkout, opened) / "HEAD"
+    before = head.read_text()
+    head.write_text(said)
+    sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+    seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
+    assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
+    with make_store(checkout) as store:
+        assert [each for each in doctor.diagnose(inside(store)).findings if each.code == "worktree-headless"] == list(seen.findings)
+        again = resume(inside(store), store.read(opened.name))
+    where = f"detached at {before.strip()[:10]}"
+    assert again.remarks == (f"its HEAD was empty or broken, and is {where} now; what it was at before: git reflog",)
+    assert head.read_text() == before
+    assert told(look(checkout)) == []
+
+
+def test_a_head_of_somebody_elses_worktree(main_checkout: Checkout, tmp_path: Path) -> None:
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
+    head = main_checkout.path / ".git/worktrees/theirs/HEAD"
+    head.write_text("")
+    sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+    seen = require_left(main_checkout, [("worktree-headless", str(tmp_path / "theirs"), sentence)])
+    assert seen.findings[0].cure.startswith(f"write into {head} where it was: ")
 
 
 def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:

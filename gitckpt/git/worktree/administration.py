@@ -13,9 +13,11 @@ import os
 import time
 
 from gitckpt.git import config, disk
+from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
+from gitckpt.model.errors import WorktreeError
 
 _LOCK = "worktrees.lock"
 _PATIENCE = 10.0  # it protects nothing but the success of git's commands: after that, they are tried without
@@ -124,6 +126,39 @@ def is_ours(repository: Repository, git_dir: str) -> bool:
 def administration(repository: Repository) -> str:
     """Returns the directory that holds the administrative directories of the linked worktrees."""
     return os.path.join(repository.common_dir, "worktrees")
+
+
+def lacks_head(git_dir: str) -> bool:
+    """Tells whether HEAD of a worktree is empty or broken, as a power cut leaves what nobody has flushed: git sees no worktree then."""
+    path = os.path.join(git_dir, "HEAD")
+    said = content(path)
+    is_whole = said.startswith("ref: refs/") or (len(said) in (40, 64) and not said.strip("0123456789abcdef"))
+    return not is_whole and os.path.isfile(path) and not os.path.islink(path)
+
+
+def write_head(repository: Repository, git_dir: str, said: str) -> None:
+    """Writes HEAD of a worktree that lacks it, flushed to the disk: git itself does nothing in such a one.
+
+    Args:
+        repository: whose worktree it is.
+        git_dir: what git keeps of the worktree.
+        said: an oid, or "ref: " and the name of a branch.
+
+    Raises:
+        WorktreeError: it cannot be written, or somebody has the lock.
+    """
+    path = os.path.join(git_dir, "HEAD")
+    if repository.has_reftable:
+        said = "ref: refs/heads/.invalid"  # where it is, the tables say
+    try:
+        with open(f"{path}.lock", "xb", opener=premises.create) as file:
+            file.write(os.fsencode(f"{said}\n"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.lock", path)
+    except OSError as error:
+        raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="see what is in the way: git ckpt doctor") from None
+    disk.flush([git_dir])
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:

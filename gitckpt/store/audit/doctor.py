@@ -16,7 +16,7 @@ from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store import log, remotes
-from gitckpt.store.audit import inventory
+from gitckpt.store.audit import inventory, worktrees
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
@@ -98,6 +98,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_locks(store),
         *_maintenance(store.repository),
         *_many(store),
+        *worktrees.headless(store.repository),
         *(_invalid(problem) for problem in store.problems()),
         *(flaw.finding for flaw in refs),
     ]

@@ -29,6 +29,8 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     for directory in scaffold.abandoned(repository):
         sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
         flaws.append(Flaw(Finding("worktree-unfinished", directory, sentence, REPAIR), scaffold=directory))
+    named = {flaw.finding.object for flaw in flaws}
+    flaws += [lasting(each.code, each.object, each.sentence, each.cure) for each in headless(repository) if each.object not in named]
     told = {os.path.realpath(flaw.finding.object) for flaw in flaws}
     for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
         path = os.path.join(root or "", name)
@@ -38,6 +40,23 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
             cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; if not, move it elsewhere"
             flaws.append(lasting("worktree-unregistered", path, "git knows no worktree there", cure))
     return flaws, len(ours)
+
+
+def headless(repository: Repository) -> list[Finding]:
+    """Returns those worktrees whose HEAD is empty or broken, whoever made them, while their directories are where they belong."""
+    found = []
+    for git_dir, path in administration.registered(repository):
+        named = administration.named_by(path)
+        if named is None or os.path.realpath(named) != os.path.realpath(git_dir) or not administration.lacks_head(git_dir):
+            continue
+        owner = ownership.owner_in(git_dir)
+        head, log = shell_word(os.path.join(git_dir, "HEAD")), shell_word(os.path.join(git_dir, "logs", "HEAD"))
+        cure = f"write into {head} where it was: ref: refs/heads/BRANCH, or the last commit that {log} names"
+        if owner is not None:
+            cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
+        sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+        found.append(Finding("worktree-headless", path, sentence, cure))
+    return found
 
 
 def _is_ours(git_dir: str) -> bool:

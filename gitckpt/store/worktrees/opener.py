@@ -142,8 +142,9 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             return _adopt(repository, objects, wish)
     found = ownership.owner_at(repository, path)
     if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
+        remarks = _mend_head(repository, wish)
         administration.call(repository, "repair", path)  # a kill may have kept the one that made it from doing so
-        return Opened(path, made=False, unfiltered=_completed(repository, path))
+        return Opened(path, made=False, remarks=remarks, unfiltered=_completed(repository, path))
     if found is None and ownership.registration_of(repository, path):
         raise WorktreeError(
             f"{path} is a worktree of gitckpt that does not say what it was made for",
@@ -153,6 +154,23 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
         f"{path} exists and is not the worktree of {wanted.run or wanted.checkpoint}",
         hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
     )
+
+
+def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
+    """Writes HEAD of a worktree anew that a power cut has emptied: what is started in it would be in none, or in the one around it."""
+    git_dir = administration.named_by(wish.path)
+    if git_dir is None or not administration.lacks_head(git_dir):
+        return ()
+    commit = wish.checkpoint.git_sha
+    if not commit and wish.branch is None:
+        raise WorktreeError(
+            f"HEAD of the worktree {wish.path} is empty or broken, and checkpoint {wish.checkpoint.id} has no commit",
+            hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
+        )
+    _require_objects(repository, wish.checkpoint)
+    administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: refs/heads/{wish.branch}")
+    where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
+    return (f"its HEAD was empty or broken, and is {where} now; what it was at before: git reflog",)
 
 
 def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
