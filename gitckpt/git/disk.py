@@ -32,7 +32,13 @@ _AT_ONCE = 8
 so 8; and a file with its directory as long as one of them. Of few, a thread for five: to start one takes 0.1 ms."""
 
 MARK = "flushed"
-"""The file in the private directory: a time in nanoseconds, which directory of objects is meant, and the last commit that was flushed."""
+"""The file in the private directory: a time in nanoseconds, which directories of objects are meant, when the machine was started by the
+clock, and the last commit that was flushed."""
+
+_STEP = 50_000_000
+"""In nanoseconds: a clock that is ahead or behind by so much was set."""
+
+_LOOKS = 5
 
 _NANO = 10**9
 _PACKED = "packed-refs"
@@ -61,7 +67,7 @@ def flush(paths: Iterable[str], above: Iterable[str] = (), meanwhile: Callable[[
     file systems that cannot flush a directory.
 
     Args:
-        paths: those of one file system, in any order.
+        paths: of any file systems, in any order.
         above: directories that seldom change; they are flushed where they have since this process did so last.
         meanwhile: what this thread does while the others wait.
 
@@ -71,9 +77,10 @@ def flush(paths: Iterable[str], above: Iterable[str] = (), meanwhile: Callable[[
     """
     changed = _changed(above)
     waiting = list(dict.fromkeys([*paths, *changed]))
-    if len(waiting) >= _ALL_FROM and _flush_file_system(waiting[0]):
-        _above.update(changed)
-        waiting.clear()
+    if len(waiting) >= _ALL_FROM:
+        from gitckpt.git import filesystem
+
+        waiting = filesystem.flush_all(waiting, _ALL_FROM)
     last = waiting[-1:]
     failures: list[OSError] = []
     others = min(_AT_ONCE, 2 + len(waiting) // 5, len(waiting)) - (meanwhile is None)
@@ -157,19 +164,6 @@ def _empty_cache(path: str, failures: list[OSError]) -> None:
     _carry_out(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), path, failures)
 
 
-def _flush_file_system(path: str) -> bool:
-    """Returns whether the whole file system was flushed that a file is on: Python cannot, and the program `sync` can on Linux."""
-    if sys.platform != "linux":
-        return False
-    from gitckpt.git.process import run
-
-    directory = os.path.dirname(path)
-    try:
-        return run(["sync", "-f", directory]).code == 0
-    except CkptError:
-        return False
-
-
 def _failed(error: OSError) -> CkptError:
     return CkptError(f"cannot flush {error.filename} to the disk: {error.strerror}", hint="look at the disk: dmesg")
 
@@ -243,14 +237,14 @@ class Arrivals:
             try:
                 now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
                 hour_ago = now - SETTLED * _NANO
-                since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back
+                since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back, and has not caught up yet
                 above = _changed([os.path.join(self._repository.common_dir, _PACKED)] if _PACKED in refs else ())
                 new, theirs = self._new(since), self._refs(refs, since)
                 # The notes that git has copied come after what they need; a branch leads to its commit already.
                 for lot in [[*new, *theirs, *beside[0]]] if roots else [new, theirs]:
                     flush(lot, beside[1])
                 _above.update(above)
-                file.write(" ".join([str(now), self._identity(), *([*roots][:1] or commit)]).encode("ascii"))
+                file.write(" ".join([str(now), self._identity(), str(_started()), *([*roots][:1] or commit)]).encode("ascii"))
             except BaseException:
                 os.unlink(scratch)
                 raise
@@ -266,32 +260,31 @@ class Arrivals:
         """Returns until when all was flushed, in nanoseconds, and a commit that was; 0 and none where that is not known."""
         try:
             with open(self._mark(), "rb") as file:
-                time, identity, *commit = file.read().decode("ascii", "replace").split()
+                then, identity, started, *commit = file.read().decode("ascii", "replace").split()
+                written = os.fstat(file.fileno()).st_mtime_ns
+            if identity != self._identity():  # the repository was copied, or borrows elsewhere, and what it holds now is new
+                return 0, []
+            # Where the clock was set back since, what came then may be older than the mark, whatever time it is by now.
+            is_right = int(then) <= written and abs(int(started) - _started()) < _STEP
+            return int(then) if is_right else 0, commit
         except (FileNotFoundError, ValueError):
             return 0, []
-        if identity != self._identity() or not time.isdigit():  # the repository was copied, and what it holds now is new
-            return 0, []
-        return int(time), commit
+
+    def _stores(self) -> list[str]:
+        """Returns the directories that objects are read from."""
+        if not os.path.exists(os.path.join(self._top, "info", "alternates")):
+            return [self._top]
+        from gitckpt.git import filesystem
+
+        return [place for place in filesystem.stores(self._top) if os.path.isdir(place)]
 
     def _identity(self) -> str:
-        found = os.stat(self._top)
-        return f"{found.st_dev}:{found.st_ino}"
+        return ",".join(f"{found.st_dev}:{found.st_ino}" for found in map(os.stat, self._stores()))
 
     def _new(self, since: int) -> Iterator[str]:
-        """Yields the files of objects that came at an instant or after it, with their directories."""
-        with os.scandir(self._top) as places:
-            for place in places:
-                if len(place.name) != 2 and place.name != "pack":
-                    continue
-                try:
-                    names = _arrived(place.path, since) if place.stat().st_ctime_ns >= since else []
-                except FileNotFoundError:  # a gc has come, which deletes directories that are empty
-                    continue
-                if names:
-                    yield from names
-                    yield place.path
-        if os.stat(self._top).st_ctime_ns >= since:
-            yield self._top
+        """Yields the files of objects that came at an instant or after it, with their directories, those that are borrowed, too."""
+        for top in self._stores():
+            yield from _arrived_in(top, since)
 
     def _refs(self, refs: Sequence[str], since: int) -> Iterator[str]:
         """Yields the files of refs that were written at an instant or after it, with their directories."""
@@ -351,6 +344,33 @@ def is_there(repository: Repository, oid: str) -> bool:
         return os.stat(file_of(repository, oid)).st_size > 0
     except OSError:
         return False
+
+
+def _arrived_in(top: str, since: int) -> Iterator[str]:
+    """Yields the files in a directory of objects that came at an instant or after it, with their directories."""
+    with os.scandir(top) as places:
+        for place in places:
+            if len(place.name) != 2 and place.name != "pack":
+                continue
+            try:
+                names = _arrived(place.path, since) if place.stat().st_ctime_ns >= since else []
+            except FileNotFoundError:  # a gc has come, which deletes directories that are empty
+                continue
+            if names:
+                yield from names
+                yield place.path
+    if os.stat(top).st_ctime_ns >= since:
+        yield top
+
+
+def _started() -> int:
+    """Returns when the machine was started by the clock as it is set now, in nanoseconds; 0 where the system does not tell."""
+    for _ in range(_LOOKS if sys.platform == "linux" else 0):
+        runs = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        started = time.time_ns() - runs
+        if time.clock_gettime_ns(time.CLOCK_BOOTTIME) - runs < _STEP // _LOOKS:  # else it was held up between the looks
+            return started
+    return 0
 
 
 def _arrived(directory: str, since: int) -> list[str]:

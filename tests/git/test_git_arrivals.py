@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,61 @@ def test_where_it_is_not_known_what_was_flushed_all_that_is_recent_is(
     spoil(main_checkout.path / ".git/ckpt" / MARK)
     commit = main_checkout.git("rev-parse", "HEAD")
     Arrivals(repository).flush([commit, commit], [])
+    assert set(flushed) >= files_of(main_checkout, commit)
+
+
+@pytest.mark.parametrize("step", [-3, 3])
+def test_a_clock_that_was_set_since_is_noticed(
+    main_checkout: Checkout, repository: Repository, flushed: list[str], step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then it may have caught up with what the mark says, and what came meanwhile is older than that."""
+    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    with monkeypatch.context() as before:
+        before.setattr(time, "clock_gettime_ns", lambda _clock: boot + step * 10**9)
+        settle(main_checkout)
+    flushed.clear()
+    commit = main_checkout.git("rev-parse", "HEAD")
+    Arrivals(repository).flush([commit, commit], [])
+    assert set(flushed) >= files_of(main_checkout, commit)
+
+
+def test_a_mark_that_was_ahead_of_its_own_file_is_not_believed(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    settle(main_checkout)
+    mark = main_checkout.path / ".git/ckpt" / MARK
+    instant, *rest = mark.read_text().split()
+    mark.write_text(" ".join([str(int(instant) + 10**9), *rest]))
+    commit = main_checkout.commit("change", one="1\n")
+    time.sleep(1.1)
+    flushed.clear()
+    Arrivals(repository).flush([commit], [])
+    assert set(flushed) >= files_of(main_checkout, commit)
+
+
+def test_what_is_borrowed_is_flushed_where_it_lies(main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+    subprocess.run(["git", "clone", "--quiet", "--shared", main_checkout.path, tmp_path / "one"], check=True)
+    subprocess.run(["git", "clone", "--quiet", "--shared", tmp_path / "one", tmp_path / "two"], check=True)
+    borrower = Checkout(tmp_path / "two")
+    settle(borrower)
+    commit = main_checkout.commit("change", one="1\n", **{"below/two": "2\n"})
+    borrower.git("fetch", "--quiet", str(main_checkout.path))
+    flushed.clear()
+    Arrivals(Repository(str(borrower.path / ".git"), None)).flush([commit], [])
+    wanted = files_of(main_checkout, commit)
+    assert set(flushed) >= wanted | {os.path.dirname(path) for path in wanted}
+
+
+def test_of_a_store_that_is_borrowed_from_since_all_that_is_recent_is_flushed(
+    main_checkout: Checkout, tmp_path: Path, flushed: list[str]
+) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path / "one"], check=True)
+    borrower = Checkout(tmp_path / "one")
+    borrower.commit("first")
+    settle(borrower)
+    (borrower.path / ".git/objects/info").mkdir(exist_ok=True)
+    (borrower.path / ".git/objects/info/alternates").write_text(f"{main_checkout.path}/.git/objects\n{tmp_path}/gone\n")
+    commit = main_checkout.git("rev-parse", "HEAD")
+    flushed.clear()
+    Arrivals(Repository(str(borrower.path / ".git"), None)).flush([commit], [])
     assert set(flushed) >= files_of(main_checkout, commit)
 
 

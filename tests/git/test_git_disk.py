@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,29 @@ def put_sync(directory: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> Pat
 def test_each_is_flushed_once(files: list[str], flushed: list[str], count: int) -> None:
     disk.flush([*files[:count], *files[:count]])
     assert sorted(flushed) == sorted(files[:count])
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="Linux has a program that flushes one file system")
+def test_of_many_on_two_file_systems_both_are_flushed(
+    tmp_path: Path, files: list[str], flushed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`.git/objects` may be one of its own."""
+    said = put_sync(tmp_path, monkeypatch, 0)
+    (tmp_path / "few").touch()
+    place = tempfile.mkdtemp(dir="/dev/shm" if os.stat("/dev/shm").st_dev != os.stat(tmp_path).st_dev else "/var/tmp")
+    try:
+        other = [os.path.join(place, str(number)) for number in range(disk._ALL_FROM)]
+        for path in other:
+            Path(path).touch()
+        if os.stat(place).st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("there is one file system")
+        disk.flush([files[0], *other, *files[1:]])
+        assert [sorted(said.read_text().splitlines()), flushed] == [sorted([f"-f {tmp_path}/files", f"-f {place}"]), []]
+        said.write_text("")
+        disk.flush([*other, str(tmp_path / "few"), place])
+        assert [said.read_text(), flushed] == [f"-f {place}\n", [str(tmp_path / "few")]]
+    finally:
+        shutil.rmtree(place)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="Linux has a program that flushes one file system")

@@ -70,7 +70,7 @@ def test_a_head_of_somebody_elses_worktree(main_checkout: Checkout, tmp_path: Pa
     head.write_text("")
     sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
     seen = require_left(main_checkout, [("worktree-headless", str(tmp_path / "theirs"), sentence)])
-    assert seen.findings[0].cure.startswith(f"write into {head} where it was: ")
+    assert str(seen.findings[0].cure).startswith(f"write into {head} where it was: ")
 
 
 def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:

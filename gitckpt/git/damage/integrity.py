@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from gitckpt.git import filesystem
 from gitckpt.git.command import LEAN
 from gitckpt.git.graph import partial
 from gitckpt.git.graph.reachability import AS_GC
@@ -114,16 +115,7 @@ def unneeded(repository: Repository, oids: Collection[str]) -> set[str]:
 
 def stores(repository: Repository) -> list[str]:
     """Returns the directories that objects are read from: the repository's own, then those that it borrows from (`info/alternates`)."""
-    found = [os.path.join(repository.common_dir, "objects")]
-    for place in found:  # which grows
-        try:
-            with open(os.path.join(place, "info", "alternates"), "rb") as file:
-                lines = file.read().split(b"\n")
-        except FileNotFoundError:
-            continue
-        named = [os.path.normpath(os.path.join(place, os.fsdecode(line))) for line in lines if line and not line.startswith(b"#")]
-        found += [each for each in dict.fromkeys(named) if each not in found]
-    return found
+    return filesystem.stores(os.path.join(repository.common_dir, "objects"))
 
 
 class _Reading:
