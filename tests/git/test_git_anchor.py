@@ -7,12 +7,14 @@ import shutil
 import socket
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
@@ -269,3 +271,31 @@ class TestHeldUntilRefsLeadThere:
         under_way.unlink()
         gc(main_checkout)
         assert not is_there(main_checkout, b"in vain\n")
+
+
+class TestMemory:
+    """What is held or put back may be larger than the memory: it goes by in pieces."""
+
+    SIZE = 24 << 20
+
+    @staticmethod
+    def peak(work: Callable[[], object]) -> int:
+        tracemalloc.start()
+        try:
+            work()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def test_of_what_is_held(self, main_checkout: Checkout, repository: Repository) -> None:
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(self.SIZE))
+        assert self.peak(lambda: pack.hold(repository, [oid])) < self.SIZE // 4
+        (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
+        assert main_checkout.git("cat-file", "-s", oid) == str(self.SIZE)
+
+    def test_of_what_is_put_back(self, main_checkout: Checkout, repository: Repository) -> None:
+        data = os.urandom(self.SIZE)
+        with Salvage(repository) as salvage:
+            oid = salvage.add("blob", data)
+            assert self.peak(lambda: salvage.put(oid)) < self.SIZE // 4
+        assert main_checkout.git("cat-file", "-s", oid) == str(self.SIZE)

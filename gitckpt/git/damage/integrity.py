@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from gitckpt.git import filesystem
-from gitckpt.git.command import LEAN
+from gitckpt.git.command import BOUNDED, LEAN
 from gitckpt.git.graph import partial
 from gitckpt.git.graph.reachability import AS_GC
 from gitckpt.git.process import Child
@@ -17,6 +17,7 @@ from gitckpt.model.values import dataclass
 
 _HEX = frozenset("0123456789abcdef")
 _CHUNK = 1 << 20
+_STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 _EVERY = 1000
 
 Progress = Callable[[int, int], None]
@@ -124,7 +125,7 @@ class _Reading:
     def __init__(self, repository: Repository, oids: Sequence[bytes]) -> None:
         self._oids = oids
         self._new_hash = hashlib.sha256 if repository.object_format == "sha256" else hashlib.sha1
-        self._child: Child = repository.git.start("-c", "core.bigFileThreshold=32m", "cat-file", "--batch", "--buffer", env=AS_GC)
+        self._child: Child = repository.git.start(*_STREAMED, "cat-file", "--batch", "--buffer", env=AS_GC)
         self._data = b""
         self._at = 0
 

@@ -122,12 +122,10 @@ class Salvage:
         """
         target = os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])
         try:
-            with open(self._path(oid), "rb") as file:
-                data = file.read()
             if not os.path.isdir(os.path.dirname(target)):
                 os.mkdir(os.path.dirname(target))
                 shutil.copymode(os.path.join(self._repository.common_dir, "objects"), os.path.dirname(target))
-            pack.put(target, data)
+            pack.put_file(target, self._path(oid))
         except OSError as error:
             raise GitError(["write"], 1, f"{error.filename or target}: {error.strerror}") from None
 

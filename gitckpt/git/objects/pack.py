@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import zlib
 
+from gitckpt.git.command import BOUNDED
 from gitckpt.git.objects.encoding import object_hash, object_id
 from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import BinaryIO
 
     from gitckpt.git.objects.port import Item
     from gitckpt.git.repository import Repository
 
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _TRIES = 10
+_CHUNK = 1 << 20
 _FAR = 1 << 31  # from here on, offsets are in a table of their own
 
 
@@ -101,16 +104,16 @@ def hold(repository: Repository, names: Iterable[str], *, keep: bool = False, re
     try:
         os.mkdir(scratch)
         # Made elsewhere, as a `git prune` would take the unfinished file, and a repack the whole pack before it is kept.
+        # With the threshold, git reads no large file as a whole.
         words = ("pack-objects", "-q", *(["--revs"] if revs else []), os.path.join(scratch, "pack"))
-        done = repository.git.run(*words, data=data, env={"GIT_NO_LAZY_FETCH": "1"}, ok=(0, 128))
+        done = repository.git.run("-c", "core.bigFileThreshold=32m", *BOUNDED, *words, data=data, env={"GIT_NO_LAZY_FETCH": "1"}, ok=(0, 128))
         if done.code != 0:
             return None
         parts = {os.path.splitext(name)[1]: os.path.join(scratch, name) for name in os.listdir(scratch)}
         if keep:
             put(f"{path}.keep", b"gitckpt %d\n" % os.getpid())
         for ending in (".pack", ".idx"):
-            with open(parts[ending], "rb") as file:
-                put(f"{path}{ending}", file.read())
+            put_file(f"{path}{ending}", parts[ending])
         _flush(directory)
     except OSError as error:
         raise GitError(["pack-objects"], 1, f"{error.filename or path}: {error.strerror}") from None
@@ -134,13 +137,28 @@ def put(path: str, data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    _put(path, lambda file: file.write(data))
+
+
+def put_file(path: str, source: str) -> None:
+    """Writes a file below `objects` as `put`, with the content of another one, which may be larger than the memory. Errors: as `put`."""
+
+    def copy(file: BinaryIO) -> None:
+        with open(source, "rb") as content:
+            while chunk := content.read(_CHUNK):
+                file.write(chunk)
+
+    _put(path, copy)
+
+
+def _put(path: str, write: Callable[[BinaryIO], object]) -> None:
     # Who may read the directory may read the file, as git has it where a group shares the repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
     for tries in range(1, _TRIES + 1):
         scratch = os.path.join(directory, f"tmp_ckpt_{os.urandom(8).hex()}")  # what a kill leaves under such a name, git deletes
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
