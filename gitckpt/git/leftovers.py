@@ -23,6 +23,15 @@ QUIET = 2.0
 OBJECTS_QUIET = 30.0
 """As `QUIET`, for objects half written: whoever writes one in another container, where nobody sees them, touches it more often."""
 
+_REPACK_QUIET = 3600.0
+"""As `OBJECTS_QUIET`, for packs that are written, and wait for others of the same repack."""
+
+_BEGUN = ("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_", "tmp_midx_", "tmp_graph_", "tmp_ckpt_")
+"""How the names begin of what git, and we (`pack.put`), write among the objects before they rename it."""
+
+_DEEPER = ("info", os.path.join("info", "commit-graphs"), os.path.join("pack", "multi-pack-index.d"))
+"""Where else git does so."""
+
 _PROC = "/proc/self/stat"
 _GRAIN = 0.1
 """How exact the start of a process and the time stamp of a file are taken to be, in seconds."""
@@ -114,17 +123,29 @@ def half_written(repository: Repository) -> list[str]:
     """Returns what is half written beside the objects, whoever is at it: files, and directories of such."""
     place = os.path.join(repository.common_dir, "objects")
     found = [os.path.join(place, name) for name in _names(place) if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))]
-    for name in (*_fans(place), "pack"):
+    for name in (*_fans(place), "pack", *_DEEPER):
         inside = os.path.join(place, name)
-        found += [
-            os.path.join(inside, each) for each in _names(inside) if each.startswith(("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_"))
-        ]
+        found += [os.path.join(inside, each) for each in _names(inside) if each.startswith(_BEGUN) or _repacker(each)]
     return found
+
+
+def _repacker(name: str) -> int | None:
+    """Returns the process of a `git repack` that a pack, or what belongs to one, has its name from until all of its packs are written."""
+    before, _, rest = name.partition("-")
+    pid, _, pack = rest.partition("-")
+    return int(pid) if before == ".tmp" and pid.isdigit() and pack.startswith("pack-") else None
 
 
 def left_objects(repository: Repository) -> dict[str, Mark]:
     """Returns those of `half_written` that nobody who is alive can have made."""
-    return _left(repository, half_written(repository), OBJECTS_QUIET, _NO_OBJECTS)
+    found = _left(repository, half_written(repository), OBJECTS_QUIET, _NO_OBJECTS)
+    return {path: known for path, known in found.items() if not _may_be_repacking(path, known)}
+
+
+def _may_be_repacking(path: str, known: Mark) -> bool:
+    """Tells whether a pack waits for others of the same repack: nobody touches it meanwhile, and its process may be one nobody sees."""
+    pid = _repacker(os.path.basename(path))
+    return pid is not None and (is_alive(pid) or abs(time.time() - known.changed) < _REPACK_QUIET)
 
 
 def left_directories(repository: Repository, paths: Iterable[str]) -> dict[str, Mark]:

@@ -162,6 +162,37 @@ class TestObjects:
         age(inside, 1)
         assert sorted(leftovers.left_objects(repository)) == expected[:3]
 
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("pack/tmp_ckpt_0a", "cd/tmp_ckpt_0a", "pack/tmp_mtimes_x", "pack/tmp_bitmap_x", "pack/multi-pack-index.d/tmp_midx_x"),
+            *("info/tmp_graph_x", "info/commit-graphs/tmp_graph_x"),
+        ],
+    )
+    def test_so_is_what_else_git_and_we_begin(self, main_checkout: Checkout, repository: Repository, name: str) -> None:
+        path = main_checkout.write(f".git/objects/{name}", "x")
+        assert leftovers.half_written(repository) == [str(path)]
+        assert leftovers.left_objects(repository) == {}
+        age(path)
+        assert list(leftovers.left_objects(repository)) == [str(path)]
+
+    @pytest.mark.parametrize("ending", ["pack", "idx", "rev", "bitmap", "mtimes"])
+    def test_packs_of_a_repack_are_left_once_it_is_gone(self, main_checkout: Checkout, repository: Repository, ending: str) -> None:
+        """One that takes long leaves those alone that it has finished first; in a container, nobody sees its process."""
+        with subprocess.Popen(["sleep", "5"]) as living:
+            theirs = main_checkout.write(f".git/objects/pack/.tmp-{living.pid}-pack-{'1' * 40}.{ending}", "x")
+            age(theirs, 7200)
+            assert (leftovers.half_written(repository), leftovers.left_objects(repository)) == ([str(theirs)], {})
+            living.kill()
+        assert list(leftovers.left_objects(repository)) == [str(theirs)]
+        age(theirs, 3000)
+        assert leftovers.left_objects(repository) == {}
+
+    def test_packs_are_none(self, main_checkout: Checkout, repository: Repository) -> None:
+        for name in (f"pack-{'1' * 40}.pack", ".tmp-x-pack-1.pack", "multi-pack-index", "info/commit-graph"):
+            age(main_checkout.write(f".git/objects/pack/{name}", "x"), 7200)
+        assert leftovers.half_written(repository) == []
+
     def test_half_written_by_a_git_that_is_at_work_stay(self, main_checkout: Checkout, repository: Repository) -> None:
         file = main_checkout.path / ".git/objects/tmp_obj_y"
         words = [git_executable(), "hash-object", "-w", "--stdin"]

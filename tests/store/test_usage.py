@@ -395,6 +395,9 @@ class TestLeftovers:
         [
             ("/r/objects/ab/tmp_obj_x", "tmp_obj_*"),
             ("/r/objects/tmp_objdir-bulk-fsync-x", "tmp_objdir-*"),
+            ("/r/objects/pack/tmp_ckpt_0a", "tmp_ckpt_*"),
+            ("/r/objects/info/commit-graphs/tmp_graph_x", "tmp_graph_*"),
+            ("/r/objects/pack/.tmp-12-pack-34.idx", ".tmp-*-pack-*"),
             ("/r/objects/pack/pack-12.keep", "pack-*.keep"),
             ("/r/worktrees/20270115-080001-work", "worktrees/*"),
             ("/r/worktrees/w/ckpt-seen.12.ab", "ckpt-seen.*"),

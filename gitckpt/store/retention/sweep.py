@@ -85,6 +85,8 @@ def scratch_files(repository: Repository) -> list[str]:
 def kind_of(path: str) -> str:
     """Returns a pattern of the names of what is like one of `scratch_files`: "tmp_pack_*", or, in the private directory, "ckpt/index.*"."""
     name = os.path.basename(path)
+    if name.startswith(".tmp-"):
+        return ".tmp-*-pack-*"
     if name.startswith(("tmp_", "bulk_")):
         return f"{name.partition('-')[0]}-*" if name.startswith("tmp_objdir-") else f"{'_'.join(name.split('_')[:2])}_*"
     if name.endswith(".keep") and os.path.basename(os.path.dirname(path)) == "pack":
