@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gitckpt.git.damage.salvage import Salvage
-from gitckpt.git.objects import pack, partial
+from gitckpt.git.graph import partial
+from gitckpt.git.graph.reachability import AS_GC
+from gitckpt.git.objects import pack
 from gitckpt.git.objects.anchor import gc_is_running
-from gitckpt.git.objects.reachability import AS_GC
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import BusyError, CkptError
