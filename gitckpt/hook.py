@@ -133,7 +133,7 @@ def _here() -> Repository:
     Raises:
         RepositoryError: it is somebody else's, and git refuses it.
     """
-    from gitckpt.git.files.reader import Reader
+    from gitckpt.git.files.reader import FileLookup
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
@@ -144,7 +144,7 @@ def _here() -> Repository:
         git_dir = _named_by(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
         repository = Repository(os.path.abspath(git_dir), None)
-        repository.cat_file = Reader(repository)
+        repository.cat_file = FileLookup(repository)
         return repository
     return discover()
 

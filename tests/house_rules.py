@@ -504,6 +504,22 @@ def widths(paths: Iterable[str]) -> Iterator[str]:
             yield f"{folder}: has {count} modules; more than {WIDEST} side by side are no longer found by their names: cut it at the seam"
 
 
+def namesakes(sources: Mapping[str, str]) -> Iterator[str]:
+    """Yields the public names that stand for several classes: whoever reads one in an error, or a signature, takes it for the other.
+
+    Args:
+        sources: texts by path.
+    """
+    places: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for node in _parsed(path, source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path)
+    for name, paths in places.items():
+        if len(paths) > 1:
+            yield f"{' and '.join(paths)}: {name} is the name of {len(paths)} things; one word for one thing in the whole house"
+
+
 def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
     """Returns which modules of the project each of them names in an import: at its top, in a function, or for types only.
 

@@ -18,6 +18,7 @@ from tests.house_rules import (
     import_graph,
     imports_of,
     module_name,
+    namesakes,
     room_of,
     violations,
     widths,
@@ -47,6 +48,11 @@ def test_no_module_reaches_itself_by_way_of_others() -> None:
 
 def test_no_folder_is_wider_than_a_glance() -> None:
     found = list(widths(SOURCES))
+    assert not found, "\n".join(found)
+
+
+def test_no_name_stands_for_two_things() -> None:
+    found = list(namesakes(SOURCES))
     assert not found, "\n".join(found)
 
 

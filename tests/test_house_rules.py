@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import cycles, import_graph, violations, widths
+from tests.house_rules import cycles, import_graph, namesakes, violations, widths
 
 
 @pytest.mark.parametrize(
@@ -250,3 +250,13 @@ def test_the_checker_notices_a_folder_that_is_too_wide() -> None:
     room = [f"gitckpt/store/audit/m{number}.py" for number in range(12)]
     assert list(widths([*room, "gitckpt/store/audit/__init__.py"])) == []
     assert [found.partition(";")[0] for found in widths([*room, "gitckpt/store/audit/m12.py"])] == ["gitckpt/store/audit: has 13 modules"]
+
+
+def test_one_name_for_two_things_is_noticed() -> None:
+    there = {
+        "gitckpt/git/a.py": "class Held:\n    pass\n\nclass _Own:\n    pass",
+        "gitckpt/git/b.py": "class Other:\n    class Held:\n        pass\n\nclass _Own:\n    pass\n",
+        "gitckpt/git/c.py": "class Held:\n    pass",
+    }
+    said = "gitckpt/git/a.py and gitckpt/git/c.py: Held is the name of 2 things"
+    assert [found.partition(";")[0] for found in namesakes(there)] == [said]

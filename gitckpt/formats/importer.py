@@ -13,7 +13,7 @@ from itertools import count
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import clock, conversion, files, history
 from gitckpt.formats.conversion import Drafted, Item
-from gitckpt.formats.known import Known, shown, trigger
+from gitckpt.formats.known import KnownImports, shown, trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
 from gitckpt.git.lock import Lock
@@ -137,7 +137,7 @@ class Importer:
         """
         names = [os.fsdecode(path) for path in paths_of(paths)]
         with self._alone():
-            self._known = Known(self._store)
+            self._known = KnownImports(self._store)
             return self._import(names)
 
     def _alone(self) -> contextlib.AbstractContextManager[object]:

@@ -27,7 +27,7 @@ def shown(path: str) -> str:
     return quoted(os.fsencode(path))
 
 
-class Known:
+class KnownImports:
     """What a repository has of files that were imported.
 
     Args:

@@ -53,7 +53,7 @@ _ITS_REPOSITORY = (b"GIT_DIR=", b"GIT_COMMON_DIR=", b"GIT_OBJECT_DIRECTORY=", b"
 _OURS = (b"core.logAllRefUpdates=false", b"update-ref", b"--stdin")
 
 
-class Mark:
+class FileMark:
     """What tells a file from a later one of the same name.
 
     Args:
@@ -68,20 +68,20 @@ class Mark:
         self.size = status.st_size
         self.owner = status.st_uid
 
-    def is_same(self, other: Mark | None) -> bool:
+    def is_same(self, other: FileMark | None) -> bool:
         """Tells whether this is still that file, as it was."""
         return other is not None and (self.inode, self.changed, self.size) == (other.inode, other.changed, other.size)
 
 
-def mark(path: str) -> Mark | None:
+def mark(path: str) -> FileMark | None:
     """Returns what a file is known by; None where there is none."""
     try:
-        return Mark(os.lstat(path))
+        return FileMark(os.lstat(path))
     except OSError:
         return None
 
 
-def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, Mark]:
+def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
     """Returns those of some lock files of git that nobody who is alive can have made; none where the system does not tell.
 
     Args:
@@ -91,7 +91,7 @@ def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, Mark]:
     return _left(repository, paths, QUIET, _NO_REFS)
 
 
-def discard(path: str, known: Mark) -> bool:
+def discard(path: str, known: FileMark) -> bool:
     """Deletes what was left, if it still is what it was; tells whether it did: it may not be allowed to.
 
     While a lock is there, nobody can make another one; names of what is half written are drawn by lot.
@@ -136,19 +136,19 @@ def _repacker(name: str) -> int | None:
     return int(pid) if before == ".tmp" and pid.isdigit() and pack.startswith("pack-") else None
 
 
-def left_objects(repository: Repository) -> dict[str, Mark]:
+def left_objects(repository: Repository) -> dict[str, FileMark]:
     """Returns those of `half_written` that nobody who is alive can have made."""
     found = _left(repository, half_written(repository), OBJECTS_QUIET, _NO_OBJECTS)
     return {path: known for path, known in found.items() if not _may_be_repacking(path, known)}
 
 
-def _may_be_repacking(path: str, known: Mark) -> bool:
+def _may_be_repacking(path: str, known: FileMark) -> bool:
     """Tells whether a pack waits for others of the same repack: nobody touches it meanwhile, and its process may be one nobody sees."""
     pid = _repacker(os.path.basename(path))
     return pid is not None and (is_alive(pid) or abs(time.time() - known.changed) < _REPACK_QUIET)
 
 
-def left_directories(repository: Repository, paths: Iterable[str]) -> dict[str, Mark]:
+def left_directories(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
     """Returns those of some directories, which git was to fill, that nobody who is alive can have made.
 
     Args:
@@ -185,7 +185,7 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _left(repository: Repository, paths: Iterable[str], quiet: float, harmless: Collection[bytes]) -> dict[str, Mark]:
+def _left(repository: Repository, paths: Iterable[str], quiet: float, harmless: Collection[bytes]) -> dict[str, FileMark]:
     marks = {path: found for path in paths if (found := _newest(path)) is not None}
     now = time.time()
     # One from the future was made before the clock was set back; whoever made it may be of any age.
@@ -203,7 +203,7 @@ def _left(repository: Repository, paths: Iterable[str], quiet: float, harmless: 
     return {path: found for path, found in left.items() if path not in held and found.is_same(_newest(path))}
 
 
-def _newest(path: str) -> Mark | None:
+def _newest(path: str) -> FileMark | None:
     """Returns what a file is known by; a directory by what in it was changed last."""
     found = mark(path)
     if found is not None and os.path.isdir(path) and not os.path.islink(path):

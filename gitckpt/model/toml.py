@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from gitckpt.model.format.budget import Limits
+    from gitckpt.model.format.budget import Budget
 
     Path: TypeAlias = tuple[Any, str | int] | None
 
@@ -36,7 +36,7 @@ _SHORT = 4000
 """Characters of a document that is read line by line, if it can be. With six at least to a line, no budget is too small for it."""
 
 
-def dumps(document: dict[str, Any], limits: Limits = budget.HEADER) -> str:
+def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
     """Returns a TOML document.
 
     Args:
@@ -68,7 +68,7 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
     return writer.text("the state", budget.STATE)
 
 
-def loads(text: str, limits: Limits | None = budget.DOCUMENT) -> dict[str, Any]:
+def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
     """Returns the document in `text`.
 
     Args:
@@ -142,7 +142,7 @@ class _Writer:
         self.values = 0
         self.long = 0
 
-    def text(self, what: str, limits: Limits) -> str:
+    def text(self, what: str, limits: Budget) -> str:
         """Returns what was written; raises `StateError` where no reader would take it."""
         text = "".join(self.parts)
         for found, most, unit in (

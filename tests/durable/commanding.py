@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import supervisor
-from gitckpt.durable.command.execution import Outcome, Patience, run_command
+from gitckpt.durable.command.execution import Ending, Patience, run_command
 from gitckpt.durable.command.watchdog import Watchdog
 
 SYSTEMS = {
@@ -52,7 +52,7 @@ class Runner:
         silence: float | None = None,
         left: float | None = None,
         grace: float = 5.0,
-    ) -> Outcome:
+    ) -> Ending:
         """See `run_command`; `silence` is an idle timeout that begins with the first output, which may take long where much goes on."""
         patience = Patience(timeout, idle_timeout, left, grace)
         show = self.shown.append if output is None else output

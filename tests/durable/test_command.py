@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import execution as command_module
-from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Outcome, Tail, last_line
+from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Ending, Tail, last_line
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, WorktreeError
 from tests.durable.commanding import Runner, comes, ends, pretend
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Iterator[Runner]:
         yield Runner(directory, watchdog)
 
 
-def seen(outcome: Outcome) -> tuple[int, str, str]:
+def seen(outcome: Ending) -> tuple[int, str, str]:
     return outcome.code, outcome.ended_by, outcome.tail
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.files import reader
-from gitckpt.git.files.reader import Reader
+from gitckpt.git.files.reader import FileLookup
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
 
@@ -69,9 +69,9 @@ def objects(checkout: Checkout) -> list[str]:
     return [line.split()[0] for line in checkout.git("cat-file", "--batch-all-objects", "--batch-check").splitlines()]
 
 
-def opened(checkout: Checkout) -> tuple[Reader, CatFile]:
+def opened(checkout: Checkout) -> tuple[FileLookup, CatFile]:
     repository = discover(str(checkout.path))
-    return Reader(repository), CatFile(repository.git)
+    return FileLookup(repository), CatFile(repository.git)
 
 
 def check_same(checkout: Checkout, names: list[str]) -> None:
@@ -261,7 +261,7 @@ def test_reftables_are_left_to_git(make_checkout: Callable[..., Checkout]) -> No
 
 
 def test_what_comes_later_is_seen(main_checkout: Checkout, repository: Repository) -> None:
-    ours = Reader(repository)
+    ours = FileLookup(repository)
     assert ours.info("refs/checkpoints/new") is None
     main_checkout.git("update-ref", "refs/checkpoints/new", "HEAD")
     assert ours.info("refs/checkpoints/new") is not None

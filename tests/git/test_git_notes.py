@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.notes.editor import Notes
-from gitckpt.git.notes.reader import LONGEST, Reader
+from gitckpt.git.notes.reader import LONGEST, NotesReader
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, oids_in, place_in
 from gitckpt.git.refs import RefMoved, Refs, Update
@@ -497,7 +497,7 @@ def test_trees_of_notes_alone_are_read_as_those_with_other_things(
         for _ in range(2):
             seen: dict[str, str] = {}
             results.append((list(notes._walk(root, only, seen=seen)), seen))
-            patched.setattr(Reader, "_flat", lambda *_: None)
+            patched.setattr(NotesReader, "_flat", lambda *_: None)
     assert results[0] == results[1]
 
 

@@ -14,14 +14,14 @@ from gitckpt.model import toml
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, StateError
 from gitckpt.model.format import budget
-from gitckpt.model.format.budget import Excess, Limits
+from gitckpt.model.format.budget import Budget, Excess
 from gitckpt.model.readers import codec
 from tests.model.example_documents import DOCUMENT, REF, SMALL, SMALL_DOCUMENT, changed, quick, read_or_fault
 
-PLENTY = Limits(1 << 30, 1 << 30, 1 << 30)
+PLENTY = Budget(1 << 30, 1 << 30, 1 << 30)
 
 
-def excess(text: str, limits: Limits = budget.DOCUMENT) -> str:
+def excess(text: str, limits: Budget = budget.DOCUMENT) -> str:
     """Returns what there is too much of; "" where a reader would take it."""
     try:
         budget.require(text, limits)
@@ -60,14 +60,14 @@ def excess(text: str, limits: Limits = budget.DOCUMENT) -> str:
 def test_names_and_values_are_counted_and_nothing_within_strings_and_comments(text: str, names: int, values: int) -> None:
     padding = '"long" = {' + ", ".join(f"k{number} = []" for number in range(130)) + "}\n"  # so that nothing is settled at a glance
     tomllib.loads(text)
-    assert not excess(text, Limits(len(text), names, values))
+    assert not excess(text, Budget(len(text), names, values))
     whole = padding + text
-    assert not excess(whole, Limits(len(whole), names + 131, values))
-    assert excess(whole, Limits(len(whole), names + 130, values)) == f"more than {names + 130} keys, each part of a dotted one counted"
+    assert not excess(whole, Budget(len(whole), names + 131, values))
+    assert excess(whole, Budget(len(whole), names + 130, values)) == f"more than {names + 130} keys, each part of a dotted one counted"
     if values:
-        assert excess(text, Limits(len(text), names, values - 1)) == f"more than {values - 1} values in arrays"
+        assert excess(text, Budget(len(text), names, values - 1)) == f"more than {values - 1} values in arrays"
     with pytest.raises(Excess, match="too large"):
-        budget.require(text, Limits(len(text) - 1, names, values))
+        budget.require(text, Budget(len(text) - 1, names, values))
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_what_a_parser_finds_was_counted(text: str) -> None:
     except ValueError:
         return
     names, commas, levels = found_in(read)
-    assert not names or excess(text, Limits(len(text), names - 1, 1 << 30))
-    assert not commas or excess(text, Limits(len(text), 1 << 30, commas - 1))
+    assert not names or excess(text, Budget(len(text), names - 1, 1 << 30))
+    assert not commas or excess(text, Budget(len(text), 1 << 30, commas - 1))
     assert levels <= budget.MAX_LEVELS
-    assert not excess(text, Limits(len(text), text.count("=") + text.count(".") + text.count("["), text.count(",")))
+    assert not excess(text, Budget(len(text), text.count("=") + text.count(".") + text.count("["), text.count(",")))
 
 
 @quick
@@ -182,7 +182,7 @@ def test_what_a_parser_finds_was_counted(text: str) -> None:
     st.integers(0, 20),
 )
 def test_what_the_writer_writes_a_reader_takes(value: Any, names: int, values: int) -> None:
-    limits = Limits(1 << 20, names, values)
+    limits = Budget(1 << 20, names, values)
     with contextlib.suppress(StateError):
         assert not excess(toml.dumps({"x": value}, limits), limits)
 

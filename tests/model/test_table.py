@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.readers.table import Reader, shown
+from gitckpt.model.readers.table import TableReader, shown
 
 VALUES = {"yes": True, "no": False, "word": "x", "number": 1, "words": ["a", "b"], "map": {"k": "v"}, "at": "2026-11-21T20:15:00Z"}
 
 
 def test_what_is_there_is_returned_and_what_is_not_is_nothing() -> None:
-    take = Reader(VALUES, "refs/x")
+    take = TableReader(VALUES, "refs/x")
     assert (take.flag("yes"), take.flag("no"), take.flag("no", default=True)) == (True, False, False)
     assert (take.flag("none"), take.flag("none", default=True)) == (False, True)
     assert (take.value("word", str, 7), take.value("none", str, 7)) == ("x", 7)
@@ -22,7 +22,7 @@ def test_what_is_there_is_returned_and_what_is_not_is_nothing() -> None:
 
 
 def test_the_rest_is_what_nobody_asked_for() -> None:
-    take = Reader(VALUES, "refs/x")
+    take = TableReader(VALUES, "refs/x")
     take.flag("yes")
     take.map("map")
     take.texts("none")
@@ -43,7 +43,7 @@ def test_the_rest_is_what_nobody_asked_for() -> None:
 )
 def test_what_is_of_another_type_is_refused(method: str, values: dict[str, object], field: str, problem: str) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
-        getattr(Reader(values, "refs/x", "inner."), method)("key")
+        getattr(TableReader(values, "refs/x", "inner."), method)("key")
     assert (caught.value.ref, caught.value.field, caught.value.problem) == ("refs/x", f"inner.{field}", problem)
 
 

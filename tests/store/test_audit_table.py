@@ -11,7 +11,7 @@ from gitckpt.model import ids
 from gitckpt.model.checkpoint import Imported, Submodule, Worktree
 from gitckpt.model.readers import codec
 from gitckpt.model.readers.plain import PlainReader
-from gitckpt.store.audit.ledger.table import Oids, Table
+from gitckpt.store.audit.ledger.table import Oids, Sheet
 from gitckpt.store.records import layout
 from tests.model.example_documents import CHECKPOINT, ID, REF
 
@@ -31,7 +31,7 @@ def many(count: int) -> list[str]:
 def test_each_is_found_and_no_other(object_format: str, width: int) -> None:
     names = many(2000)
     oids = [f"{number:0{width}x}" for number in range(len(names))]
-    table = Table(object_format)
+    table = Sheet(object_format)
     for name, oid in zip(names[::2], oids, strict=False):
         table.append(name, oid)
     table.listed()
@@ -63,7 +63,7 @@ def test_it_says_again_what_a_document_says(checkpoint: object) -> None:
     tables = []
     plain = PlainReader().read(data, ID)
     for is_plain in (False, True) if plain is not None else (False,):
-        table = Table("sha1")
+        table = Sheet("sha1")
         table.append(ID, OID)
         table.listed()
         if is_plain and plain is not None:

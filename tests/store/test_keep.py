@@ -840,7 +840,7 @@ class TestVeryMany:
     def test_nothing_is_kept_where_a_row_was_removed_meanwhile(self, plain: Store, walks: list[int]) -> None:
         """The next row may get its number, and nobody would look at its commit."""
         index = inside(plain).index
-        never: tuple[set[str] | None, set[str], tables.Mark] = (None, set(), (-1, -1))
+        never: tuple[set[str] | None, set[str], tables.Revision] = (None, set(), (-1, -1))
         lines, new, mark = index.aside(tables.settled, never)
         assert (len(lines or ()), new, mark[0], walks) == (2, set(), 4, [])
         inside(plain).remove([plain.list()[0].id], settled=False)

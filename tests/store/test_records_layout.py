@@ -76,7 +76,7 @@ class TestManyDocuments:
     @pytest.mark.parametrize("many", [3, 4, 5], ids=["more than many", "just as many", "fewer"])
     def test_are_read_in_order(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
         monkeypatch.setattr(layout, "_MANY", many)
-        monkeypatch.setattr(budget, "DOCUMENT", budget.Limits(100, 10, 10))
+        monkeypatch.setattr(budget, "DOCUMENT", budget.Budget(100, 10, 10))
         small, large = (main_checkout.git("hash-object", "-w", "--stdin", data="x" * size) for size in (100, 101))
         tree = main_checkout.git("rev-parse", "HEAD^{tree}")
         store = inside(plain)

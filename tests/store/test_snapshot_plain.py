@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.git.contents.plain_files import Writer
+from gitckpt.git.contents.plain_files import TreeWriter
 from gitckpt.git.objects import diff
 from gitckpt.git.process import Child
 from gitckpt.git.worktree.index import PrivateIndex
@@ -228,7 +228,7 @@ def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checko
     shutil.rmtree(main_checkout.path / "d")
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
-    assert Writer(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], []) is None
+    assert TreeWriter(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], []) is None
 
 
 def test_the_time_is_over_though_git_had_ended_when_it_was_asked(

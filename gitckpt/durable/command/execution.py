@@ -44,7 +44,7 @@ _DYING = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Ending:
     """How a command ended.
 
     Attributes:
@@ -101,7 +101,7 @@ def run_command(
     output: Callable[[bytes], None],
     tick: Callable[[float], None] | None = None,
     idles: Callable[[], bool] | None = None,
-) -> Outcome:
+) -> Ending:
     """Runs a shell command to its end, and ends what it left running, in whatever process group or session that is.
 
     Whatever is raised meanwhile, by a signal, `output` or `tick`, ends the command as a timeout does, and is then raised on; if another
@@ -142,7 +142,7 @@ def run_command(
         except Gone:
             _end_without(watchdog)
         raise
-    return Outcome(code, ended_by, running.tail.text(), running.seconds)
+    return Ending(code, ended_by, running.tail.text(), running.seconds)
 
 
 class Tail:
@@ -209,7 +209,7 @@ class _Running:
             self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Patience) -> str:
-        """Waits for the end of the shell or of our patience, and returns which of them came: a value of `Outcome.ended_by`."""
+        """Waits for the end of the shell or of our patience, and returns which of them came: a value of `Ending.ended_by`."""
         self._note()  # a short command may have ended before its start was answered
         while True:
             if self._code is None:

@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 
-from gitckpt.durable.command.execution import EXIT, Outcome, last_line
+from gitckpt.durable.command.execution import EXIT, Ending, last_line
 from gitckpt.durable.phases import options
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BD = "bd"
 _LONGEST_TITLE = 72
 
-Call = Callable[[str], tuple[Outcome, bytes]]
+Call = Callable[[str], tuple[Ending, bytes]]
 """Runs a command of the shell, and returns how it ended, and its standard output."""
 
 

@@ -7,7 +7,7 @@ import os
 import re
 
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import Outcome, Patience
+from gitckpt.durable.command.execution import Ending, Patience
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.run.active_run import ActiveRun
@@ -78,7 +78,7 @@ class CommandPhase:
 
         return Patience(seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left(), self._grace)
 
-    def _require_success(self, phase: PhaseDefinition, outcome: Outcome) -> None:
+    def _require_success(self, phase: PhaseDefinition, outcome: Ending) -> None:
         if outcome.ended_by == execution.EXIT and outcome.code == 0:
             return
         what, code, said = f"phase {phase.name!r}", outcome.code, execution.last_line(outcome.tail)
@@ -126,7 +126,7 @@ class _Exchange:
         except OSError as error:
             raise CkptError(f"cannot write {error.filename}: {error.strerror}") from None
 
-    def state(self, outcome: Outcome) -> dict[str, Any]:
+    def state(self, outcome: Ending) -> dict[str, Any]:
         """Returns the state that the command, which succeeded, leaves.
 
         Raises:
@@ -177,5 +177,5 @@ class _Exchange:
         if os.path.isdir(self.output_path) and not os.listdir(self.output_path):
             os.rmdir(self.output_path)
 
-    def _failed(self, problem: str, outcome: Outcome) -> PhaseFailed:
+    def _failed(self, problem: str, outcome: Ending) -> PhaseFailed:
         return PhaseFailed(f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail)

@@ -99,7 +99,7 @@ class Autosaver:
         failures: what went wrong, a sentence each.
     """
 
-    def __init__(self, store: Checkpoints, phase: str, run: str, saved: Held, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
+    def __init__(self, store: Checkpoints, phase: str, run: str, saved: Content, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
         self._driver = store
         self._repository = store.repository
         self._phase = phase
@@ -142,7 +142,7 @@ class Autosaver:
         with self._saving:
             yield
 
-    def saved(self, newest: Held) -> None:
+    def saved(self, newest: Content) -> None:
         """Notes what the newest checkpoint holds, by now."""
         self._saved = newest
 
@@ -177,11 +177,11 @@ class Autosaver:
         self._saved = held(made)
 
 
-Held = tuple[str, str | None]
+Content = tuple[str, str | None]
 """The commit and the snapshot that a checkpoint holds."""
 
 
-def held(checkpoint: Checkpoint) -> Held:
+def held(checkpoint: Checkpoint) -> Content:
     """Returns what a checkpoint holds."""
     return checkpoint.git_sha, checkpoint.tree
 

@@ -36,7 +36,7 @@ class OutOfOrder(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StepPosition:
     """Where a run is.
 
     Attributes:
@@ -52,7 +52,7 @@ class Position:
     reasons: tuple[str, ...] = ()
 
 
-def position(graph: Graph, state: Mapping[str, Any]) -> Position:
+def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
     """Returns where a run is.
 
     A state of somebody else may name a step that has passed, or failed with a way on: the run is then at the step that follows.
@@ -66,20 +66,20 @@ def position(graph: Graph, state: Mapping[str, Any]) -> Position:
     found = graph.find(said) or _standing_for(graph, state, said)
     status = statuses.status(loop.get("step_status")) or statuses.NOT_STARTED
     if found is None:
-        return Position(str(said), status, known=False)
+        return StepPosition(str(said), status, known=False)
     if found is END:
-        return Position(COMPLETE, statuses.PASSED)
+        return StepPosition(COMPLETE, statuses.PASSED)
     if statuses.BLOCKED in (status, statuses.status(said)):
         active = active_blockers(state)
         own = [each for each in active if graph.find(each.get("blocked_step")) is found] or active
         reasons = tuple(str(each.get("description", "")) for each in own)
-        return Position(found.name, statuses.BLOCKED if active else statuses.NOT_STARTED, reasons=reasons)
+        return StepPosition(found.name, statuses.BLOCKED if active else statuses.NOT_STARTED, reasons=reasons)
     if status in (statuses.PASSED, statuses.SKIPPED):
         following = graph.after(found, known)
-        return Position(following.name, statuses.PASSED if following is END else statuses.NOT_STARTED)
+        return StepPosition(following.name, statuses.PASSED if following is END else statuses.NOT_STARTED)
     if status == statuses.FAILED and found.on_fail is not None:
-        return Position(found.on_fail, statuses.PASSED if found.on_fail == COMPLETE else statuses.NOT_STARTED)
-    return Position(found.name, status)
+        return StepPosition(found.on_fail, statuses.PASSED if found.on_fail == COMPLETE else statuses.NOT_STARTED)
+    return StepPosition(found.name, status)
 
 
 def _standing_for(graph: Graph, state: Mapping[str, Any], said: object) -> StepDefinition | None:
@@ -143,7 +143,7 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
     return work.state
 
 
-def _admit(here: Position, step: StepDefinition, record: Mapping[str, Any], report: StepReport) -> bool:
+def _admit(here: StepPosition, step: StepDefinition, record: Mapping[str, Any], report: StepReport) -> bool:
     """Tells whether a report moves the machine, or only adds to the record of a step.
 
     Raises: as `applied`.
@@ -170,7 +170,7 @@ def _admit(here: Position, step: StepDefinition, record: Mapping[str, Any], repo
     raise OutOfOrder(f"the run is at {here.step} ({here.status}), not at {step.name}", hint=hint)
 
 
-def blocked(here: Position) -> StepsBlocked:
+def blocked(here: StepPosition) -> StepsBlocked:
     """Returns the error that says that a run is blocked, and by what."""
     why = f": {'; '.join(here.reasons)}" if here.reasons else ""
     return StepsBlocked(f"the run is blocked at {here.step}{why}", hint=f"settle it, then: git ckpt step reset {shell_word(here.step)}")
@@ -227,7 +227,7 @@ class _Work:
         elif moves:
             self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
 
-    def reset(self, step: StepDefinition, report: StepReport, here: Position) -> None:
+    def reset(self, step: StepDefinition, report: StepReport, here: StepPosition) -> None:
         """Takes the run to a step that is to be begun, settles what blocked it, and counts cycles and iterations anew."""
         settled = {step.name} | ({here.step} if here.status == statuses.BLOCKED else set())
         for i, each in enumerate(self._blockers):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gitckpt.durable.steps import machine, plan, statuses
 from gitckpt.durable.steps.graph import Graph
-from gitckpt.durable.steps.machine import OutOfOrder, Position
+from gitckpt.durable.steps.machine import OutOfOrder, StepPosition
 from gitckpt.durable.steps.plan import PlanTask
 from gitckpt.git.files import regular
 from gitckpt.model.errors import NotFoundError, UsageError
@@ -93,7 +93,7 @@ def next_of(
     return NextStep(here.step, here.status, name, title, shown, tuple(remarks))
 
 
-def _of_position(graph: Graph, here: Position, state: Mapping[str, Any]) -> Iterator[str]:
+def _of_position(graph: Graph, here: StepPosition, state: Mapping[str, Any]) -> Iterator[str]:
     if not here.known:
         yield f"{graph.name} has no step {here.step}, at which the run is; to go on: git ckpt step reset STEP"
     for each in machine.active_blockers(state):

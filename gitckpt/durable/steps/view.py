@@ -12,7 +12,7 @@ from gitckpt.model.checkpoint import Progress
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.steps.history import StepEvent
-    from gitckpt.durable.steps.machine import Position
+    from gitckpt.durable.steps.machine import StepPosition
     from gitckpt.model.checkpoint import Checkpoint
 
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
@@ -30,7 +30,7 @@ def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
     return own + [name for name in others if graph.find(name) is None]
 
 
-def status_of(here: Position, name: str, record: Mapping[str, Any]) -> str:
+def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
     """Returns the status of a step.
 
     Args:

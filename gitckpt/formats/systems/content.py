@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LARGEST = 16 * 1024 * 1024
 """In bytes. The largest real file has 560 KB; a state holds 28 MiB at most."""
 
-TOML = budget.Limits(1024 * 1024, 50_000, 100_000)
+TOML = budget.Budget(1024 * 1024, 50_000, 100_000)
 """Of a TOML file. Python's reader takes a second for so much; the largest real file has 10 KB."""
 
 _MOST_VALUES, _MOST_KEYS = 400_000, 150_000

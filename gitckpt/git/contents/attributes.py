@@ -122,7 +122,7 @@ UNTOUCHED = Treatment()
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AttributeRules:
     """All that decides what is converted in a worktree."""
 
     configured: Configured
@@ -141,7 +141,7 @@ class Rules:
         return object_hash("sha1", b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *besides])).hexdigest()
 
 
-def rules(repository: Repository, configured: Configured, directories: Iterable[bytes], unseen: Iterable[bytes]) -> Rules | None:
+def rules(repository: Repository, configured: Configured, directories: Iterable[bytes], unseen: Iterable[bytes]) -> AttributeRules | None:
     """Returns what decides about conversions; None where nothing is converted. Starts no process, but for `attr.tree`.
 
     Args:
@@ -162,7 +162,7 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
         sources.append((configured.tree, tree[0].encode("ascii")))
     if not configured.autocrlf and not is_unseen and not is_elsewhere and not any(_CONVERTING.search(content) for _, content in sources):
         return None
-    return Rules(configured, tuple(sources))
+    return AttributeRules(configured, tuple(sources))
 
 
 def treatments(index: PrivateIndex, configured: Configured, paths: Collection[bytes]) -> dict[bytes, Treatment]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, verdicts
-from gitckpt.git.contents.attributes import Rules, Treatment
+from gitckpt.git.contents.attributes import AttributeRules, Treatment
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_hash, object_id
 from gitckpt.model.values import dataclass, field
@@ -38,7 +38,7 @@ _FAILED = "external filter"
 
 
 @dataclass(slots=True)
-class Found:
+class Converted:
     """What does not come back by itself. Paths are relative to the top."""
 
     raw: dict[bytes, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Conversions:
         self,
         index: PrivateIndex,
         objects: Objects | None,
-        rules: Rules | None,
+        rules: AttributeRules | None,
         terms: Terms,
     ) -> None:
         self._index = index
@@ -117,12 +117,12 @@ class Conversions:
         self._terms = terms
         self._most = terms.most
         self._top = index.repository.worktree or "."
-        self._found = Found()
+        self._found = Converted()
         self._known: dict[bytes, bytes] = {}
         self._earlier: dict[bytes, bytes] | None = None
         self._pending: dict[str, bytes] = {}
 
-    def look(self, besides: Collection[bytes] = ()) -> Found:
+    def look(self, besides: Collection[bytes] = ()) -> Converted:
         """Looks at all files.
 
         Args:

@@ -42,7 +42,7 @@ _CHUNK = 1 << 20
 _GONE = (FileNotFoundError, NotADirectoryError)
 
 
-class Changed(Exception):
+class Interference(Exception):
     """A file is not as it was captured.
 
     Args:
@@ -104,7 +104,7 @@ class Exchange:
         """Replaces them.
 
         Raises:
-            Changed: one is not as it was captured; if it was found at once, nothing was touched.
+            Interference: one is not as it was captured; if it was found at once, nothing was touched.
             OSError: one cannot be written; WorktreeError: nor can its directory.
         """
         for one in self._files:
@@ -128,12 +128,12 @@ class Exchange:
         return [one for one, allowed in wanted if self._kind_and_oid(one.path) not in allowed]
 
     def _look(self, one: Difference) -> None:
-        """Raises `Changed` unless a file is as it was, and remembers which one that is."""
+        """Raises `Interference` unless a file is as it was, and remembers which one that is."""
         try:
             if self._kind_and_oid(one.path) != ((one.old_mode, one.old) if one.status != "A" else None):
-                raise Changed(one.path)
+                raise Interference(one.path)
         except OSError:
-            raise Changed(one.path) from None
+            raise Interference(one.path) from None
 
     def _kind_and_oid(self, path: bytes) -> tuple[bytes, str] | None:
         """Returns mode and oid of what is at a path, None where there is nothing. Raises `OSError` where it cannot be read."""
@@ -158,9 +158,9 @@ class Exchange:
         try:
             now = _identity(os.lstat(name, dir_fd=fd))
         except _GONE:
-            raise Changed(path) from None
+            raise Interference(path) from None
         if now != self._seen.get(path):
-            raise Changed(path)
+            raise Interference(path)
 
     def _put(self, one: Difference) -> None:
         with _named(one.path), raw_files.directory_of(self._repository, one.path) as (fd, name):
@@ -168,7 +168,7 @@ class Exchange:
                 try:
                     _write(name, fd, one.new_mode, self._contents[one.new])
                 except FileExistsError:
-                    raise Changed(one.path) from None
+                    raise Interference(one.path) from None
                 return
             scratch = _SCRATCH + os.urandom(8).hex().encode()
             _write(scratch, fd, one.new_mode, self._contents[one.new])

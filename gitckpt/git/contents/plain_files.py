@@ -36,7 +36,7 @@ class _NotPlain(Exception):
     """Something is for git to look at."""
 
 
-class Writer:
+class TreeWriter:
     """Writes the files of a worktree.
 
     Args:

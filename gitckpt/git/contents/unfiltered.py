@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE = "ckpt-unfiltered"
 
-Held = dict[bytes, tuple[str, str]]
+HeldBack = dict[bytes, tuple[str, str]]
 """For each path, the oid of the blob whose bytes it has, and the filter that failed."""
 
 _FAILED = re.compile(r"^fatal: (.*): smudge filter (.*) failed$", re.MULTILINE)
@@ -54,7 +54,7 @@ def off(names: Iterable[str]) -> list[str]:
     return [word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")]
 
 
-def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[str]) -> Held:
+def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[str]) -> HeldBack:
     """Returns those of some files to which one of some filters applies.
 
     Args:
@@ -69,19 +69,19 @@ def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
-def held(repository: Repository) -> Held:
+def held(repository: Repository) -> HeldBack:
     """Returns the files of a worktree that are there as git stores them."""
     known = _load(repository)
     return still(repository, known) if known else {}
 
 
-def still(repository: Repository, files: Held) -> Held:
+def still(repository: Repository, files: HeldBack) -> HeldBack:
     """Returns those of some files that have the bytes which git stores of them; not empty ones, of which filters make nothing else."""
     top = os.fsencode(repository.worktree or "")
     return {path: each for path, each in files.items() if _has(os.path.join(top, path), each[0], repository.object_format)}
 
 
-def note(repository: Repository, files: Held) -> None:
+def note(repository: Repository, files: HeldBack) -> None:
     """Notes which files of a worktree are there as git stores them, or may be: instead of all that was noted before."""
     path = os.path.join(repository.git_dir, FILE)
     if not files:
@@ -99,7 +99,7 @@ def note(repository: Repository, files: Held) -> None:
     os.replace(scratch, path)
 
 
-def accept(index: PrivateIndex, files: Held) -> None:
+def accept(index: PrivateIndex, files: HeldBack) -> None:
     """Lets an index have files that are there as git stores them, without the filter, which would make something else of their bytes.
 
     Args:
@@ -121,7 +121,7 @@ def _age(repository: Repository, paths: Iterable[bytes]) -> None:
         os.utime(whole, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
 
 
-def complete(repository: Repository, files: Held) -> Held:
+def complete(repository: Repository, files: HeldBack) -> HeldBack:
     """Writes files again that are there as git stores them: beside them first, so that they stay as they are where the filter fails.
 
     Args:
@@ -138,7 +138,7 @@ def complete(repository: Repository, files: Held) -> Held:
         return {}
     top = os.fsencode(repository.worktree or "")
     scratch = os.fsencode(os.path.join(repository.make_private_dir(), f"unfiltered.{os.getpid()}.{os.urandom(4).hex()}"))
-    left: Held = {}
+    left: HeldBack = {}
     try:
         with PrivateIndex(repository) as index:
             index.git("read-tree", "--empty")
@@ -173,7 +173,7 @@ def complete_in_place(repository: Repository) -> list[bytes]:
     return completed(repository, files) if files else []
 
 
-def completed(repository: Repository, files: Held) -> list[bytes]:
+def completed(repository: Repository, files: HeldBack) -> list[bytes]:
     """Writes some of these files again, as `complete_in_place` does all."""
     left = complete(repository, files)
     if len(left) < len(files):
@@ -223,7 +223,7 @@ def write(
     wanted: Callable[[], Mapping[bytes, str]],
     attempt: Callable[[list[str]], object],
     again: Callable[[], object] = lambda: None,
-) -> tuple[Held, Held]:
+) -> tuple[HeldBack, HeldBack]:
     """Lets git write files, and those as it stores them at which a filter fails that is required.
 
     Args:
@@ -259,7 +259,7 @@ def write(
     return written, left
 
 
-def settle(index: PrivateIndex, written: Held, left: Held) -> None:
+def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
     """Lets an index agree with files that were written as git stores them, and then again.
 
     Args:
@@ -294,7 +294,7 @@ def failure(paths: Collection[bytes], again: str) -> WorktreeError:
     )
 
 
-def _load(repository: Repository) -> Held:
+def _load(repository: Repository) -> HeldBack:
     try:
         with open(os.path.join(repository.git_dir, FILE), encoding="utf-8") as file:
             import json

@@ -39,7 +39,7 @@ _FANOUT, _NAMES = 8, 8 + 256 * 4
 """Where the counts and the oids begin in the index of a pack (gitformat-pack(5), version 2)."""
 
 
-class Reader:
+class FileLookup:
     """Reads a repository of one's own, for a process that has a few things to ask.
 
     Args:

@@ -7,7 +7,7 @@ commit of it would show up in `git log --all`.
 
 from __future__ import annotations
 
-from gitckpt.git.notes.reader import LONGEST, MESSAGE, Reader, is_note, lines_of, text_of
+from gitckpt.git.notes.reader import LONGEST, MESSAGE, NotesReader, is_note, lines_of, text_of
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, encode_tree, object_id, place_in
 
 TYPE_CHECKING = False
@@ -28,8 +28,8 @@ _REBUILD_FROM, _PARTS, _SAMPLE = 500, 16, 16
 comes out with fewer parts. That is told by so many of the parts."""
 
 
-class Notes(Reader):
-    """Reads and edits the notes of one ref; arguments as for `Reader`."""
+class Notes(NotesReader):
+    """Reads and edits the notes of one ref; arguments as for `NotesReader`."""
 
     def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
         super().__init__(repository, objects, ref)

@@ -30,7 +30,7 @@ MESSAGE = b"Checkpoints of commits (derived)\n"
 """What the message of a notes commit begins with."""
 
 
-class Reader:
+class NotesReader:
     """Reads the notes of one ref.
 
     Args:

@@ -28,7 +28,7 @@ MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 """What 64 bits hold."""
 
 
-class Limits:
+class Budget:
     """What a document may hold.
 
     Args:
@@ -49,19 +49,19 @@ class Limits:
         self.steps = 32 * names
 
 
-HEADER = Limits(4 << 20, 50_000, 100_000)
+HEADER = Budget(4 << 20, 50_000, 100_000)
 """Of a checkpoint document, what stands before the state: each listing that has not seen it yet reads it."""
 
-STATE = Limits(28 << 20, 150_000, 900_000)
+STATE = Budget(28 << 20, 150_000, 900_000)
 """What a writer puts into the state at most, so that any header fits before it."""
 
-DOCUMENT = Limits(HEADER.size + STATE.size, HEADER.names + STATE.names, HEADER.values + STATE.values)
+DOCUMENT = Budget(HEADER.size + STATE.size, HEADER.names + STATE.names, HEADER.values + STATE.values)
 """A checkpoint document, whole."""
 
-RECORD = Limits(64 << 10, 1000, 1000)
+RECORD = Budget(64 << 10, 1000, 1000)
 """A lease, or a key."""
 
-FILE = Limits(1 << 20, 20_000, 20_000)
+FILE = Budget(1 << 20, 20_000, 20_000)
 """A file that people write, such as `gitckpt.toml`."""
 
 
@@ -98,13 +98,13 @@ class Excess(ValueError):
     """A document would cost more than a reader spends. The text says what there is too much of, and how much is allowed."""
 
 
-def require_size(size: int, limits: Limits) -> None:
+def require_size(size: int, limits: Budget) -> None:
     """Raises `Excess` if a document of so many bytes is too large."""
     if size > limits.size:
         raise Excess(f"too large: {size:,} bytes, where {limits.size:,} are allowed")
 
 
-def require(text: str, limits: Limits) -> None:
+def require(text: str, limits: Budget) -> None:
     """Looks at a document before it is parsed. The time that takes grows with its length, whatever it holds.
 
     Args:
@@ -136,7 +136,7 @@ class _Count:
         limits: what there may be.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Budget) -> None:
         self._limits = limits
         self._names = self._steps = self._values = 0
         self._header = 0  # how deep the table lies that lines belong to

@@ -12,7 +12,7 @@ from gitckpt.model.format import budget, document
 from gitckpt.model.format.document import VERSION
 from gitckpt.model.readers import parts, pointers
 from gitckpt.model.readers.fence import fenced
-from gitckpt.model.readers.table import Reader, shown
+from gitckpt.model.readers.table import TableReader, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def check(found: Mapping[str, Any], ref: str) -> None:
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tables `pipeline` and `attempt`, of those that are there, as a checkpoint has them."""
-    readers: dict[str, Callable[[Reader], Pipeline | Attempt]] = {"pipeline": parts.pipeline, "attempt": parts.attempt}
-    return {key: readers[key](Reader(table, "", f"{key}.")) for key, table in found.items()}
+    readers: dict[str, Callable[[TableReader], Pipeline | Attempt]] = {"pipeline": parts.pipeline, "attempt": parts.attempt}
+    return {key: readers[key](TableReader(table, "", f"{key}.")) for key, table in found.items()}
 
 
 def _end_of_header(data: bytes) -> int | None:
@@ -167,7 +167,7 @@ def _text(data: bytes, ref: str) -> str:
         raise InvalidCheckpoint(ref, "", f"not UTF-8 (byte {error.start})") from None
 
 
-def _parse(data: bytes, ref: str, limits: budget.Limits = budget.HEADER) -> dict[str, Any]:
+def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict[str, Any]:
     """Returns the keys of a document, or of the beginning of one, that is cheap enough to be parsed."""
     try:
         budget.require_size(len(data), limits)
@@ -188,7 +188,7 @@ def _parse(data: bytes, ref: str, limits: budget.Limits = budget.HEADER) -> dict
 
 
 def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
-    take = Reader(table, ref)
+    take = TableReader(table, ref)
     version = take.required("version", int)
     if version != VERSION:
         raise take.invalid("version", f"must be {VERSION}, not {shown(version)}")
@@ -209,11 +209,11 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         message=take.optional("message", str),
         agent=take.optional("agent", str),
         errors=_errors(take),
-        worktree=None if worktree is None else parts.worktree(Reader(worktree, ref, "worktree.")),
-        progress=None if progress is None else parts.progress(Reader(progress, ref, "progress.")),
-        pipeline=None if pipeline is None else parts.pipeline(Reader(pipeline, ref, "pipeline.")),
-        attempt=None if attempt is None else parts.attempt(Reader(attempt, ref, "attempt.")),
-        imported=None if imported is None else parts.imported(Reader(imported, ref, "imported.")),
+        worktree=None if worktree is None else parts.worktree(TableReader(worktree, ref, "worktree.")),
+        progress=None if progress is None else parts.progress(TableReader(progress, ref, "progress.")),
+        pipeline=None if pipeline is None else parts.pipeline(TableReader(pipeline, ref, "pipeline.")),
+        attempt=None if attempt is None else parts.attempt(TableReader(attempt, ref, "attempt.")),
+        imported=None if imported is None else parts.imported(TableReader(imported, ref, "imported.")),
         forked_from=parts.optional_identity(take, "forked_from"),
         rewound_to=parts.optional_identity(take, "rewound_to"),
         state=pointers.put_back(state, types, ref) if with_state else {},
@@ -228,27 +228,27 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     return checkpoint
 
 
-def _run(take: Reader) -> str | None:
+def _run(take: TableReader) -> str | None:
     text = take.optional("run", str)
     if text is not None and not ids.is_run_id(text):
         raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {shown(text)}")
     return text
 
 
-def _timestamp(take: Reader) -> str:
+def _timestamp(take: TableReader) -> str:
     text = take.required("timestamp", str)
     take.instant("timestamp")
     return text
 
 
-def _trigger(take: Reader) -> str:
+def _trigger(take: TableReader) -> str:
     text = take.required("trigger", str)
     if not _TRIGGER.fullmatch(text):
         raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {shown(text)}")
     return text
 
 
-def _errors(take: Reader) -> tuple[str, ...]:
+def _errors(take: TableReader) -> tuple[str, ...]:
     take.required("errors", list)
     return take.texts("errors")
 

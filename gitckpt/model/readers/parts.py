@@ -6,30 +6,30 @@ from collections.abc import Iterator
 
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Attempt, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
-from gitckpt.model.readers.table import Reader, shown
+from gitckpt.model.readers.table import TableReader, shown
 
 
-def identity(take: Reader, key: str, text: str) -> str:
+def identity(take: TableReader, key: str, text: str) -> str:
     """Returns the id of a checkpoint that stands in a key."""
     if not ids.is_id(text):
         raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
     return text
 
 
-def optional_identity(take: Reader, key: str) -> str | None:
+def optional_identity(take: TableReader, key: str) -> str | None:
     """Returns the id of a checkpoint in a key that may be absent."""
     text = take.optional(key, str)
     return None if text is None else identity(take, key, text)
 
 
-def line(take: Reader, key: str, text: str) -> str:
+def line(take: TableReader, key: str, text: str) -> str:
     """Returns a text that is not empty."""
     if not text.strip():
         raise take.invalid(key, "empty")
     return text
 
 
-def count(take: Reader, key: str, least: int) -> int | None:
+def count(take: TableReader, key: str, least: int) -> int | None:
     """Returns a number that is not below the least one, or None."""
     value = take.optional(key, int)
     if value is not None and value < least:
@@ -37,14 +37,14 @@ def count(take: Reader, key: str, least: int) -> int | None:
     return value
 
 
-def git_sha(take: Reader, text: str) -> str:
+def git_sha(take: TableReader, text: str) -> str:
     """Returns an oid, or "" for none."""
     if text and not ids.is_oid(text):
         raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
     return text
 
 
-def optional_oid(take: Reader, key: str) -> str | None:
+def optional_oid(take: TableReader, key: str) -> str | None:
     """Returns an oid in a key that may be absent."""
     text = take.optional(key, str)
     if text is not None and not ids.is_oid(text):
@@ -52,15 +52,15 @@ def optional_oid(take: Reader, key: str) -> str | None:
     return text
 
 
-def _tables(take: Reader, key: str) -> Iterator[Reader]:
+def _tables(take: TableReader, key: str) -> Iterator[TableReader]:
     """Yields a reader for each table of an array in the table `worktree`."""
     for i, entry in enumerate(take.optional(key, list) or []):
         if type(entry) is not dict:
             raise take.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
-        yield Reader(entry, take.source, f"worktree.{key}[{i}].")
+        yield TableReader(entry, take.source, f"worktree.{key}[{i}].")
 
 
-def worktree(take: Reader) -> Worktree:
+def worktree(take: TableReader) -> Worktree:
     """Returns the table `[worktree]`."""
     tree = optional_oid(take, "tree")
     omitted = [
@@ -108,7 +108,7 @@ def worktree(take: Reader) -> Worktree:
     )
 
 
-def progress(take: Reader) -> Progress:
+def progress(take: TableReader) -> Progress:
     """Returns the table `[progress]`."""
     return Progress(
         current_phase=count(take, "current_phase", 0),
@@ -120,7 +120,7 @@ def progress(take: Reader) -> Progress:
     )
 
 
-def imported(take: Reader) -> Imported:
+def imported(take: TableReader) -> Imported:
     """Returns the table `[imported]`."""
     original = take.required("original", str)
     if not ids.is_oid(original):
@@ -131,7 +131,7 @@ def imported(take: Reader) -> Imported:
     return Imported(take.required("path", str), original, at, take.optional("untrusted", bool), unknown=take.rest)
 
 
-def pipeline(take: Reader) -> Pipeline:
+def pipeline(take: TableReader) -> Pipeline:
     """Returns the table `[pipeline]`."""
     completed = take.map("completed")
     for phase, checkpoint in completed.items():
@@ -149,7 +149,7 @@ def pipeline(take: Reader) -> Pipeline:
     )
 
 
-def attempt(take: Reader) -> Attempt:
+def attempt(take: TableReader) -> Attempt:
     """Returns the table `[attempt]`."""
     return Attempt(
         phase=line(take, "phase", take.required("phase", str)),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     D = TypeVar("D")
 
 
-class Reader:
+class TableReader:
     """Reads one table of a document; the first mistake is raised.
 
     Args:

@@ -21,7 +21,7 @@ from gitckpt.model.readers.codec import decode
 from gitckpt.model.readers.fence import fenced
 from gitckpt.model.readers.plain import PlainReader
 from gitckpt.model.values import dataclass
-from gitckpt.store.audit.ledger.table import Oids, Record, Table
+from gitckpt.store.audit.ledger.table import Oids, Sheet, SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
@@ -55,7 +55,7 @@ class Evidence:
     """
 
     def __init__(self, object_format: str) -> None:
-        self.table = Table(object_format)
+        self.table = Sheet(object_format)
         self.listing = b""
         self.complaint = ""
         self.refs: dict[str, str] = {}
@@ -77,11 +77,11 @@ class Evidence:
         valid = self.table.valid
         return (at for at in range(len(self.table)) if valid[at])
 
-    def rich(self) -> Iterator[Record]:
+    def rich(self) -> Iterator[SheetRow]:
         """Yields the valid checkpoints that are in a run, or name more than a commit."""
         return (self.record(at) for at in sorted(self.table.extras))
 
-    def record(self, at: int) -> Record:
+    def record(self, at: int) -> SheetRow:
         """Returns the valid checkpoint at a place of the table."""
         return self.table.record(at)
 
@@ -220,7 +220,7 @@ def _read(store: Checkpoints, evidence: Evidence) -> None:
         evidence.flaws.append(_invalid(fault, is_missing=is_missing))
 
 
-def _fill(table: Table, at: int, ref: str, oid: str, found: tuple[str, bytes] | None) -> None:
+def _fill(table: Sheet, at: int, ref: str, oid: str, found: tuple[str, bytes] | None) -> None:
     checkpoint = decode(layout.document(found, ref, oid, lack="missing or damaged"), ref)
     table.fill(at, checkpoint, _names(checkpoint))
 

@@ -27,7 +27,7 @@ from gitckpt.model.format import budget
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import KINDS, Evidence
-from gitckpt.store.audit.ledger.table import Record
+from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
@@ -92,7 +92,7 @@ def _of_files(repository: Repository, damage: Damage, wanted: Mapping[str, Colle
             yield lasting("object-damaged", oid, "its content is not what it was", _FROM_CLONE)
 
 
-def _gone(record: Record, evidence: Evidence) -> list[str]:
+def _gone(record: SheetRow, evidence: Evidence) -> list[str]:
     """Returns what a checkpoint names that is missing, where that is no flaw of a ref."""
     return [
         oid
@@ -101,7 +101,7 @@ def _gone(record: Record, evidence: Evidence) -> list[str]:
     ]
 
 
-def _roots(record: Record, evidence: Evidence) -> list[str]:
+def _roots(record: SheetRow, evidence: Evidence) -> list[str]:
     return [oid for space, oid in record.holds.items() if evidence.kind(space, oid) == KINDS[space]]
 
 
@@ -126,7 +126,7 @@ class _Roots:
                 yield from (oid for oid in _roots(self.evidence.record(at), self.evidence) if oid != commit)
 
 
-def _incomplete(record: Record, oids: list[str], again: Mapping[str, Collection[bytes]], *, lacks_commit: bool) -> Flaw:
+def _incomplete(record: SheetRow, oids: list[str], again: Mapping[str, Collection[bytes]], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: connectivity.SHOWN]) + (" and others" if len(oids) > connectivity.SHOWN else "")
     sentence = f"{names} {'is' if len(oids) == 1 else 'are'} missing or damaged, which its files or history need"
     if again:

@@ -12,7 +12,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import KINDS, Evidence, Linked
-from gitckpt.store.audit.ledger.table import Record
+from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import keep, layout
 from gitckpt.store.submodules import keeper
@@ -60,7 +60,7 @@ def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
             yield mendable("ref-symbolic", ref, sentence, updates=(Update(ref, oid, oid, is_symbolic=True),))
 
 
-def _of_checkpoint(repository: Repository, record: Record, evidence: Evidence) -> Iterator[Flaw]:
+def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence) -> Iterator[Flaw]:
     for space in layout.HOLDERS:
         ref = space + record.id
         wanted, there = record.holds.get(space), evidence.refs.get(ref)
@@ -77,7 +77,7 @@ def _of_checkpoint(repository: Repository, record: Record, evidence: Evidence) -
             yield _unlike(record, space, there, is_gone=kind is None)
 
 
-def _unlike(record: Record, space: str, there: str | None, *, is_gone: bool) -> Flaw:
+def _unlike(record: SheetRow, space: str, there: str | None, *, is_gone: bool) -> Flaw:
     """Returns the flaw of a ref that is missing or points elsewhere."""
     ref, wanted = space + record.id, record.holds[space]
     if there is None:
@@ -136,9 +136,9 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
 
 
-def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, Record]:
+def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, SheetRow]:
     """Returns the first checkpoint of each of some linked commits."""
-    found: dict[str, Record] = {}
+    found: dict[str, SheetRow] = {}
     for at in evidence.places() if commits else ():
         commit = evidence.table.commit(at)
         if commit in commits and commit not in found:

@@ -11,7 +11,7 @@ from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import Evidence
-from gitckpt.store.audit.ledger.table import Record
+from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
@@ -45,13 +45,13 @@ class _Chain:
     """The valid checkpoints of a run, by sequence."""
 
     run: str
-    records: Sequence[Record]
+    records: Sequence[SheetRow]
     evidence: Evidence
     traces: Collection[str]
 
     def flaws(self) -> Iterator[Flaw]:
         """Yields gaps, forks, and wrong parents."""
-        before: list[Record] = []
+        before: list[SheetRow] = []
         for at, record in enumerate(self.records):
             sequence, last = record.sequence or 0, (before[0].sequence or 0) if before else 0
             if before and sequence == last:
@@ -66,7 +66,7 @@ class _Chain:
                 yield lasting("chain-gap", layout.RUNS + self.run, f"{missing} missing before {record.id}", _GAP)
             before = [record]
 
-    def _parent(self, record: Record, before: Sequence[Record]) -> Iterator[Flaw]:
+    def _parent(self, record: SheetRow, before: Sequence[SheetRow]) -> Iterator[Flaw]:
         """Yields a flaw where a checkpoint does not name the one before it as its parent."""
         wanted = [each.id for each in before]
         if record.parent in wanted or (record.parent is None and not wanted):
@@ -90,7 +90,7 @@ class _Chain:
         later = [phases.split(record.phase) for record in self.records[at:]]
         return any((name, status) in later for name in self._open_at(at) for status in _CLOSING)
 
-    def _was_removed(self, after: Record) -> bool:
+    def _was_removed(self, after: SheetRow) -> bool:
         """Tells whether what is missing before a record was removed, or never fetched, rather than lost: nothing else is left of it."""
         return after.parent is not None and not self.evidence.is_there(after.parent) and after.parent not in self.traces
 
@@ -106,16 +106,16 @@ class _Chain:
         return found
 
 
-def _driven(records: Sequence[Record]) -> Record:
+def _driven(records: Sequence[SheetRow]) -> SheetRow:
     """Returns the newest checkpoint that whoever drives the run recorded, or else the newest one."""
     return next((record for record in reversed(records) if record.trigger == PHASE), records[-1])
 
 
-def _is_over(records: Sequence[Record]) -> bool:
+def _is_over(records: Sequence[SheetRow]) -> bool:
     return _driven(records).phase == layout.RUN_COMPLETE
 
 
-def _dangling(run: str, records: Sequence[Record], evidence: Evidence) -> Iterator[Flaw]:
+def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iterator[Flaw]:
     """Yields a flaw for each checkpoint that a run names and that does not exist; where it is named first."""
     seen: set[str] = set()
     for record in records:
@@ -148,7 +148,7 @@ def _heads(store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[i
             yield mendable(code, ref, said, updates=(newest.is_there, Update(ref, newest.oid, head)))
 
 
-def _wrong_head(store: Checkpoints, chain: Sequence[Record], head: str) -> tuple[str, str]:
+def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tuple[str, str]:
     """Returns code and sentence for a head that does not point to the newest checkpoint."""
     lagging = next((record for record in chain if record.oid == head), None)
     if lagging is not None:

@@ -70,7 +70,7 @@ class Mistakes:
         return self._locations.line(*path)
 
 
-class Table(table.Reader):
+class Table(table.TableReader):
     """One table of the file. Each reader returns the default where the key is missing or its value is a mistake.
 
     Args:
@@ -80,7 +80,7 @@ class Table(table.Reader):
         mistakes: where each mistake is added.
     """
 
-    kinds: Mapping[type, str] = {**table.Reader.kinds, bool: "true or false"}
+    kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
 
     def __init__(self, values: Mapping[str, object], path: tuple[str | int, ...], label: str, mistakes: Mistakes) -> None:
         super().__init__(values, label)

@@ -10,7 +10,7 @@ from gitckpt.model import times, toml
 from gitckpt.model.errors import BusyError, InvalidCheckpoint
 from gitckpt.model.format import budget
 from gitckpt.model.readers.fence import fenced
-from gitckpt.model.readers.table import Reader
+from gitckpt.model.readers.table import TableReader
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.records import layout
 
@@ -153,10 +153,10 @@ def _parsed(data: bytes, ref: str) -> Lease:
     return Lease(token=token, pid=pid, released=released, cancelled=cancelled, unknown=take.rest, **texts)
 
 
-class _Reader(Reader):
+class _Reader(TableReader):
     """Its errors call types by the names that Python has for them."""
 
-    kinds: Mapping[type, str] = {kind: kind.__name__ for kind in Reader.kinds}
+    kinds: Mapping[type, str] = {kind: kind.__name__ for kind in TableReader.kinds}
 
 
 def held(run: str, lease: Lease, now: int) -> LeaseHeld:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from gitckpt.git.contents import attributes, unfiltered
-from gitckpt.git.contents.unfiltered import Held
+from gitckpt.git.contents.unfiltered import HeldBack
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import empty_tree
@@ -113,7 +113,7 @@ def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str,
     return sorted(left)
 
 
-def pending(repository: Repository, wanted: str, touched: Collection[bytes], paths: Sequence[bytes]) -> Held:
+def pending(repository: Repository, wanted: str, touched: Collection[bytes], paths: Sequence[bytes]) -> HeldBack:
     """Returns the files that are as they shall be, but only as git stores them.
 
     Args:
@@ -130,7 +130,7 @@ def pending(repository: Repository, wanted: str, touched: Collection[bytes], pat
     return {path: each for path, each in held.items() if path not in touched and (path, each[0]) in there}
 
 
-def complete(repository: Repository, pending: Held) -> list[bytes]:
+def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
     """Completes files that are there only as git stores them, and returns those that stay so.
 
     Args:

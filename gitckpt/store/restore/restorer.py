@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.contents import raw_files
-from gitckpt.git.contents.exchange import Changed
+from gitckpt.git.contents.exchange import Interference
 from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
@@ -30,7 +30,7 @@ from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_pla
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.restore.report import Restored, remarks
 from gitckpt.store.restore.shape import Shape
-from gitckpt.store.restore.submodules import Outcome, Submodules
+from gitckpt.store.restore.submodules import Returned, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED, Contents
@@ -293,7 +293,7 @@ class _Restore:
             exchange.replace()
             shape.apply(self._repository)
             differing = [str(one) for one in exchange.missed()]
-        except Changed as error:
+        except Interference as error:
             raise _changed(str(error)) from None
         except OSError as error:
             raise self._unwritten(f"{error.strerror}: {os.fsdecode(error.filename or '')}") from None
@@ -375,11 +375,11 @@ class _Restore:
         return f"go back to what was there before: {undoing.way_back(self._step)}"
 
 
-def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Outcome:
+def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Returned:
     """Restores a submodule; see `submodules.Restore`."""
     one = _Restore(store, checkpoint, ())
     done = one.run(dry_run=dry_run, announce=lambda _: None)
-    return Outcome(done.changes, done.remarks, one.is_due)
+    return Returned(done.changes, done.remarks, one.is_due)
 
 
 def _changed(what: str) -> BusyError:

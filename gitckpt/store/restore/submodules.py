@@ -35,7 +35,7 @@ class _Incomplete(WorktreeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Returned:
     """What became of one submodule, or would.
 
     Attributes:
@@ -49,7 +49,7 @@ class Outcome:
     is_due: bool
 
 
-Restore = Callable[[Checkpoints, Checkpoint, bool], Outcome]
+Restore = Callable[[Checkpoints, Checkpoint, bool], Returned]
 """Restores a checkpoint in its own repository, or, where the last argument says so, only tells what it would do."""
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from gitckpt.git import leftovers
-from gitckpt.git.leftovers import Mark
+from gitckpt.git.leftovers import FileMark
 from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
@@ -59,7 +59,7 @@ def sweep_files(repository: Repository) -> list[str]:
     return sorted([*gone, *(path for path in scaffold.abandoned(repository) if scaffold.discard(repository, path))])
 
 
-def left_files(repository: Repository) -> dict[str, Mark]:
+def left_files(repository: Repository) -> dict[str, FileMark]:
     """Returns files and directories of processes that were killed: private indexes and the like, and what git has half written.
 
     Args:
@@ -109,7 +109,7 @@ def _scratch(repository: Repository) -> list[str]:
     return found
 
 
-def _left_worktrees(repository: Repository) -> dict[str, Mark]:
+def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
     """Returns what git keeps of worktrees that it was killed at making for us: locked first, they are nothing for `git worktree prune`."""
     ours = (
         git_dir
@@ -119,7 +119,7 @@ def _left_worktrees(repository: Repository) -> dict[str, Mark]:
     return leftovers.left_directories(repository, ours)
 
 
-def _left_keeps(repository: Repository) -> dict[str, Mark]:
+def _left_keeps(repository: Repository) -> dict[str, FileMark]:
     """Returns the files that keep a pack for a process of ours which was killed: git would never repack, nor delete, what is in it."""
     found = {}
     place = os.path.join(repository.common_dir, "objects", "pack")

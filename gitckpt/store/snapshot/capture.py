@@ -27,7 +27,7 @@ from gitckpt.store.snapshot.status import Survey, Surveyor, head_of, leading_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.contents.plain_files import Writer
+    from gitckpt.git.contents.plain_files import TreeWriter
     from gitckpt.git.objects.port import Objects
 
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in .*\) is corrupt")
@@ -161,7 +161,7 @@ class _Capture:
         self._converted: list[str] = []
         self._unread: set[bytes] = set()
         self._named: set[bytes] = set(also)
-        self._writer: Writer | None = None
+        self._writer: TreeWriter | None = None
 
     def run(self) -> Captured:
         seen, settings = self._survey()
@@ -259,7 +259,7 @@ class _Capture:
                 trees[stage] = unusable.tree_of(scratch)
         return trees
 
-    def _files_tree(self, seen: Survey, base: str, rules: attributes.Rules | None, wanted: list[bytes]) -> str:
+    def _files_tree(self, seen: Survey, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]) -> str:
         """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
         if not wanted:
             return unusable.tree_of(self._index) if seen.is_staged or self._index.is_rebuilt else base
@@ -286,11 +286,11 @@ class _Capture:
         if is_special or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
             return None
         from gitckpt.git.contents import unfiltered
-        from gitckpt.git.contents.plain_files import Writer
+        from gitckpt.git.contents.plain_files import TreeWriter
 
         if verdicts.are_there(self._repository) or unfiltered.held(self._repository):
             return None
-        writer = Writer(self._repository, self._objects)
+        writer = TreeWriter(self._repository, self._objects)
         tree = writer.tree(base, gone, self._read, set(self._read).difference(seen.changed))
         self._writer = writer if tree is not None else None
         self._index.require_time("write-tree")
@@ -367,16 +367,16 @@ class _Capture:
         self._omit(path, "cannot be read: permission denied")
         return False
 
-    def _rules(self, seen: Survey) -> attributes.Rules | None:
+    def _rules(self, seen: Survey) -> attributes.AttributeRules | None:
         """Returns what decides about conversions; None where git converts nothing."""
         unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
         directories = {*seen.directories, *leading_to(self._named)}  # what is ignored and captured all the same may have rules beside it
         return attributes.rules(self._repository, self._limits.conversions(self._repository), directories, unseen)
 
-    def _inexact(self, rules: attributes.Rules | None) -> conversion.Found:
+    def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
         """Returns the files that git would write otherwise than they are; notes of which the bytes are not kept."""
         if rules is None and not verdicts.are_there(self._repository):
-            return conversion.Found()
+            return conversion.Converted()
         terms = self._limits.terms(self._named, self._also)
         found = conversion.Conversions(self._index, self._objects, rules, terms).look(self._unread)
         behind = {quoted(path) for path in found.required}.intersection(self._converted)

@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Holding:
     """An object that is there.
 
     Attributes:
@@ -82,7 +82,7 @@ def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces
     return Holdings(found, is_complete)
 
 
-def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Held]:
+def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Holding]:
     """Returns what there is to know of objects; those that are missing are left out.
 
     Args:
@@ -100,7 +100,7 @@ def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Held]:
         kind, _, size = rest.partition(" ")
         if size.isdigit():
             blocks = _blocks(os.path.join(place, oid[:2], oid[2:]))
-            found[oid] = Held(kind, int(size) if blocks is None else blocks, is_loose=blocks is not None)
+            found[oid] = Holding(kind, int(size) if blocks is None else blocks, is_loose=blocks is not None)
     return found
 
 

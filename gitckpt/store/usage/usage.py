@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.usage.holdings import Held
+    from gitckpt.store.usage.holdings import Holding
 
 COMPLETE, UNFINISHED, REMOVED, CHECKPOINT, FORGOTTEN = "complete", "unfinished", "removed", "checkpoint", "forgotten"
 """What becomes of worktrees; see `WorktreeUse`."""
@@ -163,7 +163,7 @@ def measure(store: Checkpoints) -> Usage:
     )
 
 
-def _objects(repository: Repository, refs: Mapping[str, str], others: Sequence[str]) -> tuple[list[dict[str, Held]], bool]:
+def _objects(repository: Repository, refs: Mapping[str, str], others: Sequence[str]) -> tuple[list[dict[str, Holding]], bool]:
     """Returns the objects that only our refs hold: documents, files, leases with keys, and links; and whether that is all."""
     documents = {oid for ref, oid in refs.items() if ref.startswith((layout.CHECKPOINTS, layout.RUNS))}
     leases = {oid for ref, oid in refs.items() if ref.startswith((layout.LEASES, layout.KEYS))} - documents
@@ -176,7 +176,7 @@ def _objects(repository: Repository, refs: Mapping[str, str], others: Sequence[s
     return [{oid: known[oid] for oid in oids if oid in known} for oids in sets], found.is_complete
 
 
-def _size(objects: Mapping[str, Held]) -> int:
+def _size(objects: Mapping[str, Holding]) -> int:
     return sum(each.size for each in objects.values())
 
 

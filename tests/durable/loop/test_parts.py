@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.command.execution import EXIT, TIMEOUT, Outcome
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
 from gitckpt.durable.driver import registry
 from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
@@ -203,7 +203,7 @@ def test_template_with_an_unknown_name(template: str, problem: str) -> None:
 
 def beads(said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = "") -> Standing:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return tracker.beads(issues or ("bd-1",), lambda _: (Outcome(code, ended_by, tail, 0.1), data))
+    return tracker.beads(issues or ("bd-1",), lambda _: (Ending(code, ended_by, tail, 0.1), data))
 
 
 def issue(status: object, name: object = "bd-1") -> dict[str, object]:
@@ -259,14 +259,14 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
 @pytest.mark.parametrize(
     ("outcome", "problem"),
     [
-        (Outcome(0, EXIT, "2 left\n", 0.1), ""),
-        (Outcome(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
-        (Outcome(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1), "check: exit code 128: fatal: no remote"),
-        (Outcome(-9, EXIT, "", 0.1), "check: exit code -9"),
-        (Outcome(0, TIMEOUT, "2 left", 0.1), "check: it took too long: 2 left"),
+        (Ending(0, EXIT, "2 left\n", 0.1), ""),
+        (Ending(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
+        (Ending(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1), "check: exit code 128: fatal: no remote"),
+        (Ending(-9, EXIT, "", 0.1), "check: exit code -9"),
+        (Ending(0, TIMEOUT, "2 left", 0.1), "check: it took too long: 2 left"),
     ],
 )
-def test_a_command_that_knows(outcome: Outcome, problem: str) -> None:
+def test_a_command_that_knows(outcome: Ending, problem: str) -> None:
     assert tracker.command("check", lambda _: outcome) == Standing((), (), problem)
 
 
@@ -318,11 +318,11 @@ def test_pytest_goes_before_make(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "tested"),
     [
-        (Outcome(0, EXIT, "2 passed\n", 1.0), tests.Tested(True, "2 passed\n")),
-        (Outcome(5, EXIT, "no tests ran\n", 1.0), tests.Tested(False, "no tests ran\n")),
-        (Outcome(0, TIMEOUT, "a..\n", 300.0), tests.Tested(False, "a..\nTests timed out after 300 seconds")),
-        (Outcome(-15, TIMEOUT, "", 300.0), tests.Tested(False, "Tests timed out after 300 seconds")),
+        (Ending(0, EXIT, "2 passed\n", 1.0), tests.Tested(True, "2 passed\n")),
+        (Ending(5, EXIT, "no tests ran\n", 1.0), tests.Tested(False, "no tests ran\n")),
+        (Ending(0, TIMEOUT, "a..\n", 300.0), tests.Tested(False, "a..\nTests timed out after 300 seconds")),
+        (Ending(-15, TIMEOUT, "", 300.0), tests.Tested(False, "Tests timed out after 300 seconds")),
     ],
 )
-def test_what_tests_say(outcome: Outcome, tested: tests.Tested) -> None:
+def test_what_tests_say(outcome: Ending, tested: tests.Tested) -> None:
     assert tests.run("pytest", lambda _: outcome, 300) == tested

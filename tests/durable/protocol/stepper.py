@@ -6,7 +6,7 @@ from typing import Any
 
 from gitckpt.durable.steps import graph_file, journal, machine
 from gitckpt.durable.steps.graph import Graph
-from gitckpt.durable.steps.machine import Position
+from gitckpt.durable.steps.machine import StepPosition
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.store import Store, inside
@@ -32,7 +32,7 @@ class Loop:
         return found.step, found.status
 
     @property
-    def position(self) -> Position:
+    def position(self) -> StepPosition:
         return machine.position(self.graph, self.state)
 
     @property

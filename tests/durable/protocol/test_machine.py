@@ -202,7 +202,7 @@ def test_sup_05_after_fifty_iterations_it_is_blocked() -> None:
     for _ in range(25):
         assert loop.here == ("PLAN", "NOT_STARTED")
         loop("start", "PLAN")("pass", "PLAN")("start", "EVALUATE_PLAN")("fail", "EVALUATE_PLAN")
-    assert loop.position == machine.Position("PLAN", "BLOCKED", reasons=("50 iterations were made, and no more are allowed",))
+    assert loop.position == machine.StepPosition("PLAN", "BLOCKED", reasons=("50 iterations were made, and no more are allowed",))
     assert loop("reset", "PLAN")("start", "PLAN").loop["iterations"] == 1
 
 
@@ -353,7 +353,7 @@ def test_block_and_reset() -> None:
     loop = Loop().to("EXECUTE")("start", "EXECUTE")("progress", "EXECUTE", task="1.1", task_status="PASSED")(
         "block", "EXECUTE", notes="a key"
     )
-    assert loop.position == machine.Position("EXECUTE", "BLOCKED", reasons=("a key",))
+    assert loop.position == machine.StepPosition("EXECUTE", "BLOCKED", reasons=("a key",))
     for action in ("start", "progress", "pass", "fail", "skip"):
         with pytest.raises(StepsBlocked):
             loop(action, "EXECUTE")

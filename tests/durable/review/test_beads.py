@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.command.execution import EXIT, TIMEOUT, Outcome
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
 from gitckpt.durable.phases.beads import Beads
 from gitckpt.durable.phases.review import phase
 from gitckpt.durable.phases.review.finding import FIXED, ReviewFinding
@@ -51,10 +51,10 @@ class Tracker:
     issues: dict[str, str] = field(default_factory=dict)
     lines: list[list[str]] = field(default_factory=list)
     refuses: str = "\0"
-    answers: dict[str, tuple[Outcome, bytes]] = field(default_factory=dict)
+    answers: dict[str, tuple[Ending, bytes]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
-    def call(self, line: str) -> tuple[Outcome, bytes]:
+    def call(self, line: str) -> tuple[Ending, bytes]:
         printed = subprocess.run(["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True).stdout
         words = printed.decode().split("\0")[:-1]
         self.lines.append(words)
@@ -72,8 +72,8 @@ class Tracker:
         return filing.file(replace(CycleState(all_findings=findings), **state))  # type: ignore[arg-type]
 
 
-def ended(code: int, tail: str = "", by: str = EXIT) -> Outcome:
-    return Outcome(code, by, tail, 0.1)
+def ended(code: int, tail: str = "", by: str = EXIT) -> Ending:
+    return Ending(code, by, tail, 0.1)
 
 
 class TestOfFindings:
@@ -139,7 +139,7 @@ class TestATrackerThatFails:
             ({"create": (ended(0), b"[1]")}, 3, f"bd does not say which issue it has made for {ONE.id}"),
         ],
     )
-    def test_it_is_told_of(self, answers: dict[str, tuple[Outcome, bytes]], calls: int, why: str) -> None:
+    def test_it_is_told_of(self, answers: dict[str, tuple[Ending, bytes]], calls: int, why: str) -> None:
         tracker = Tracker(answers=answers)
         state = tracker.file(ONE, TWO, child_bead_ids=("old",))
         assert (state.child_bead_ids, state.beads) == (("old",), {})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.graph import Graph
     from gitckpt.durable.steps.history import StepEvent
     from gitckpt.durable.steps.journal import Reported
-    from gitckpt.durable.steps.machine import Position
+    from gitckpt.durable.steps.machine import StepPosition
     from gitckpt.durable.steps.report import StepReport
     from gitckpt.durable.steps.steps import Steps
     from gitckpt.model.checkpoint import Checkpoint, Progress
@@ -181,7 +181,7 @@ def _tell(done: Reported, said: StepReport, *, as_json: bool) -> None:
         terminal.remark(f"{name} is {status}{_following(name, here)}")
 
 
-def _following(name: str, here: Position) -> str:
+def _following(name: str, here: StepPosition) -> str:
     """Returns what a person is told to do after a report, the end of a sentence."""
     from gitckpt.durable.steps import statuses
     from gitckpt.durable.steps.graph import COMPLETE
@@ -249,7 +249,7 @@ def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
         terminal.table(_COLUMNS, rows)
 
 
-def _facts(graph: Graph, here: Position, newest: Checkpoint) -> list[tuple[str, str]]:
+def _facts(graph: Graph, here: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps.graph import COMPLETE
 
@@ -264,7 +264,7 @@ def _facts(graph: Graph, here: Position, newest: Checkpoint) -> list[tuple[str, 
     ]
 
 
-def _row(graph: Graph, here: Position, state: Mapping[str, Any], name: str) -> list[str]:
+def _row(graph: Graph, here: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
     from gitckpt.durable.steps import machine, view
     from gitckpt.durable.steps.report import progress_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from gitckpt.durable.command.execution import EXIT, Outcome, last_line
+from gitckpt.durable.command.execution import EXIT, Ending, last_line
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CLOSED = ("closed", "done", "complete", "tombstone")
 """The statuses of an issue that is closed; the first one is that of beads, the others are of older versions and of people's own."""
 
-Call = Callable[[str], Outcome]
+Call = Callable[[str], Ending]
 """Runs a shell command and returns how it ended; its output is whole, unless it is very long."""
 
 
@@ -40,7 +40,7 @@ class Standing:
         return not self.open and not self.problem
 
 
-def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Outcome, bytes]]) -> Standing:
+def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, bytes]]) -> Standing:
     """Asks beads (`bd show ID… --json`).
 
     Its text form says nothing since version 0.47; so only JSON counts: an array of issues, or with older versions a single one. An issue

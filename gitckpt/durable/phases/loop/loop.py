@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import DEADLINE, Outcome, Patience
+from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
 from gitckpt.durable.phases.agent import MOST_LOST, RETRY_AT, require_there, unusable, wait_for_a_limit
 from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
@@ -295,7 +295,7 @@ class Loop:
             found = Standing(found.closed, found.open, said.problem)
         return found
 
-    def _beads(self, issues: Sequence[str]) -> tuple[Outcome, bytes]:
+    def _beads(self, issues: Sequence[str]) -> tuple[Ending, bytes]:
         """Asks beads, whose standard output has to be told from what it complains of."""
         run_files.make_directory(self._files)
         path = os.path.join(self._files, "issues.json")
@@ -307,7 +307,7 @@ class Loop:
         except OSError:
             return outcome, b""
 
-    def _command(self, line: str, seconds: float, *, show: bool = False) -> Outcome:
+    def _command(self, line: str, seconds: float, *, show: bool = False) -> Ending:
         outcome = execution.run_command(
             line,
             directory=self._run.path,

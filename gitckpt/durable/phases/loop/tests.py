@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 
-from gitckpt.durable.command.execution import EXIT, Outcome
+from gitckpt.durable.command.execution import EXIT, Ending
 from gitckpt.model.values import dataclass
 from gitckpt.store.secrets import detector
 
@@ -51,7 +51,7 @@ def choose(path: str, env: Mapping[str, str]) -> str:
     return ""
 
 
-def run(line: str, call: Callable[[str], Outcome], seconds: float) -> Tested:
+def run(line: str, call: Callable[[str], Ending], seconds: float) -> Tested:
     """Runs tests.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.client import Client
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Outcome, Patience
+from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience
 from gitckpt.durable.phases import options
 from gitckpt.durable.phases.agent import patiently, require_there
 from gitckpt.durable.phases.beads import Beads, TrackerFailed
@@ -252,11 +252,11 @@ def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
     return call
 
 
-def _tracker(context: Context) -> Callable[[str], tuple[Outcome, bytes]]:
+def _tracker(context: Context) -> Callable[[str], tuple[Ending, bytes]]:
     """Returns what runs the tracker, whose standard output has to be told from what it complains of."""
     path = os.path.join(context.run.files.path, "beads.json")
 
-    def call(line: str) -> tuple[Outcome, bytes]:
+    def call(line: str) -> tuple[Ending, bytes]:
         run_files.make_directory(context.run.files.path)
         outcome = execution.run_command(
             f"{line} > {shlex.quote(path)}",

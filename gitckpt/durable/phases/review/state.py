@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from gitckpt.durable.phases.review.finding import FOUND, STATUSES, ReviewFinding, Verification
 from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.readers.table import Reader
+from gitckpt.model.readers.table import TableReader
 from gitckpt.model.values import dataclass, field
 
 D = TypeVar("D")
@@ -253,7 +253,7 @@ class CycleState:
         )
 
 
-class _Said(Reader):
+class _Said(TableReader):
     """A table as quasar has them: what is missing is zero, empty or false.
 
     Args:
@@ -261,7 +261,7 @@ class _Said(Reader):
         source: where that is, for errors.
     """
 
-    kinds: Mapping[type, str] = {**Reader.kinds, int: "a whole number"}
+    kinds: Mapping[type, str] = {**TableReader.kinds, int: "a whole number"}
 
     def __init__(self, table: Any, source: str) -> None:
         if not isinstance(table, Mapping):

@@ -21,7 +21,7 @@ _ID = 16  # bytes of an id
 _PREFIXES = 1 << 16
 
 
-class Record(NamedTuple):
+class SheetRow(NamedTuple):
     """What the document of a valid checkpoint says, less what nothing depends on.
 
     Attributes:
@@ -75,7 +75,7 @@ class Extra(NamedTuple):
     submodules: str
 
 
-class Table:
+class Sheet:
     """The checkpoints, in the order of their ids; a place is a number from 0.
 
     Args:
@@ -174,14 +174,14 @@ class Table:
         extra = self.extras.get(at) if self.extras else None
         return extra.timestamp if extra is not None and extra.timestamp is not None else times.to_text(self._times[at])
 
-    def record(self, at: int) -> Record:
+    def record(self, at: int) -> SheetRow:
         """Returns the valid checkpoint at a place."""
         extra = self.extras.get(at, _NONE)
         commit = self.commit(at)
         holds = {space: held for space, held in zip(layout.HOLDERS, extra.held, strict=True) if held}
         if commit:
             holds[layout.KEEP] = commit
-        return Record(
+        return SheetRow(
             self.id(at),
             self.oid(at),
             extra.run,
@@ -242,7 +242,7 @@ class Oids(Sequence[str]):
         order: their places.
     """
 
-    def __init__(self, table: Table, order: Sequence[int]) -> None:
+    def __init__(self, table: Sheet, order: Sequence[int]) -> None:
         self._table = table
         self._order = order
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.store.records.keep import Apply
-    from gitckpt.store.records.rows.tables import Mark
+    from gitckpt.store.records.rows.tables import Revision
 
 MANY = 20_000
 """Of more commits than this, only what may have changed is walked."""
@@ -34,7 +34,7 @@ class Last:
 
     lines: Collection[str] | None
     new: AbstractSet[str]
-    mark: Mark
+    mark: Revision
 
 
 NEVER = Last(None, frozenset(), (-1, -1))
@@ -47,7 +47,7 @@ def settle(
     needed: Callable[[], Collection[str] | None],
     *,
     last: Last = NEVER,
-    remember: Callable[[Collection[str], Mark], object] = lambda _lines, _mark: None,
+    remember: Callable[[Collection[str], Revision], object] = lambda _lines, _mark: None,
     all_walked: bool = True,
 ) -> None:
     """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.

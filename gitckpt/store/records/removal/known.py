@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from gitckpt.store.records.rows.tables import Mark
+    from gitckpt.store.records.rows.tables import Revision
 
 
 class Known:
@@ -48,7 +48,7 @@ class Known:
             return NEVER
         return self._index.aside(lambda connection: Last(*tables.settled(connection)), NEVER)
 
-    def keep_last(self, lines: Collection[str], mark: Mark) -> None:
+    def keep_last(self, lines: Collection[str], mark: Revision) -> None:
         """Keeps which lines of history are kept, for the rows that `mark` stands for."""
         self._index.aside(partial(tables.keep_settled, lines=lines, mark=mark), None)
 
@@ -57,7 +57,7 @@ class Known:
 
         Where there are few commits, nothing is kept of it: to look at all takes no time.
         """
-        nowhere: Mark = (-1, -1)
+        nowhere: Revision = (-1, -1)
         mark = self._index.aside(tables.mark, nowhere) if self._is_current() else nowhere
 
         def found(lines: Collection[str], plain: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ Row = tuple[Value | None, ...]
 Unreadable = tuple[bytes, bytes, str, bool]
 """Id and oid of what is no valid checkpoint, a sentence on it, and whether that may pass."""
 
-Mark = tuple[int, int]
+Revision = tuple[int, int]
 """The last row, and how often rows were removed: the next one may get the same number as one that was."""
 
 PATIENCE = 5.0
@@ -163,13 +163,13 @@ def keep_plain(connection: sqlite3.Connection, trees: Mapping[str, str], removal
             connection.executemany("INSERT OR REPLACE INTO plain VALUES (?, ?)", some)
 
 
-def mark(connection: sqlite3.Connection) -> Mark:
+def mark(connection: sqlite3.Connection) -> Revision:
     """Returns what tells how far the rows go."""
-    found: Mark = connection.execute("SELECT (SELECT IFNULL(MAX(rowid), 0) FROM entry), removals FROM upkeep").fetchone()
+    found: Revision = connection.execute("SELECT (SELECT IFNULL(MAX(rowid), 0) FROM entry), removals FROM upkeep").fetchone()
     return found
 
 
-def settled(connection: sqlite3.Connection) -> tuple[set[str] | None, set[str], Mark]:
+def settled(connection: sqlite3.Connection) -> tuple[set[str] | None, set[str], Revision]:
     """Returns the lines of history that were kept when that was settled last, None where it was never; the commits of the rows that have
     come since; and what tells how far the rows go.
     """
@@ -182,7 +182,7 @@ def settled(connection: sqlite3.Connection) -> tuple[set[str] | None, set[str], 
         return lines, {oid.hex() for (oid,) in since}, (last, removals)
 
 
-def keep_settled(connection: sqlite3.Connection, lines: Iterable[str], mark: Mark) -> None:
+def keep_settled(connection: sqlite3.Connection, lines: Iterable[str], mark: Revision) -> None:
     """Keeps which lines of history are kept, for the rows as far as `settled` has said; not where some of these may be others by now."""
     last, removals = mark
     with connection:
