@@ -98,7 +98,6 @@ def pipeline(
     """Returns what drives the run of a file, and its files with the inputs that are files.
 
     Args:
-        store: of the repository.
         item: the file.
         checkpoint_id: of its checkpoint.
         newest: the newest checkpoint of its run; None where it starts one.

@@ -60,11 +60,7 @@ class Exported:
 
 
 class Exporter:
-    """Writes checkpoints and runs of a repository as files of other tools.
-
-    Args:
-        store: of the repository.
-    """
+    """Writes checkpoints and runs of a repository as files of other tools."""
 
     def __init__(self, store: Store) -> None:
         self._checkpoints = inside(store)

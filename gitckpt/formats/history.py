@@ -28,7 +28,6 @@ def versions(repository: Repository, path: str) -> list[Version]:
     """Returns what the history of HEAD has of a file, without versions that are as the one before.
 
     Args:
-        repository: where.
         path: relative to the top of the worktree.
     """
     try:

@@ -79,7 +79,6 @@ class Importer:
     """Takes files over into the repository of a store.
 
     Args:
-        store: of the repository.
         format: one of `detection.NAMES`, if the files are all of that; by default it is told by their content.
         phases: "linting" or "filtering": files of quasar's are from before it had that phase; "" for later ones.
         history: whether every version of a superpowers file that git has is taken over.

@@ -28,11 +28,7 @@ def shown(path: str) -> str:
 
 
 class KnownImports:
-    """What a repository has of files that were imported.
-
-    Args:
-        store: of the repository.
-    """
+    """What a repository has of files that were imported."""
 
     def __init__(self, store: Checkpoints) -> None:
         self._store = store

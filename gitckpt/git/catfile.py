@@ -24,11 +24,7 @@ _MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename 
 
 
 class CatFile:
-    """Reads through one process, started at the first question.
-
-    Args:
-        git: where.
-    """
+    """Reads through one process, started at the first question."""
 
     def __init__(self, git: Git) -> None:
         self._git = git

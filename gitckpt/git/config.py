@@ -22,7 +22,6 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
     r"""Returns the settings whose name matches.
 
     Args:
-        repository: where.
         pattern: a regular expression on the canonical name, such as `^ckpt\.`.
 
     Returns:
@@ -39,9 +38,6 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 def files(repository: Repository) -> list[str]:
     """Returns the files that the configuration comes from, with those that it names: what it includes, rules to ignore files, attributes.
-
-    Args:
-        repository: where.
 
     Returns:
         Absolute paths; what does not exist is among them where git would read it if it did (git-config(1), "FILES").

@@ -169,11 +169,7 @@ def _failed(error: OSError) -> CkptError:
 
 
 class Arrivals:
-    """The objects that came into a repository since they were last flushed, whoever wrote them.
-
-    Args:
-        repository: where.
-    """
+    """The objects that came into a repository since they were last flushed, whoever wrote them."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -318,7 +314,6 @@ def flush_written(
     """Waits until loose objects are on the disk; those in a pack are.
 
     Args:
-        repository: where.
         oids: of the objects.
         meanwhile: as for `flush`.
         beside: as for `Arrivals.flush`.

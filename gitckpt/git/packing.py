@@ -67,7 +67,6 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
     """Packs the loose refs below some namespaces, flushed to the disk.
 
     Args:
-        repository: where.
         namespaces: complete directories such as `refs/checkpoints`.
         version: of git.
 

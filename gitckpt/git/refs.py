@@ -95,7 +95,6 @@ class Refs:
     """Reads and writes the refs of a repository.
 
     Args:
-        repository: where.
         heal: is given the lock file that is in the way of an update, and tells whether it is gone, so that the update is tried once more.
         settle: called whenever refs have changed: `Objects.settle` of those that write what they point to.
     """

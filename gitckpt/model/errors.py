@@ -94,7 +94,6 @@ class RunExists(CkptError):
 
     Args:
         message: the key and the run.
-        run: its id.
         hint: how to go on with it.
     """
 

@@ -36,8 +36,6 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
     What cannot be noted is recorded all the same: that somebody has to adopt a run is better than no checkpoint. The log says so.
 
     Args:
-        repository: where.
-        run: its id.
         head: the oid of the document that its head points to; "" where it starts.
         oids: of the documents, oldest first.
         drives: whether it is the driver of the run that writes, who goes on from nothing that others wrote.
@@ -82,8 +80,6 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
     """Tells whether a document of a run was written or adopted here.
 
     Args:
-        repository: where.
-        run: its id.
         oid: of the document.
     """
     if not ids.is_run_id(run):
@@ -104,8 +100,6 @@ def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     """Returns the lines that were noted lately after a document, newest first: what was about to follow it, and may have no refs.
 
     Args:
-        repository: where.
-        run: its id.
         oid: of the document.
     """
     try:
@@ -141,7 +135,6 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
     """Forgets runs that are gone, as a kill after their removal leaves them; a run that is about to begin has a young file.
 
     Args:
-        repository: where.
         there: returns the runs there are.
     """
     place = os.path.join(repository.private_dir, DIRECTORY)

@@ -54,12 +54,7 @@ _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
 class Links:
-    """Writes links, or lets them wait. Who writes holds the lock of writers.
-
-    Args:
-        repository: where.
-        objects: its objects.
-    """
+    """Writes links, or lets them wait. Who writes holds the lock of writers."""
 
     def __init__(self, repository: Repository, objects: Objects) -> None:
         self._repository = repository
@@ -183,8 +178,6 @@ def missing(repository: Repository, objects: Objects, links: Lines) -> Lines:
     """Returns which links are neither in the notes nor wait; none of a commit whose note leaves links out, which does not tell which.
 
     Args:
-        repository: where.
-        objects: its objects.
         links: note lines by commit.
     """
     from gitckpt.git.notes.editor import Notes
@@ -226,7 +219,6 @@ def forget(repository: Repository, gone: Collection[str]) -> None:
     """Lets the links of checkpoints that were removed wait no more; the caller holds the lock of writers.
 
     Args:
-        repository: where.
         gone: ids of the checkpoints.
     """
     if not gone or not is_any_waiting(repository):

@@ -60,7 +60,6 @@ def forget_others(repository: Repository, there: Callable[[Collection[str]], Col
     """Forgets checkpoints that are gone, once they are half of what was noted. What is noted meanwhile may be lost.
 
     Args:
-        repository: where.
         there: returns those of some ids that are there.
     """
     found = known(repository)

@@ -20,7 +20,6 @@ def install(repository: Repository, mode: str) -> Installation:
     """Makes git call gitckpt at each commit, and writes the file of settings. Done again, it changes only what is not as it should be.
 
     Args:
-        repository: where.
         mode: how git calls gitckpt, as for `installation.install`.
 
     Raises:

@@ -31,7 +31,6 @@ def is_held(directory: str, run: str, token: int) -> bool:
 
     Args:
         directory: the common directory of the repository.
-        run: its id.
         token: that of the lease.
 
     Raises:

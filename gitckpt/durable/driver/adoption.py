@@ -25,7 +25,6 @@ def require(
     """Looks whether checkpoints were written here; where they were not, and are trusted, what decides is shown, and their run is adopted.
 
     Args:
-        store: of the repository.
         wanted: what is to be gone on from: of one run, or one that is of none.
         trusted: whether somebody says that what others have written may be gone on from.
         show: is given the id of the checkpoint, and what decides, a line each, before anything is done.

@@ -31,7 +31,6 @@ def note(repository: Repository, definition: PipelineDefinition, known: Mapping[
     """Notes, on this machine, the agents of the file that somebody has started a run with, or accepts.
 
     Args:
-        repository: where.
         definition: the pipeline of the run.
         known: its inputs, and what its state says, by name.
         clients: the agents of the file, by name.

@@ -93,7 +93,6 @@ class Driver:
     """Drives a run through a pipeline.
 
     Args:
-        run: the run.
         definition: the pipeline.
         observer: is told and asked.
         skipped: phase → why it need not be done, with the message for its checkpoint.

@@ -59,7 +59,6 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mappin
     """Returns what a pipeline is started with.
 
     Args:
-        store: of the repository.
         definition: the pipeline.
         said: what the caller says, by name; files as seen from the current directory. A text of which a part looks like a secret is
             taken with that part masked, from the start, so that all phases get the same: they find secrets in their environment.
@@ -84,7 +83,6 @@ def given_to(run: ActiveRun, definition: PipelineDefinition) -> Given:
     """Returns what a run of a pipeline is driven with, from its own copies.
 
     Args:
-        run: the run.
         definition: the pipeline.
 
     Raises:
@@ -129,7 +127,6 @@ def start(
     """Records the first checkpoint of a run of a pipeline, and returns it.
 
     Args:
-        store: of the repository.
         definition: the pipeline.
         given: its inputs.
         name: what the run is about; becomes part of its id.
@@ -182,7 +179,6 @@ def require_same(
     """Compares a pipeline and its inputs with what a run was started with.
 
     Args:
-        store: of the repository.
         newest: the run's newest checkpoint.
         definition: the pipeline as it is now.
         accept: whether what changed is accepted.
@@ -257,7 +253,6 @@ def take_in(run: ActiveRun, contents: Mapping[str, bytes], *, accepted: bool) ->
     """Replaces the run's copies of inputs that are files.
 
     Args:
-        run: the run.
         contents: what they shall hold, by name.
         accepted: whether somebody wants that. Otherwise only such a copy makes way as is stored of that very file, with masked places.
 

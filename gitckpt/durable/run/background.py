@@ -89,7 +89,6 @@ class Autosaver:
     Args:
         store: the driver's, as seen from the run's worktree.
         phase: the phase that is under way.
-        run: the run.
         saved: the commit and the snapshot that the newest checkpoint holds.
         guard: the run's lease.
         beside: files of the run that lie beside its worktree.

@@ -61,7 +61,6 @@ class Changed(UsageError):
     """A run was to go on under other inputs or another definition than it was started with.
 
     Args:
-        run: its id.
         what: what changed, each thing in words.
         hint: what can be done about it.
     """

@@ -110,7 +110,6 @@ def begin(
     """Records the first checkpoint of a run, and returns it.
 
     Args:
-        store: of the repository.
         name: what the run is about; becomes part of its id.
         base: the rev that its worktree begins with.
         state: what its checkpoints carry.
@@ -144,7 +143,6 @@ def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, 
     """Begins a run that nothing but a program or people drive, unless there is one with its key.
 
     Args:
-        store: of the repository.
         name: what the run is about; becomes part of its id.
         key: the caller's own name for it; None begins one in any case.
         base: the rev that its worktree begins with.
@@ -169,8 +167,6 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     """Takes the lease of a run, and opens its worktree, which is made again if it is gone.
 
     Args:
-        store: of the repository.
-        run: its id.
         how: see `How`.
 
     Raises:
@@ -254,10 +250,6 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
 
 def settle(store: Checkpoints, run: str) -> bool:
     """Does what is left to do of a run that is complete, where its driver was killed in the last moment: its links, and its lease.
-
-    Args:
-        store: of the repository.
-        run: its id.
 
     Returns:
         Whether there was anything to be done.

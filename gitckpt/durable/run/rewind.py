@@ -98,7 +98,6 @@ def remove_locks(repository: Repository, run: str) -> None:
 
     Args:
         repository: seen from the run's worktree; its lease is ours, and no command of it runs.
-        run: its id.
     """
     branch = repository.head_ref()
     refs = [layout.RUNS + run, layout.LEASES + run, *([branch] if branch else [])]
@@ -128,7 +127,6 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *,
     """Starts a run that goes on from a checkpoint, and returns its first checkpoint; the old run stays as it is.
 
     Args:
-        store: of the repository.
         checkpoint: the one to go on from.
         name: what the new run is about; by default what the old one was.
         trusted: whether it may be one that was not written here.

@@ -46,7 +46,6 @@ class Writer:
 
     Args:
         store: as seen from the run's worktree.
-        run: its id.
         hold: its lease.
         files: its files that lie beside the worktree.
         newest: its newest checkpoint.

@@ -112,7 +112,6 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
     """Returns the steps of a run.
 
     Args:
-        store: of the repository.
         state: of the run.
         wanted: what the caller names, where the run does not say by itself.
 

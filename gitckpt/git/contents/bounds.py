@@ -30,7 +30,6 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Looks at a snapshot before its paths are listed; what is checked out has been listed already.
 
     Args:
-        repository: where.
         snapshot: oid of its tree; None where the commit stands for the files.
         commit: full oid; "" for no files at all.
 

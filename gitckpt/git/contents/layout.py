@@ -96,7 +96,6 @@ def empty(repository: Repository, top: bytes, candidates: Collection[bytes], fil
     A directory in which all is ignored, as caches are, does not count: what is in it is not captured either.
 
     Args:
-        repository: where.
         top: of the worktree.
         candidates: relative to it; the top itself, which is the empty path, does not count.
         files: the tree of all files.

@@ -103,7 +103,6 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
     """Lets an index have files that are there as git stores them, without the filter, which would make something else of their bytes.
 
     Args:
-        index: where.
         files: those.
     """
     if files:

@@ -41,8 +41,6 @@ def lacking(repository: Repository, objects: Objects, commit: str) -> set[str]:
     """Returns objects that cannot be read, of those that came with a commit; where many came, others may be among them.
 
     Args:
-        repository: where.
-        objects: its objects.
         commit: its full oid; "" for none.
     """
     known = _read(repository)

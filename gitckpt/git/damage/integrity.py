@@ -64,7 +64,6 @@ def damaged(repository: Repository, oids: Collection[str] | None = None, progres
     Of an object that is there twice, the copy counts that git reads.
 
     Args:
-        repository: where.
         oids: what is read, where in a partial clone what is not there is no damage; None for all that is there, as it lies there.
         progress: told now and then.
     """

@@ -29,7 +29,6 @@ def secure(repository: Repository, commit: str, text: bytes, above: Iterable[str
     """Sees to it that all is there that is new in a commit; while a gc runs, it is held in a pack as well.
 
     Args:
-        repository: where.
         commit: its oid.
         text: what it says.
         above: its parents, as git takes it to have them.

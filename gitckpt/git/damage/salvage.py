@@ -175,7 +175,6 @@ def put_aside(repository: Repository, oid: str) -> str | None:
     """Takes what is left of a damaged object out of git's way, so that git can write it anew.
 
     Args:
-        repository: where.
         oid: of an object that git cannot read.
 
     Returns:

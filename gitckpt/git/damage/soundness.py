@@ -27,7 +27,6 @@ class Census:
     """Some trees with all that is below them. What is missing counts for nothing.
 
     Args:
-        repository: where.
         roots: oids of trees.
         there: returns those of some trees that may be read; by default all. A partial clone would fetch the others.
     """

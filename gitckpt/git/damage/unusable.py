@@ -41,7 +41,6 @@ def write_anew(repository: Repository, index: str) -> None:
     """Writes those of the noted trees that an index stands for.
 
     Args:
-        repository: where.
         index: path of the index, which stays as it is.
 
     Raises:

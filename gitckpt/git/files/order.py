@@ -26,7 +26,6 @@ def in_packs(repository: Repository, oids: bytes | bytearray, width: int) -> arr
     """Returns the numbers of some objects, from 0 on, in the order in which they are read most quickly; first those that are in no pack.
 
     Args:
-        repository: where.
         oids: of all of them, one after the other.
         width: the bytes of each.
     """

@@ -40,11 +40,7 @@ _FANOUT, _NAMES = 8, 8 + 256 * 4
 
 
 class FileLookup:
-    """Reads a repository of one's own, for a process that has a few things to ask.
-
-    Args:
-        repository: where.
-    """
+    """Reads a repository of one's own, for a process that has a few things to ask."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

@@ -43,7 +43,6 @@ def look(repository: Repository, directory: str) -> State:
     """Returns what refs look like now.
 
     Args:
-        repository: where.
         directory: below which they lie, such as `refs/checkpoints`; it holds no directories whose refs count.
     """
     if repository.has_reftable:

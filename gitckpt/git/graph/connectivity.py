@@ -51,8 +51,6 @@ def lacking(repository: Repository, objects: Objects, roots: Iterable[str], dama
     """Returns what is missing or damaged beneath commits and trees. The contents of blobs are not read.
 
     Args:
-        repository: where.
-        objects: its objects.
         roots: oids of commits and trees that are there, in any number; gone through more than once. Best in the order of their dates: what
             lots of them lead to is looked at one after the other, less what the end of the lot before does.
         damaged: objects that are known not to be readable.

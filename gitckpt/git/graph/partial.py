@@ -21,7 +21,6 @@ def missing(repository: Repository, tree: str, known: str | None) -> list[str]:
     """Returns the objects below a tree that are not there, without fetching any.
 
     Args:
-        repository: where.
         tree: the tree.
         known: a tree whose objects are not asked for; None for none.
     """

@@ -64,7 +64,6 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     """Returns those of some commits that no tip leads to, and that are there. A tip leads to itself.
 
     Args:
-        git: where.
         commits: may be gone through twice.
         tips: likewise.
 
@@ -81,7 +80,6 @@ def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[st
     """Returns what `outside` does, and is never misled by dates; where there is something to return, it walks all that the tips lead to.
 
     Args:
-        git: where.
         commits: may be gone through again and again, the newest first.
         tips: likewise.
 

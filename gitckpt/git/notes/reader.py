@@ -34,8 +34,6 @@ class NotesReader:
     """Reads the notes of one ref.
 
     Args:
-        repository: where.
-        objects: its objects.
         ref: full name of the notes ref.
     """
 

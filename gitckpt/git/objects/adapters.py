@@ -12,7 +12,6 @@ def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
     """Returns the objects of a repository.
 
     Args:
-        repository: where.
         adapter: "libgit2", "plumbing", or "auto": libgit2 where it opens the repository, plumbing elsewhere.
 
     Raises:

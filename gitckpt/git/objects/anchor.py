@@ -57,7 +57,6 @@ def may_have_pruned(repository: Repository, commit: bytes) -> bool:
     """Tells whether a gc may have taken what is new in a commit: one is at work, or was a moment ago, or took its tree.
 
     Args:
-        repository: where.
         commit: what the commit says.
     """
     if gc_is_running(repository.common_dir):
@@ -73,11 +72,7 @@ def may_have_pruned(repository: Repository, commit: bytes) -> bool:
 
 
 class Anchor:
-    """Holds what each thread has written until its refs are there.
-
-    Args:
-        repository: where.
-    """
+    """Holds what each thread has written until its refs are there."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

@@ -63,7 +63,6 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
     """Returns what differs between two trees, sorted by path.
 
     Args:
-        repository: where.
         old: a tree.
         new: another one.
         paths: files or directories to look at, literally; none, or the empty one for the top, for all.
@@ -94,7 +93,6 @@ def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[t
     """Returns at how many paths the trees of each pair differ, without directories: of many pairs, one process compares all.
 
     Args:
-        repository: where.
         pairs: oids of trees; "" stands for one without files.
 
     Raises:
@@ -165,7 +163,6 @@ def own(repository: Repository, base: str, tree: str) -> list[str]:
     """Returns the objects that a tree has and another one lacks at the same path, but for commits of submodules.
 
     Args:
-        repository: where.
         base: the other one.
         tree: its oid.
 
@@ -199,7 +196,6 @@ def present(repository: Repository, tree: str, paths: Iterable[bytes]) -> set[by
     """Returns the files of a tree that have one of the paths, or are in a directory that has.
 
     Args:
-        repository: where.
         tree: its oid.
         paths: one at least, literally.
     """
@@ -228,7 +224,6 @@ class Expansion:
     be it for `diff-tree -r`, `ls-tree -r` or a checkout. So each pair of trees is looked at once, and not what both have in common.
 
     Args:
-        repository: where.
         limits: beyond which it stops.
 
     Attributes:

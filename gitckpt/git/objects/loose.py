@@ -27,7 +27,6 @@ def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) ->
     """Writes objects, and flushes none. Each is there whole or not at all.
 
     Args:
-        repository: where.
         items: kind and content of each.
         oids: of the same.
 

@@ -55,7 +55,6 @@ def write(repository: Repository, items: Sequence[Item], *, keep: bool = False) 
     """Writes objects as a pack of their own, whether they are there already or not, flushed to the disk.
 
     Args:
-        repository: where.
         items: one at least.
         keep: whether git must not touch the pack until the file is gone that this returns the name of.
 
@@ -87,7 +86,6 @@ def hold(repository: Repository, names: Iterable[str], *, keep: bool = False, re
     """Writes objects that are there into a pack of their own, whether they are in another one or not, flushed to the disk.
 
     Args:
-        repository: where.
         names: their oids; with `revs`, commits, with all that they and no commit after a `^` lead to.
         keep: as for `write`.
         revs: whether these are commits.

@@ -25,7 +25,6 @@ def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequen
     """Returns the paths that git would ignore by some rules (and those of the repository and the user, as everywhere).
 
     Args:
-        repository: where.
         rules: oids of the files that hold them, by path.
         paths: relative to the top.
     """

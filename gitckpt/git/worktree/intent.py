@@ -33,7 +33,6 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
     """Returns those of some entries that were added in intent only, with their modes as in trees.
 
     Args:
-        index: where.
         paths: of entries that could be, as they have the oid of the empty blob.
     """
     if not paths:
@@ -51,7 +50,6 @@ def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
     calls written.
 
     Args:
-        index: where.
         paths: of entries that were added in intent only; they are not assumed to be unchanged.
     """
     index.update("--no-assume-unchanged", paths)  # of all that git does to an entry, this changes nothing else
@@ -64,7 +62,6 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
     would take the mode, which may be another one by now.
 
     Args:
-        index: where.
         paths: of the entries.
         modes: as in trees, of those that are no plain files.
 

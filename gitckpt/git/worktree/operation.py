@@ -72,8 +72,6 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
     Branches and reflogs that lead to them today may be gone when the operation is to go on.
 
     Args:
-        repository: where.
-        objects: its objects.
         files: what `collect` returned.
         head: what HEAD points to; "" on an unborn branch.
     """
@@ -184,7 +182,6 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
     """Raises `WorktreeError` if something that the refs of an operation point to is missing.
 
     Args:
-        repository: where.
         files: what `collect` returned.
     """
     for name, oid in _refs_in(files).items():

@@ -36,7 +36,6 @@ def note(repository: Repository, tree: str) -> None:
     """Remembers that a snapshot was captured here, if that is possible; otherwise it counts as fetched, and nothing else is lost.
 
     Args:
-        repository: where.
         tree: the snapshot.
     """
     if is_known(repository, tree):

@@ -28,7 +28,6 @@ def links(store: Checkpoints, evidence: Evidence, driven: Collection[str], plain
     be one of those that a note only counts.
 
     Args:
-        store: of the repository.
         evidence: what there is.
         driven: runs that somebody drives, who may have put links off.
         plain: is given the trees of notes that list no checkpoints of other commits, and leave none out, by the digits that lead to them.

@@ -86,7 +86,6 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     """Returns everything that is not as it should be; changes nothing.
 
     Args:
-        store: of the repository.
         version: of git.
     """
     listing = inventory.list_refs(store.repository)

@@ -147,7 +147,6 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
     """Lists the refs of ours, in the order of their names.
 
     Args:
-        repository: where.
         take: is given oid, full name, and the ref that it stands for if it is symbolic, of each.
     """
     digest = hashlib.blake2b()
@@ -257,7 +256,6 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
     """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those.
 
     Args:
-        repository: where.
         complaint: what `list_refs` returned.
     """
     refs = dict.fromkeys(line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line)  # each part may name it
@@ -272,7 +270,6 @@ def in_the_way(repository: Repository, barring: Sequence[str]) -> list[Flaw]:
     """Returns the refs that stand where git needs a directory for ours: as long as they do, nothing can be recorded.
 
     Args:
-        repository: where.
         barring: what `list_refs` returned.
     """
     there = [ref for ref in _BARRING if ref in barring]

@@ -42,7 +42,6 @@ def audit(store: Checkpoints, evidence: Evidence, damage: Damage) -> list[Flaw]:
     """Returns the checkpoints that lack objects, and what else is wrong with the files of objects.
 
     Args:
-        store: of the repository.
         evidence: what there is.
         damage: of the files that objects lie in.
     """

@@ -35,7 +35,6 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """Mends what can be mended. What somebody else changed meanwhile is left as they made it.
 
     Args:
-        store: of the repository.
         flaws: what was found.
 
     Returns:

@@ -167,7 +167,6 @@ def age_of_runs(repository: Repository, pipeline: str, said: int) -> int:
     """Returns at which age complete runs of a pipeline expire that says so itself; not earlier than any run, unless that is approved.
 
     Args:
-        repository: where.
         pipeline: its name, in the file.
         said: the age that the file says, in microseconds.
     """

@@ -54,7 +54,6 @@ def install(
     """Makes git call gitckpt, and notes follow rewritten commits. Done again, it changes only what is not as it should be.
 
     Args:
-        repository: where.
         version: of git.
         mode: "config" (hooks in git's configuration), "files" (a block in each hook file), "external" (a person adds lines to another
             manager's files), "none", or "auto": what a person chose before, or else what suits the repository.
@@ -104,9 +103,6 @@ def install(
 def uninstall(repository: Repository) -> list[str]:
     """Takes out what `install` put in, and nothing else: checkpoints and other people's text stay as they are.
 
-    Args:
-        repository: where.
-
     Returns:
         A sentence for each thing that was taken out.
 
@@ -146,7 +142,6 @@ def inspect(
     """Returns what is not as `install` left it.
 
     Args:
-        repository: where.
         version: of git.
         python: the interpreter that the hooks should start.
         package_dir: the directory that should hold the package `gitckpt`.
@@ -181,7 +176,6 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
     """Returns what the next commit comes to: "recorded"; "missed", where a person has to do something first; "none"; or "not installed".
 
     Args:
-        repository: where.
         version: of git.
 
     Raises:

@@ -36,11 +36,7 @@ VALUES = ((REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES), (REWRITE_MODE, SORTED_
 
 
 class HookSettings:
-    """The repository's own settings for hooks and notes.
-
-    Args:
-        repository: where.
-    """
+    """The repository's own settings for hooks and notes."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

@@ -142,7 +142,6 @@ def detect(repository: Repository, hooks_dir: str) -> Manager | None:
     """Returns who owns the hook files, if somebody does.
 
     Args:
-        repository: where.
         hooks_dir: the directory in which git looks for hooks, symbolic links followed.
     """
     name = _owner(repository, hooks_dir)

@@ -24,7 +24,6 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
 
     Args:
         leases: of the repository.
-        run: its id.
         wait: how long their end is waited for, in seconds: they have to end what they started, and to record that. 0 only asks, and signals
             nobody.
         tell: is told where a process cannot be signalled.

@@ -43,8 +43,6 @@ class Leases:
     """The leases of a repository.
 
     Args:
-        objects: its objects.
-        refs: its refs.
         object_format: "sha1" or "sha256".
         clock: returns the current instant, in microseconds since the epoch.
     """
@@ -85,7 +83,6 @@ class Leases:
         """Takes the lease of a run.
 
         Args:
-            run: its id.
             holder: what it is taken for, for people.
             length: how long it is good without being renewed, in microseconds.
             take_over: whether it is taken from somebody who is alive, too, if they are stalled, or if the lease says what no driver says
@@ -282,7 +279,6 @@ class BoundToToken:
 
     Args:
         leases: of the repository.
-        run: the run.
         token: the token of that driver.
 
     Attributes:

@@ -54,7 +54,6 @@ def written_here(entries: Sequence[Entry], repository: Repository) -> Entry | No
 
     Args:
         entries: the checkpoints.
-        repository: where.
     """
     ours: set[str] | None = None
     for entry in entries:
@@ -77,7 +76,6 @@ def named_run(text: str, repository: Repository, index: Index) -> str | None:
 
     Args:
         text: as for `find`.
-        repository: where.
         index: knows the runs.
 
     Raises:

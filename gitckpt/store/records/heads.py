@@ -31,8 +31,6 @@ def written(index: Index, repository: Repository, run: str) -> list[Entry]:
 
     Args:
         index: of the repository.
-        repository: where.
-        run: its id.
     """
     from gitckpt.store.records.entry import Query
 
@@ -70,9 +68,6 @@ def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Ref
 
     Args:
         noted: oids, as `chains.noted_after` has them; a line may be none, and a document may never have been written.
-        run: its id.
-        objects: of the repository.
-        refs: of the repository.
 
     Raises:
         InvalidCheckpoint: one of them is no document of a run.
@@ -91,8 +86,6 @@ class Heads:
     """The heads of the runs of a repository.
 
     Args:
-        refs: of the repository.
-        objects: of the repository.
         index: returns the derived listing of its checkpoints.
         knows: tells of a run and the oid of a document whether that was written here.
     """

@@ -82,9 +82,6 @@ class Index:
     """The index of a repository.
 
     Args:
-        repository: where.
-        objects: its objects.
-        refs: its refs.
         progress: is given a line to show while many documents are read, and at last "".
     """
 

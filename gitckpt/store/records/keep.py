@@ -58,7 +58,6 @@ class Line:
     """The line of history that a new checkpoint goes on with, or begins.
 
     Args:
-        repository: where.
         commit: the one that the checkpoint is linked to.
         has_branch: whether a branch points to it.
         again: whether a ref was not as it seemed before, so that git is asked for those whose objects may be missing.
@@ -130,7 +129,6 @@ class Line:
         The checkpoint is recorded by then: what fails here leaves a ref too many, which maintenance drops.
 
         Args:
-            objects: of the repository.
             apply: applies updates in one transaction.
         """
         is_there = Update(self.update.ref, self.update.new, self.update.new)
@@ -208,8 +206,6 @@ def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, ab
     """Sorts the lines that end where no branch points any more: drops the refs of those that go on, and lets the others lend no name.
 
     Args:
-        repository: where.
-        objects: its objects.
         apply: applies updates in one transaction.
         newest: the commit that was recorded just now.
         abandoned: commits that branches are about to leave.
@@ -297,8 +293,6 @@ def give(
     """Gives each commit the ref it should have.
 
     Args:
-        repository: where.
-        objects: its objects.
         apply: applies updates in one transaction.
         kept: what the ref of each commit points to now; "" where it has none.
         tips: where branches point.

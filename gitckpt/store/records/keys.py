@@ -86,8 +86,6 @@ class Claim:
 
     Args:
         key: the key.
-        refs: of the repository.
-        objects: of the repository.
         object_format: "sha1" or "sha256".
         is_there: tells whether a run exists.
     """
@@ -149,8 +147,6 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
     """Deletes the keys of runs that do not exist.
 
     Args:
-        refs: of the repository.
-        objects: of the repository.
         runs: returns the runs there are.
 
     Raises:

@@ -109,8 +109,6 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
     """Yields kind and content of each of some objects; of many through git, which reads ahead on another processor.
 
     Args:
-        repository: where.
-        objects: its objects.
         oids: full ones.
     """
     from gitckpt.model.format import budget

@@ -27,7 +27,6 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
     Nobody of ours writes meanwhile: who does holds the lock of writers, and so do we.
 
     Args:
-        repository: where.
         tell: is told what was removed.
         in_the_way: the lock that somebody met.
 

@@ -139,13 +139,7 @@ class Proposal:
 
 
 class Recorder:
-    """Writes checkpoints.
-
-    Args:
-        repository: where.
-        objects: its objects.
-        refs: its refs.
-    """
+    """Writes checkpoints."""
 
     def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
         self._repository = repository

@@ -18,7 +18,6 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
     """Returns the content of a file.
 
     Args:
-        repository: where.
         checkpoint: whose file it is.
         path: of the file, from the top of the worktree.
         beside: whether it is one that the run keeps beside the worktree.

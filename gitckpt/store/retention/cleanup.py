@@ -52,7 +52,6 @@ def cleanup_by_age(store: Checkpoints, days: int) -> Cleaned:
     deleted, as when somebody holds a lock, is counted, and the others go.
 
     Args:
-        store: of the repository.
         days: the age in days, as `times.age_in_days` counts it; 0 or less for all.
     """
     now = store.clock()
@@ -77,7 +76,6 @@ def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than:
     """Removes the runs that are complete and old enough, with their worktrees; see `run_expiry`.
 
     Args:
-        store: of the repository.
         pipeline: the one whose runs are meant; None for all runs.
         older_than: the age of their newest checkpoint, in microseconds.
 

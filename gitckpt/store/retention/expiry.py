@@ -59,7 +59,6 @@ def expire(
     Only what is old enough to go is looked at, however many others there are.
 
     Args:
-        store: of the repository.
         rules: the policy.
         dry_run: whether to decide only.
         progress: is told what is being done, a few words at a time.
@@ -126,7 +125,6 @@ def expire_alone(
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
     Args:
-        store: of the repository.
         rules: the policy.
         dry_run: whether to decide only.
         progress: as for `expire`.

@@ -72,7 +72,6 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
     """Returns what becomes of each run by the policy, and the checkpoints of those that go, by sequence; worktrees are not looked at.
 
     Args:
-        store: of the repository.
         rules: the policy.
         among: the runs that may go; all by default.
     """
@@ -109,7 +108,6 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
     """Returns what would become of each run, with a look at the worktrees of those that expire; changes nothing.
 
     Args:
-        store: of the repository.
         fates: what was decided.
     """
     rules = settings.read(store.repository)
@@ -122,7 +120,6 @@ def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry,
     One that another checkpoint names is not among them.
 
     Args:
-        store: of the repository.
         but: runs to leave out.
     """
     told = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
@@ -143,12 +140,7 @@ def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry,
 
 
 def needed_by(store: Checkpoints, run: str) -> str | None:
-    """Returns the id of an unfinished run that refers to checkpoints of a run; None where there is none.
-
-    Args:
-        store: of the repository.
-        run: its id.
-    """
+    """Returns the id of an unfinished run that refers to checkpoints of a run; None where there is none."""
     unfinished = {each.id for each in summary.summaries(store) if each.status != runstate.COMPLETE}
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
@@ -171,7 +163,6 @@ def remove(
     """Removes the runs that expire; returns what became of each run.
 
     Args:
-        store: of the repository.
         chains: the checkpoints of those that expire, by sequence, as they were when it was decided.
         fates: what was decided.
         progress: is told what is being done, a few words at a time.
@@ -291,8 +282,6 @@ def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, 
     """Removes worktree and files of a run, whose lease is ours; returns why it stays.
 
     Args:
-        store: of the repository.
-        run: its id.
         newest: its newest checkpoint when it was decided.
         now: its newest checkpoint.
         rules: the settings.

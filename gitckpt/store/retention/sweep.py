@@ -27,10 +27,6 @@ _BESIDE = ("ckpt-exact", "ckpt-seen", "ckpt-undo", "ckpt-unfiltered")
 def sweep(repository: Repository, refs: Refs) -> list[str]:
     """Deletes the refs that hold something for a checkpoint which does not exist.
 
-    Args:
-        repository: where.
-        refs: its refs.
-
     Returns:
         The refs that are gone; none while a checkpoint is being written.
 
@@ -49,9 +45,6 @@ def sweep(repository: Repository, refs: Refs) -> list[str]:
 def sweep_files(repository: Repository) -> list[str]:
     """Deletes the files of processes that were killed (see `left_files`), and worktrees that they have half made.
 
-    Args:
-        repository: where.
-
     Returns:
         The paths of what is gone; what cannot be deleted stays, and `doctor` counts it.
     """
@@ -60,11 +53,7 @@ def sweep_files(repository: Repository) -> list[str]:
 
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
-    """Returns files and directories of processes that were killed: private indexes and the like, and what git has half written.
-
-    Args:
-        repository: where.
-    """
+    """Returns files and directories of processes that were killed: private indexes and the like, and what git has half written."""
     found = {**leftovers.left_objects(repository), **_left_keeps(repository), **_left_worktrees(repository)}
     for path in _scratch(repository):
         known = leftovers.mark(path)
@@ -74,11 +63,7 @@ def left_files(repository: Repository) -> dict[str, FileMark]:
 
 
 def scratch_files(repository: Repository) -> list[str]:
-    """Returns the files and directories that are somebody's who is at work, or that were left: `left_files` says which.
-
-    Args:
-        repository: where.
-    """
+    """Returns the files and directories that are somebody's who is at work, or that were left: `left_files` says which."""
     return [*leftovers.half_written(repository), *_scratch(repository), *_left_keeps(repository), *_left_worktrees(repository)]
 
 

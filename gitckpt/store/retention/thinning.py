@@ -36,7 +36,6 @@ def decide(
     """Returns the decisions on those that are thinned away, by id.
 
     Args:
-        store: of the repository.
         entries: the checkpoints, by id.
         staying: those of them that do not expire, newest first.
         rules: the policy.
@@ -71,7 +70,6 @@ class _Holdings:
     """Tells what checkpoints hold that later ones have, too.
 
     Args:
-        store: of the repository.
         due: those that may go.
         newest: those that stay in any case.
     """

@@ -65,7 +65,6 @@ def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None,
 
     Args:
         store: of the repository, as seen from another worktree.
-        run: its id.
         known: the settings, where the caller has read them already.
         newest: the newest checkpoint of the run, where the caller knows it.
 
@@ -107,10 +106,6 @@ def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
     """Tells whether the commit that a run has come to is in a branch that was pushed, as far as this repository knows.
-
-    Args:
-        store: of the repository.
-        run: its id.
 
     Raises:
         NotFoundError: there is no such run.

@@ -34,9 +34,6 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
     Within a run the sequence decides, otherwise the time. What cannot be read is passed over, and so is what others wrote, and was
     fetched.
     The `errors` of the checkpoint say why it stopped.
-
-    Args:
-        store: of the repository.
     """
     found = [each for each in (_of_runs(store), _outside(store)) if each is not None]
     return max(found, key=lambda each: each.time, default=None)

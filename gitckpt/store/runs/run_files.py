@@ -64,8 +64,6 @@ class RunFiles:
         """Returns what a capture found, with these files in its tree.
 
         Args:
-            repository: where.
-            objects: its objects.
             found: what was captured.
             commit: the linked commit; "" for none.
             limits: what is left out: names that look like secrets, and what is too large. Links are left out, too.
@@ -128,8 +126,6 @@ class RunFiles:
         """Writes the files of a snapshot to where they were, those that are not there.
 
         Args:
-            repository: where.
-            objects: its objects.
             tree: the snapshot. It may have been fetched: nothing is written outside of the directory.
 
         Raises:
@@ -146,8 +142,6 @@ class RunFiles:
         """Lets the output be what it was. What is in the way of nothing and in no snapshot, as what looks like a secret, stays.
 
         Args:
-            repository: where.
-            objects: its objects.
             now: a snapshot that holds what is there.
             then: the snapshot to go back to; None for one without such files.
 
@@ -254,8 +248,6 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
     """Returns a table `[worktree]` with the inputs of a run that starts.
 
     Args:
-        repository: where.
-        objects: its objects.
         found: the table without them.
         commit: the linked commit; "" for none.
         files: name → content. What looks like a secret is masked in what is stored, so each is also to be given to `RunFiles.keep`.
@@ -296,7 +288,6 @@ def of_run(repository: Repository, run: str) -> RunFiles:
 
     Args:
         repository: seen from any of its worktrees.
-        run: its id.
     """
     return RunFiles(os.path.join(directory(repository), run))
 
@@ -315,7 +306,6 @@ def output_of(repository: Repository, tree: str | None) -> str | None:
     """Returns the tree of what the phases of a run put out.
 
     Args:
-        repository: where.
         tree: a snapshot; None for one without such files.
     """
     found = repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{OUTPUT}") if tree is not None else None

@@ -82,7 +82,6 @@ def _told(store: Checkpoints, told: Sequence[str]) -> str:
     """Returns the label that a program, a person or an agent left a run with; of steps, where the next one may have begun, by their state.
 
     Args:
-        store: of the repository.
         told: label, oid and trigger of the newest checkpoint of a phase or a step.
     """
     label, oid, trigger = told

@@ -57,7 +57,6 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     Outside of runs nobody keeps that: there, what brings nothing along that drives a run is as good as ours.
 
     Args:
-        store: of the repository.
         checkpoint: as it was read just now, from its own ref or the head of its run.
     """
     run = checkpoint.run
@@ -74,8 +73,6 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     """Returns a checkpoint that a run of ours goes by: a fetch may have put another one in its place.
 
     Args:
-        store: of the repository.
-        run: the run.
         checkpoint_id: the id of the checkpoint; it is of this run, or of one that this goes on from.
 
     Raises:
@@ -101,8 +98,6 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     """Takes the checkpoints of a run for ours, as they stand; whatever is fetched later is somebody else's again.
 
     Args:
-        store: of the repository.
-        run: its id.
         head: the oid of the document that its head points to, as it was shown.
         by: the run that goes by them, where the run itself stays somebody else's: one that goes on from it.
 
@@ -147,7 +142,6 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
     """Returns what decides whether to go on from a checkpoint of somebody else's, a line each: none of it is harmless on a terminal.
 
     Args:
-        store: of the repository.
         checkpoint: the one to go on from.
         commands: what would run, a line each, where that is known.
     """

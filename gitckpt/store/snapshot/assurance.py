@@ -35,7 +35,6 @@ def recorded(
 
     Args:
         repository: seen from the worktree.
-        objects: its objects.
         attempt: captures the worktree, and records a checkpoint with that.
         remove: removes checkpoints by id.
         say: as for `secure`.
@@ -114,7 +113,6 @@ def secure(
 
     Args:
         repository: seen from the worktree that was captured.
-        objects: its objects.
         checkpoint: was recorded just now.
         say: is told, in a sentence each, what was damaged.
         parts: as for `wholeness.own_objects`.

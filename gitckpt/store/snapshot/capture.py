@@ -92,7 +92,6 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
 
     Args:
         index: a private copy of its index, which is opened and closed here.
-        objects: its objects.
         commit: what HEAD points to; "" on an unborn branch.
         limits: what is left out, and how long it may take.
 

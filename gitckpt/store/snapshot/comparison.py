@@ -38,7 +38,6 @@ def compare(
 
     Args:
         repository: seen from the worktree.
-        objects: its objects.
         wanted: of the snapshot.
         commit: the one the snapshot is linked to; "" for none.
         limits: what is left out.
@@ -119,8 +118,6 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
     They are what git stores, but for files that differ in nothing but what git does not store: of those they have all that is in them.
 
     Args:
-        repository: where.
-        objects: its objects.
         before: the tree of a snapshot, None where the linked commit stands for it, and that commit; "" for none.
         after: the same of the other one.
 
@@ -152,7 +149,6 @@ def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
     """Returns the tree of the entries of a snapshot's index that are not in conflict.
 
     Args:
-        repository: where.
         found: of the snapshot.
         commit: the one the snapshot is linked to; "" for none.
     """

@@ -39,7 +39,6 @@ def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
     """Returns the entries of a snapshot that are in conflict, as lines for `PrivateIndex.put`.
 
     Args:
-        repository: where.
         contents: of the snapshot.
     """
     lines = []
@@ -56,7 +55,6 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
     """Adds entries of a snapshot in intent only.
 
     Args:
-        index: where.
         contents: of the snapshot.
         paths: of the entries.
     """
@@ -69,7 +67,6 @@ def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: 
     """Gives a flag to entries and takes it from others; those that the index lacks, or has in conflict, are passed over.
 
     Args:
-        index: where.
         flag: "assume-unchanged" or "skip-worktree"; entries added in intent only are not for this, they are made and removed.
         gets: paths that get it.
         loses: paths that lose it.

@@ -119,7 +119,6 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
     """Returns the tree of the files of a snapshot, or of a commit.
 
     Args:
-        repository: where.
         snapshot: oid of its tree; None where the commit stands for the files.
         commit: full oid; "" for no files at all.
 
@@ -195,8 +194,6 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
     """Returns what a snapshot holds.
 
     Args:
-        repository: where.
-        objects: its objects.
         tree: the snapshot; None where the linked commit stands for it.
         commit: the linked commit; "" for none.
 
@@ -231,7 +228,6 @@ def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]
     """Writes the tree of files that are kept byte for byte, and returns its oid; None where there are none.
 
     Args:
-        repository: where.
         objects: its objects; the blobs are there.
         raw: oids by path.
     """
@@ -317,7 +313,6 @@ def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
 
     Args:
         data: its content.
-        repository: where.
         tree: its oid.
 
     Raises:

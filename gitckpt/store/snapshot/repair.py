@@ -32,7 +32,6 @@ def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | N
 
     Args:
         repository: seen from it.
-        objects: its objects.
         checkpoint: the last one that was recorded of it; None where there was none.
     """
     lost = _lost(repository, objects, checkpoint).objects if checkpoint is not None else {}
@@ -48,7 +47,6 @@ def make_way(repository: Repository, objects: Objects, oid: str) -> str | None:
 
     Args:
         repository: seen from the worktree.
-        objects: its objects.
         oid: of the object.
     """
     with Salvage(repository) as found:
@@ -79,7 +77,6 @@ def mend_committed(repository: Repository, objects: Objects, checkpoint: Checkpo
 
     Args:
         repository: seen from the worktree that was captured.
-        objects: its objects.
         checkpoint: was recorded just now.
         lost: objects that cannot be read; what neither the commit nor the snapshot needs is left alone.
 

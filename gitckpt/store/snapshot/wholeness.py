@@ -32,7 +32,6 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lamb
     were there before may be damaged. Only what the linked commit does not hold is looked at, and that its submodules have checkpoints.
 
     Args:
-        repository: where.
         checkpoint: was recorded just now.
         parts: as for `own_objects`.
     """
@@ -62,8 +61,6 @@ def hold(repository: Repository, objects: Objects, tree: str, commit: str) -> bo
     """Sees to it that no `git gc` takes what a capture has written, until refs lead to it; tells whether all of it is still there.
 
     Args:
-        repository: where.
-        objects: its objects.
         tree: the snapshot.
         commit: the one that it was compared with; "" for none.
     """
@@ -77,7 +74,6 @@ def own_objects(repository: Repository, tree: str, commit: str, parts: Parts = l
     """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
 
     Args:
-        repository: where.
         tree: the snapshot.
         commit: the linked commit; "" for none.
         parts: returns the objects that the tree of all files has beside the commit, where whoever wrote it knows; the commit may have some.

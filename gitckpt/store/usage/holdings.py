@@ -51,7 +51,6 @@ def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces
     """Returns the objects that some roots lead to, and no other ref and no HEAD of a worktree does.
 
     Args:
-        repository: where.
         lots: oids of the roots, in lots.
         spaces: what the refs of the roots are, or are below, such as "refs/notes/x": no ref there counts as another one, …
         others: … but these oids do.
@@ -86,7 +85,6 @@ def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Holding]
     """Returns what there is to know of objects; those that are missing are left out.
 
     Args:
-        repository: where.
         oids: of the objects.
     """
     if not oids:

@@ -121,9 +121,6 @@ class Usage:
 def measure(store: Checkpoints) -> Usage:
     """Returns what the checkpoints of a repository take on the disk; the number of processes is the same for any number of them.
 
-    Args:
-        store: of the repository.
-
     Raises:
         GitError: git cannot list the refs.
     """

@@ -26,7 +26,6 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
     """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone.
 
     Args:
-        store: of the repository.
         git_dir: what git keeps of the worktree.
         path: where it was.
 
@@ -91,7 +90,6 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
 
     Args:
         repository: seen from what git keeps of the worktree.
-        objects: its objects.
         commit: what HEAD points to; "" on an unborn branch.
 
     Raises:

@@ -79,7 +79,6 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
 
     Args:
         repository: seen from any of its worktrees.
-        objects: its objects.
         wish: which worktree.
 
     Raises:

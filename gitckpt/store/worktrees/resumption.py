@@ -31,7 +31,6 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     HEAD is detached at the linked commit, or on the run's branch: one that the run was not started on, where it is free and has not moved.
 
     Args:
-        store: of its repository.
         checkpoint: what the worktree shall hold.
         directory: the worktree's path; by default a directory named after run or checkpoint, where the settings say.
 

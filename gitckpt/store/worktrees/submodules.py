@@ -48,7 +48,6 @@ def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
     """Makes the submodules of a worktree, where that is still to be done.
 
     Args:
-        store: of its repository.
         path: its top.
         checkpoint: what it was opened for.
         limits: what a capture leaves out, for the comparison at the end.

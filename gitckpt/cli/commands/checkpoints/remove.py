@@ -59,7 +59,6 @@ def tell_what_stays(store: Store, removed: Collection[str]) -> None:
     """Names the worktrees that were made from checkpoints, with the command that removes them: no work is removed unasked.
 
     Args:
-        store: of the repository.
         removed: the ids of checkpoints that were to be removed; those that are there all the same do not count.
     """
     here = inside(store)

@@ -196,7 +196,6 @@ def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, r
     """Takes a run that no pipeline drives back, and prints the path of its worktree.
 
     Args:
-        store: of the repository.
         checkpoint: of the run.
         directory: where its worktree is made, if it is not there.
         rewind: whether files, state and phases go back to that checkpoint.

@@ -55,8 +55,6 @@ def settle(
     None of the last hour is moved. What lies in a history that git cannot walk stays as it is.
 
     Args:
-        repository: where.
-        objects: its objects.
         apply: applies updates in one transaction.
         needed: returns the commits that checkpoints need now; None where that is not known.
         last: how it was when this was done last.
@@ -107,7 +105,6 @@ def _ends(
     ref since it was settled last, and what has come. All others are below a commit that has one.
 
     Args:
-        repository: where.
         wanted: the commits.
         kept: those that have a ref which is right.
         listed: all that have a ref.

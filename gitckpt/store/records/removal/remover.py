@@ -49,9 +49,6 @@ class Remover:
     """Removes checkpoints of a repository.
 
     Args:
-        repository: where.
-        objects: its objects.
-        refs: its refs.
         notes: the notes that link commits to checkpoints.
         index: says which run a checkpoint belongs to.
     """

@@ -51,12 +51,7 @@ class Changes:
 
 
 class Watch:
-    """Looks after the refs that an index is made from.
-
-    Args:
-        repository: where.
-        refs: its refs.
-    """
+    """Looks after the refs that an index is made from."""
 
     def __init__(self, repository: Repository, refs: Refs) -> None:
         self._repository = repository
