@@ -341,6 +341,14 @@ def is_there(repository: Repository, oid: str) -> bool:
         return False
 
 
+def is_partial(repository: Repository) -> bool:
+    """Tells whether a remote has promised objects: git marks each pack that came from it. To ask for its configuration takes a process."""
+    try:
+        return any(name.endswith(".promisor") for name in os.listdir(os.path.join(repository.common_dir, "objects", "pack")))
+    except FileNotFoundError:
+        return False
+
+
 def _arrived_in(top: str, since: int) -> Iterator[str]:
     """Yields the files in a directory of objects that came at an instant or after it, with their directories."""
     with os.scandir(top) as places:

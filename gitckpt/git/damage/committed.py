@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import zlib
 
-from gitckpt.git.disk import file_of
+from gitckpt.git.disk import file_of, is_partial
 from gitckpt.git.files import premises
 from gitckpt.git.objects.diff import listed
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash
@@ -50,7 +50,7 @@ def lacking(repository: Repository, objects: Objects, commit: str) -> set[str]:
     if found is None:
         return set()  # nobody can capture anything then
     tree, came = found[0], None
-    if not _is_partial(repository):  # else to ask for what is missing would fetch it
+    if not is_partial(repository):  # else to ask for what is missing would fetch it
         came = _came(objects, known[0][1] if known else "", tree, repository.object_format)
     suspects = _suspects(repository, came) if came is not None else _empty(repository)
     if suspects:
@@ -60,14 +60,6 @@ def lacking(repository: Repository, objects: Objects, commit: str) -> set[str]:
     if not suspects:
         _write(repository, [(commit, tree), *known[: _KEPT - 1]])
     return suspects
-
-
-def _is_partial(repository: Repository) -> bool:
-    """Tells whether a remote has promised objects: git marks each pack that came from it. To ask for its configuration takes a process."""
-    try:
-        return any(name.endswith(".promisor") for name in os.listdir(os.path.join(repository.common_dir, "objects", "pack")))
-    except FileNotFoundError:
-        return False
 
 
 def _suspects(repository: Repository, oids: set[str]) -> set[str]:

@@ -68,7 +68,9 @@ def may_have_pruned(repository: Repository, commit: bytes) -> bool:
     if abs(time.time() - ended) < _A_MOMENT:
         return True
     tree = commit[5:].partition(b"\n")[0].decode("ascii", "replace")
-    return not disk.is_there(repository, tree) and repository.cat_file.info(tree) is None
+    if disk.is_there(repository, tree) or disk.is_partial(repository):  # which git would fetch, and cannot offline
+        return False
+    return repository.cat_file.info(tree) is None
 
 
 class Anchor:
