@@ -30,6 +30,9 @@ LEAN = (
 BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
 """Options for git commands that read many objects of a repository, whose packs may be larger than the memory: no more of them is mapped."""
 
+STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
+"""The same for those that read contents of any size: git has no large file in memory as a whole."""
+
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # a program of the user's that git starts, and that may stay
     *("-c", "core.warnAmbiguousRefs=false"),  # an oid is an oid: git looks six times for a ref with such a name, to warn of it

@@ -270,9 +270,9 @@ class Arrivals:
         """Returns the directories that objects are read from."""
         if not os.path.exists(os.path.join(self._top, "info", "alternates")):
             return [self._top]
-        from gitckpt.git import filesystem
+        from gitckpt.git.objects import alternates
 
-        return [place for place in filesystem.stores(self._top) if os.path.isdir(place)]
+        return [place for place in alternates.stores(self._top) if os.path.isdir(place)]
 
     def _identity(self) -> str:
         return ",".join(f"{found.st_dev}:{found.st_ino}" for found in map(os.stat, self._stores()))

@@ -1,7 +1,4 @@
-"""Whole file systems, and what lies on another one: which object stores a repository reads from, and what is flushed as one.
-
-Imported where there is much to flush, or something is borrowed.
-"""
+"""Flushes whole file systems, where there is much to flush: one call for thousands of files."""
 
 from __future__ import annotations
 
@@ -15,20 +12,6 @@ from gitckpt.model.errors import CkptError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-def stores(objects: str) -> list[str]:
-    """Returns the directories that objects are read from: one, then those that it borrows from (`info/alternates`), there or not."""
-    found = [objects]
-    for place in found:  # which grows
-        try:
-            with open(os.path.join(place, "info", "alternates"), "rb") as file:
-                lines = file.read().split(b"\n")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        named = [os.path.normpath(os.path.join(place, os.fsdecode(line))) for line in lines if line and not line.startswith(b"#")]
-        found += [each for each in dict.fromkeys(named) if each not in found]
-    return found
 
 
 def flush_all(paths: Iterable[str], least: int) -> list[str]:

@@ -7,17 +7,16 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from gitckpt.git import filesystem
-from gitckpt.git.command import BOUNDED, LEAN
+from gitckpt.git.command import LEAN, STREAMED
 from gitckpt.git.graph import partial
 from gitckpt.git.graph.reachability import AS_GC
+from gitckpt.git.objects import alternates
 from gitckpt.git.process import Child
 from gitckpt.git.repository import Repository
 from gitckpt.model.values import dataclass
 
 _HEX = frozenset("0123456789abcdef")
 _CHUNK = 1 << 20
-_STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 _EVERY = 1000
 
 Progress = Callable[[int, int], None]
@@ -115,7 +114,7 @@ def unneeded(repository: Repository, oids: Collection[str]) -> set[str]:
 
 def stores(repository: Repository) -> list[str]:
     """Returns the directories that objects are read from: the repository's own, then those that it borrows from (`info/alternates`)."""
-    return filesystem.stores(os.path.join(repository.common_dir, "objects"))
+    return alternates.stores(os.path.join(repository.common_dir, "objects"))
 
 
 class _Reading:
@@ -124,7 +123,7 @@ class _Reading:
     def __init__(self, repository: Repository, oids: Sequence[bytes]) -> None:
         self._oids = oids
         self._new_hash = hashlib.sha256 if repository.object_format == "sha256" else hashlib.sha1
-        self._child: Child = repository.git.start(*_STREAMED, "cat-file", "--batch", "--buffer", env=AS_GC)
+        self._child: Child = repository.git.start(*STREAMED, "cat-file", "--batch", "--buffer", env=AS_GC)
         self._data = b""
         self._at = 0
 

@@ -8,5 +8,6 @@ Doors:
     pack: packs of our own, against such a gc.
     encoding: oids and trees as bytes.
     diff: what differs between trees, and at how many paths.
+    alternates: where objects are borrowed from.
     holder: keeps commits and lends them no name.
 """
