@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Problem as Problem
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
+    from gitckpt.store.restore.extraction import Extras as Extras
     from gitckpt.store.restore.position import Position as Position
     from gitckpt.store.restore.report import Restored as Restored
     from gitckpt.store.restore.undo import UndoStep as UndoStep
@@ -176,6 +177,7 @@ _HOMES = {
     "Problem": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
+    "Extras": "gitckpt.store.restore.extraction",
     "Position": "gitckpt.store.restore.position",
     "Restored": "gitckpt.store.restore.report",
     "UndoStep": "gitckpt.store.restore.undo",
@@ -212,6 +214,7 @@ __all__ = [
     "Expired",
     "Exported",
     "Exporter",
+    "Extras",
     "FilesPruned",
     "Finding",
     "Gauge",

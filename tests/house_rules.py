@@ -93,6 +93,8 @@ NOUNS = words("encoding finding opening packing plumbing thinning")
 SPEAKERS = ("gitckpt/cli/screen/terminal.py", "gitckpt/hook.py")
 BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py", "gitckpt/model/readers/fence.py")
 """The last is the fence around one ref: what fails there is said of that ref, and the others go on."""
+INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/checkpoints/save.py")
+"""Those that may look into a `Store`; `save` starts maintenance as the hook does, which is no part of the library."""
 REPOSITORY = "gitckpt/git/repository.py"
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
@@ -231,7 +233,7 @@ def violations(path: str, source: str) -> list[str]:
     """Returns what one module does against the rules, each with the reason for the rule."""
     tree = _parsed(path, source)
     imports = imports_of(path, source)
-    checks = (_rooms, _folders, _doors_kept, _pure_floor_0, _libraries)
+    checks = (_rooms, _folders, _doors_kept, _by_public_names, _pure_floor_0, _libraries)
     return [
         *(found for check in checks for found in check(path, imports)),
         *_no_input_or_output(path, tree),
@@ -299,6 +301,16 @@ def _doors_kept(path: str, imports: list[Import]) -> Iterator[str]:
                 f"{path}:{each.line}: imports {each.module}, which is no door of {past}; others come in by "
                 f"{', '.join(sorted(DOORS[past] or ())) or 'none'}, so that the rest of the folder can change without them. "
                 f"If it has to be one, say so in {past}/__init__.py"
+            )
+
+
+def _by_public_names(path: str, imports: list[Import]) -> Iterator[str]:
+    """What the command line can do a program can as well, as it has no other way to the store."""
+    for each in imports:
+        if each.module == "gitckpt.store.store.inside" and not allowed(path, INSIDERS):
+            yield (
+                f"{path}:{each.line}: imports {each.module}, which is not public; what a command can do a program has to be able to, too: "
+                "use what `Store` has, or give it what is missing"
             )
 
 

@@ -118,6 +118,11 @@ from tests.house_rules import cycles, import_graph, namesakes, violations, width
         ("gitckpt/model/x.py", "def f():\n    import subprocess", "x.py:2: imports subprocess; floor 0 is pure"),
         ("gitckpt/model/x.py", "from pathlib import Path", "imports pathlib; floor 0 is pure"),
         ("gitckpt/model/x.py", "def f(p):\n    return open(p).read()", "x.py:2: calls open()"),
+        (
+            "gitckpt/cli/commands/x.py",
+            "def f():\n    from gitckpt.store.store import inside",
+            "x.py:2: imports gitckpt.store.store.inside, which is not public",
+        ),
         ("gitckpt/model/x.py", "print(1)", "calls print()"),
         ("gitckpt/cli/commands/x.py", "import sys\nsys.stdout.write('x')", "calls sys.stdout.write()"),
         ("gitckpt/cli/commands/x.py", "import sys\nsys.stderr.buffer.write(b'x')", "calls sys.stderr.buffer.write()"),

@@ -11,6 +11,7 @@ import pytest
 import gitckpt
 from gitckpt import CkptError, Exporter, Importer, Observer, Pipelines, Run, Steps, Store
 from gitckpt.store.restoration import Restoration
+from gitckpt.store.supervision import Supervision
 from gitckpt.store.upkeep import Upkeep
 from tests.conftest import Checkout
 from tests.house_rules import SOURCES, imports_of, module_name
@@ -63,7 +64,7 @@ def test_what_is_not_public_has_an_underscore(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store, Run.start(store, "a") as run:
         for each in (store, run, run.store, Pipelines(store), Steps(store, run=run.id)):
             own = type(each)
-            assert own.__mro__ == ((Store, Restoration, Upkeep, object) if own is Store else (own, object))
+            assert own.__mro__ == ((Store, Supervision, Restoration, Upkeep, object) if own is Store else (own, object))
             public = {name for part in own.__mro__[:-1] for name in vars(part) if name[0] != "_"}
             assert {name for name in dir(each) if name[0] != "_"} == public, each
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gitckpt.model.readers.statediff import StateChange
+    from gitckpt.store.restore.extraction import Extras
     from gitckpt.store.restore.report import Restored
     from gitckpt.store.restore.undo import UndoStep
 
@@ -97,6 +98,15 @@ class Restoration(Upkeep):
         from gitckpt.store.restore import undo
 
         return undo.steps(self._checkpoints)
+
+    def is_cut_off(self) -> bool:
+        """Tells whether the newest restore, `undo` or `redo` in this worktree never came to its end: some files may be of either side.
+
+        To take that step back, or to do it again, brings all of them to one side.
+        """
+        from gitckpt.store.restore import undo
+
+        return undo.read(self._checkpoints).is_open
 
     def diff(
         self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()
@@ -182,6 +192,29 @@ class Restoration(Upkeep):
         from gitckpt.store.runs import run_files
 
         return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
+
+    def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
+        """Returns the names of those among the files that `beside` names in which what looked like a secret was masked.
+
+        Args and errors: as `beside`.
+        """
+        from gitckpt.store.runs import run_files
+
+        return run_files.masked(self._checkpoints.repository, self._given(checkpoint).tree)
+
+    def extras(self, checkpoint: Checkpoint | str) -> Extras:
+        """Returns what the snapshot of a checkpoint has that a tree of git's cannot hold.
+
+        Args:
+            checkpoint: a checkpoint, or its full id.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+            WorktreeError: an object of the snapshot is missing or damaged, or there are more paths than anybody lists.
+        """
+        from gitckpt.store.restore import extraction
+
+        return extraction.extras(self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint))
 
     def _current(self) -> tuple[str | None, str]:
         """Returns the snapshot of this worktree as it is now, and its commit."""

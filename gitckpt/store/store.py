@@ -8,11 +8,11 @@ from types import NoneType, TracebackType
 
 from gitckpt.git.repository import open_repository
 from gitckpt.model import ids
-from gitckpt.model.arguments import instances, require, require_path, require_seconds, require_text
-from gitckpt.model.ids import require_run_id
+from gitckpt.model.arguments import instances, require, require_path, require_text, strings
+from gitckpt.model.errors import NotFoundError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.listener import Listener
-from gitckpt.store.restoration import Restoration
+from gitckpt.store.supervision import Supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.recorder import Guard
-    from gitckpt.store.runs.summary import RunInfo
-    from gitckpt.store.runs.timeline import History
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.worktrees.opener import Opened
 
 
-class Store(Restoration):
+class Store(Supervision):
     """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
 
         with Store.open() as store:
@@ -192,20 +190,6 @@ class Store(Restoration):
         """
         return self._checkpoints.find(text)
 
-    def find_run(self, text: str) -> str:
-        """Returns the id of the run that a person means.
-
-        Args:
-            text: the id, or a prefix of it.
-
-        Raises:
-            NotFoundError, AmbiguousError: none goes by it, or several do.
-        """
-        from gitckpt.store.records import finder
-
-        require_text("text", text)
-        return finder.find_run(text, self._checkpoints.index)
-
     def list(self, query: Query | None = None) -> Sequence[Entry]:
         """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
         return self._checkpoints.list(query)
@@ -220,8 +204,12 @@ class Store(Restoration):
             NotFoundError: there is no such rev.
         """
         require_text("commit", commit)
-        is_given = commit == "" or ids.is_oid(commit)
-        return self._checkpoints.links(commit if is_given else self._checkpoints.repository.commit(commit))
+        try:
+            return self._checkpoints.links(self._checkpoints.repository.commit(commit) if commit else "")
+        except NotFoundError:
+            if not ids.is_oid(commit):
+                raise
+            return self._checkpoints.links(commit)
 
     def changed_files(self, entries: Sequence[Entry]) -> Mapping[str, int]:
         """Returns how many files differ from the linked commit, by id, for those entries whose files were captured and are still there.
@@ -254,6 +242,16 @@ class Store(Restoration):
 
         return resumption.resume(self._checkpoints, self._given(checkpoint), directory)
 
+    def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
+        """Returns which worktrees `resume` made from checkpoints, rather than for a run: id by path. They stay when these are removed.
+
+        Args:
+            checkpoint_ids: full ids.
+        """
+        from gitckpt.store.worktrees import ownership
+
+        return dict(ownership.made_from(self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)))
+
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Removes checkpoints by name: their links, refs, and run heads that point to them.
 
@@ -267,104 +265,6 @@ class Store(Restoration):
             BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
         """
         return self._checkpoints.remove(checkpoint_ids)
-
-    def remove_run(self, run: str) -> int:
-        """Removes a run as a whole, whatever has become of it: its checkpoints, worktree, lease and files.
-
-        Args:
-            run: its id.
-
-        Returns:
-            How many checkpoints went with it.
-
-        Raises:
-            NotFoundError: there is no such run.
-            LeaseHeld: somebody who is alive drives it.
-            WorktreeError: its worktree holds what no checkpoint does, or cannot be removed; the run stays.
-            UsageError: an unfinished run refers to it; it stays. Or the settings cannot be understood.
-            BusyError: as `remove`; the run may be without its worktree then, and goes with the next call.
-        """
-        from gitckpt.store.retention import whole
-
-        return whole.remove(self._checkpoints, require_run_id(run))
-
-    def runs(self) -> Sequence[RunInfo]:
-        """Returns what has become of each run, the one with the newest checkpoint first."""
-        from gitckpt.store.runs import summary
-
-        return summary.summaries(self._checkpoints)
-
-    def history(self, run: str) -> History:
-        """Returns one run, phase by phase.
-
-        Args:
-            run: its id.
-
-        Raises:
-            NotFoundError: there is no such run.
-        """
-        from gitckpt.store.runs import timeline
-
-        return timeline.read(self._checkpoints, run)
-
-    def cancel(self, run: str, *, wait: float = 30.0) -> bool:
-        """Stops whoever drives a run, and waits for their end, as `git ckpt cancel` does. The run can be resumed.
-
-        A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase, and records it as failed; a program that
-        does not handle the signal ends there, and its run has crashed. A driver elsewhere, or in this very process, stops when it next
-        looks: with `Run.check`, `Run.wait` or a milestone; in this process that is not waited for.
-
-        Args:
-            run: its id.
-            wait: how long their end is waited for, in seconds; 0 only asks: nobody is signalled, and they stop when they next look.
-
-        Returns:
-            Whether somebody drove it.
-
-        Raises:
-            UsageError: it is no run id, or `wait` is no number from 0 on.
-            BusyError: the lease changed each time it was about to be written.
-            CkptError: they were asked to stop, and have not in that time, or are stalled, and will when they go on.
-        """
-        from gitckpt.store.leases import cancellation
-
-        require_seconds("wait", wait)
-        inside = self._checkpoints
-        return cancellation.cancel(inside.leases, require_run_id(run), wait=wait, tell=inside.announce)
-
-    def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Takes a run from a driver that is stalled, for whoever goes on with it next: that driver can write nothing more.
-
-        What it had started is ended by the next `Run.resume`, which does both with its own `take_over`.
-
-        Args:
-            run: its id.
-            holder: who takes it over, for people.
-
-        Raises:
-            UsageError: it is no run id, or `holder` is no string.
-            NotFoundError: there is no such run.
-            LeaseHeld: somebody drives it who is not stalled.
-            BusyError: the lease could not be written.
-        """
-        require_text("holder", holder)
-        inside = self._checkpoints
-        inside.heads.read(require_run_id(run))
-        inside.leases.acquire(run, holder, take_over=True).release()
-
-    def run_of(self, key: str) -> str | None:
-        """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""
-        return self._checkpoints.claim(key).run()
-
-    def latest_resumable(self) -> Checkpoint | None:
-        """Returns the checkpoint to go on with; None where there is none.
-
-        It is the newest one of the newest run that is neither complete nor driven by anybody; or, where that is newer, the newest of a
-        phase that was recorded outside of runs, as a script does with `git ckpt save --phase research-failed`.
-        """
-        from gitckpt.store.runs import resumable
-
-        return resumable.latest_resumable(self._checkpoints)
 
     def _guard(self, details: Details) -> Guard | None:
         """Returns what binds a call to the lease of the driver that started this program, where one did."""

@@ -177,6 +177,18 @@ class Upkeep:
 
         return setup.install(self._checkpoints.repository, hooks)
 
+    def outlook(self) -> str:
+        """Returns what becomes of the next commit: "recorded"; "missed", where a person has to do something first; "none", where hooks
+        were not wanted; or "not installed".
+
+        Raises:
+            RepositoryError: a hook file cannot be read, or there is no git.
+        """
+        from gitckpt.git.command import require_git
+        from gitckpt.store.hooks import installation
+
+        return installation.outlook(self._checkpoints.repository, version=require_git())
+
     def uninstall(self) -> Installation:
         """Takes out what `install` put in. Checkpoints, and other people's text in hooks, stay.
 

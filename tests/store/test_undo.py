@@ -10,7 +10,6 @@ import pytest
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store.restore import undo as undoing
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore
@@ -279,8 +278,8 @@ class TestCutOff:
         assert desk.undo() == ("typed since" if edited else "first")
 
     def test_the_listing_says_so(self, three: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert not undoing.read(inside(three.store)).is_open
+        assert not three.store.is_cut_off()
         self.cut(three, monkeypatch, "undo")
-        assert undoing.read(inside(three.store)).is_open
+        assert three.store.is_cut_off()
         assert three.steps() == (["one", "first"], ["two"])
         assert three.store.undo(dry_run=True).remarks == ["the step before this one was cut off"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def require(
-    store: Checkpoints, wanted: Sequence[Checkpoint], *, trusted: bool, show: Callable[[str, list[str]], None], adopts: bool = True
+    store: Checkpoints, wanted: Sequence[Checkpoint], *, trusted: bool, show: Callable[[str, Sequence[str]], None], adopts: bool = True
 ) -> None:
     """Looks whether checkpoints were written here; where they were not, and are trusted, what decides is shown, and their run is adopted.
 

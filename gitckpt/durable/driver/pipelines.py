@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from typing import TypedDict, Unpack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Unpack
 
 from gitckpt.durable.agent.client import Client, read_clients
 from gitckpt.durable.driver import adoption, agents
 from gitckpt.durable.driver.driver import Driver, Observer, Result, advice, told
 from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
 from gitckpt.durable.driver.skip import skipped
+from gitckpt.durable.driver.wishes import Resumption, Wishes
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
@@ -31,44 +32,6 @@ from gitckpt.store.runs import run_files, summary, unwritten
 from gitckpt.store.store import Store, inside
 
 COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
-
-
-class Wishes(TypedDict, total=False):
-    """How a run of a pipeline shall be driven."""
-
-    autonomy: str | None
-    """When it pauses, from now on: "checkpoint", "batch" or "fully_autonomous"; by default as before, or as the pipeline says."""
-
-    timeout: int | None
-    """How long the whole run may take from now on, in microseconds; by default as before, or as the pipeline says."""
-
-    holder: str
-    """What its lease is taken for, for people."""
-
-
-class Resumption(Wishes, total=False):
-    """How a run of a pipeline is gone on with."""
-
-    directory: str | None
-    """Where its worktree is made; by default where it was, or where the settings say."""
-
-    take_over: bool
-    """Whether it is taken from a driver that is alive and stalled; that one can write nothing more, and its commands are ended."""
-
-    phase: str | None
-    """A phase that is done again, with all after it."""
-
-    rewind: Checkpoint | None
-    """An earlier checkpoint of the run to go back to first; what is newer is saved."""
-
-    accept_changes: bool
-    """Whether it goes on though the pipeline, or what it was started with, has changed."""
-
-    trust: bool
-    """Whether a run that was not written here is taken for one of ours, as it stands."""
-
-    inputs: Mapping[str, str]
-    """Inputs that are other ones from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +221,30 @@ class Pipelines:
                 opened.redo(again.name, {key for each in later for key in memory_of(each)})
             skips = skipped(definition, launch.given_to(opened, definition))
         return self._drive(opened, definition, skips)
+
+    def require_ours(
+        self,
+        checkpoints: Sequence[Checkpoint],
+        *,
+        trust: bool = False,
+        show: Callable[[str, Sequence[str]], None] = lambda *_: None,
+        adopt: bool = True,
+    ) -> None:
+        """Looks whether checkpoints were written here; where they were not, and are trusted, shows what decides, and adopts their run.
+
+        `resume` does that itself, and shows nothing.
+
+        Args:
+            checkpoints: what is to be gone on from: of one run, or one that is of none.
+            trust: whether what others have written may be gone on from.
+            show: is told, before anything is done, what is adopted, and what decides, a line each: files, state, and what the run does.
+            adopt: whether the run becomes one of ours; a fork of it starts one of ours, and leaves it.
+
+        Raises:
+            Untrusted: one was not written here, and is not trusted; `candidates` says what decides.
+            CkptError: it cannot be noted that the run is adopted.
+        """
+        adoption.require(self._store, checkpoints, trusted=trust, show=show, adopts=adopt)
 
     def refactor(self, run: str, task: str) -> None:
         """Says what the task of a run of "review" has become: the coder is told of it in the next cycle.

@@ -1,4 +1,4 @@
-"""One file out of a snapshot, whatever it is called."""
+"""One file out of a snapshot, whatever it is called; and what a snapshot has besides files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,40 @@ from gitckpt.git.contents import bounds
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, WorktreeError
+from gitckpt.model.values import dataclass
 from gitckpt.store.snapshot import manifest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gitckpt.git.objects.port import Objects
 
 _BESIDE = "run"
 """The entry of a snapshot that holds what a run keeps beside its worktree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a snapshot has that a tree of git's cannot hold. Paths are those of git, from the top of the worktree.
+
+    Attributes:
+        raw: files that are kept byte for byte, as git would write them otherwise.
+        directories: those that hold no file of the snapshot; none that is above another one.
+        modes: permission bits of files and directories that may less than the umask lets them, by path.
+    """
+
+    raw: Sequence[bytes]
+    directories: Sequence[bytes]
+    modes: Mapping[bytes, int]
+
+
+def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
+    """Returns what the snapshot of a checkpoint has besides files. Errors: `WorktreeError`, where it cannot be read."""
+    if checkpoint.tree is None:
+        return Extras((), (), {})
+    found = manifest.contents_of(checkpoint, repository, objects)
+    return Extras(sorted(manifest.raw_of(repository, found)), found.directories, found.modes)
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:

@@ -17,6 +17,7 @@ from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import replace
+from gitckpt.store.secrets import copies, detector
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 
@@ -47,6 +48,13 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
     bounds.require(repository, snapshot, "")
     listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{snapshot}:{ENTRY.decode()}").out
     return [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
+
+
+def masked(repository: Repository, snapshot: str | None) -> list[str]:
+    """Returns the names of those files in which what looked like a secret was masked. Args and errors: as `names`."""
+    found = [name for name in names(repository, snapshot) if "\n" not in name]  # git is asked for a name a line
+    contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], detector.LARGEST)
+    return [name for name, content in zip(found, contents, strict=True) if content is not None and copies.has_masks(content[2])]
 
 
 class RunFiles:

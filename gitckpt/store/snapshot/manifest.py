@@ -273,12 +273,6 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
     return found
 
 
-def raw_names(repository: Repository, tree: str | None) -> list[str]:
-    """Returns the paths of the files that a snapshot keeps byte for byte, for people; nothing where there is none or it cannot be read."""
-    raw = raw_tree(repository, tree)
-    return [entry.partition(b"\t")[2].decode("utf-8", "replace") for entry in _listed(repository, raw)] if raw is not None else []
-
-
 def raw_tree(repository: Repository, tree: str | None) -> str | None:
     """Returns the tree of the files that a snapshot keeps byte for byte; None where it keeps none, or there is no snapshot."""
     found = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None

@@ -45,15 +45,16 @@ def list_(
 ) -> None:
     """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
     from gitckpt.store.records.entry import Query
-    from gitckpt.store.store import inside
 
     if status is not None and status not in phases.STATUSES:
         raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
+    if commit is not None and not commit.strip():
+        raise UsageError("--commit is given without a rev", hint="name one: git ckpt list --commit HEAD")
     with open_store() as store:
         limit = None if all_ else _NEWEST if number is None else number
         query = Query(
             run=store.find_run(run) if run is not None else None,
-            ids=[entry.id for entry in store.links(inside(store).repository.commit(commit))] if commit is not None else None,
+            ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
             phase=phase,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
@@ -112,14 +113,10 @@ def _explain_nothing(store: Store, *, filtered: bool) -> None:
     if filtered:
         terminal.remark("no checkpoint is like that; see all: git ckpt list --all")
         return
-    from gitckpt.git.command import require_git
-    from gitckpt.store.hooks import installation
-    from gitckpt.store.store import inside
-
     if store.problems():
         terminal.remark("none of the checkpoints can be read: git ckpt verify says more")
         return
-    terminal.remark(f"no checkpoints yet{_OUTLOOK[installation.outlook(inside(store).repository, version=require_git())]}")
+    terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
 
 
 def _files(entry: Entry, changed: Mapping[str, int]) -> str:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.ids import SHORT
 from gitckpt.model.names import shell_word
-from gitckpt.store.records import finder, layout
 from gitckpt.store.records.entry import Query
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,20 +58,28 @@ def tell_what_stays(store: Store, removed: Collection[str]) -> None:
     Args:
         removed: the ids of checkpoints that were to be removed; those that are there all the same do not count.
     """
-    here = inside(store)
-    for path, checkpoint_id in ownership.made_from(here.repository, removed):
-        if here.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
+    for path, checkpoint_id in store.worktrees_made_from(removed).items():
+        if _is_gone(store, checkpoint_id):
             remove_it = f"git worktree remove --force --force {shell_word(path)}"
             terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {remove_it}")
 
 
+def _is_gone(store: Store, checkpoint_id: str) -> bool:
+    try:
+        store.raw(checkpoint_id)
+    except NotFoundError:
+        return True
+    except CkptError:
+        return False  # its ref is there
+    return False
+
+
 def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
     """Returns the runs and the checkpoints that a person means: before anything goes, as nothing shall where one of them is not there."""
-    here = inside(store)
     runs: set[str] = set()
     found: dict[str, None] = {}
     for text in texts:
-        run = finder.named_run(text, here.repository, here.index)
+        run = store.run_named(text)
         if run is not None:
             runs.add(run)
         else:

@@ -8,7 +8,6 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
-from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,10 +58,7 @@ def undo(
         if not list_:
             _print(store.undo(dry_run=dry_run, announce=_warn), "redo", dry_run=dry_run, as_json=as_json)
             return
-        from gitckpt.store.restore import undo as undoing
-
-        steps = store.undo_steps()
-        cut_off = undoing.read(inside(store)).is_open
+        steps, cut_off = store.undo_steps(), store.is_cut_off()
     if as_json:
         sides = {kind: [_step_as_json(step) for step in steps if step.kind == kind] for kind in ("undo", "redo")}
         terminal.out_json({**sides, "cut_off": cut_off})

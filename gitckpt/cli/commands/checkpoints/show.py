@@ -9,15 +9,16 @@ from gitckpt.cli.screen import terminal
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
-from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Annotated, Any
 
     import typer
 
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.restore.extraction import Extras
     from gitckpt.store.store import Store
 
 _LABEL = 12
@@ -109,12 +110,12 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
     try:
-        names = store.beside(checkpoint)
+        names, with_masks = store.beside(checkpoint), store.masked(checkpoint)
     except CkptError:
-        names = []  # as was said of its files
+        names, with_masks = [], []  # as was said of its files
     for name in names:
         place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
-        masked = ", with what looked like a secret masked" if _has_masks(store, place) else ""
+        masked = ", with what looked like a secret masked" if name in with_masks else ""
         terminal.out(f"    beside it: {name}{masked} (git cat-file blob {shell_word(place)})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
@@ -122,13 +123,6 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
         terminal.out(terminal.heading("output:"))
         for line in output.rstrip("\n").split("\n"):
             terminal.out(f"    {line}".rstrip())
-
-
-def _has_masks(store: Store, place: str) -> bool:
-    from gitckpt.store.secrets import copies, detector
-
-    found = next(inside(store).repository.cat_file.contents([place], detector.LARGEST))
-    return found is not None and copies.has_masks(found[2])
 
 
 def _progress(checkpoint: Checkpoint) -> str | None:
@@ -163,12 +157,16 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
         is_whole = _print_stat(store, checkpoint)
-    if is_whole:  # else nobody may list what is below the snapshot: it may be without end
-        _print_raw(store, checkpoint)
+    extras = _extras(store, checkpoint) if is_whole else None  # nobody may list what is below it else: it may be without end
+    if extras is not None and extras.raw:
+        terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(_readable(extras.raw))}")
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {path}")
-    if is_whole:
-        _print_layout(store, checkpoint)
+    if extras is not None and extras.directories:
+        terminal.out(f"    directories without files: {first_of([f'{name}/' for name in _readable(extras.directories)])}")
+    if extras is not None and extras.modes:
+        modes = [f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(extras.modes.items())]
+        terminal.out(f"    narrow modes: {first_of(modes)}")
     for suspect in files.suspects:
         terminal.out(f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})")
     for entry in files.omitted:
@@ -190,33 +188,14 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
     return True
 
 
-def _print_raw(store: Store, checkpoint: Checkpoint) -> None:
-    """Says which files are kept byte for byte."""
-    from gitckpt.store.snapshot.manifest import raw_names
-
+def _extras(store: Store, checkpoint: Checkpoint) -> Extras | None:
+    """Returns what the snapshot has besides files; where it cannot be read it is said why."""
     try:
-        raw = raw_names(inside(store).repository, checkpoint.tree)
+        return store.extras(checkpoint)
     except CkptError as error:
         terminal.warn(error.message)
-        return
-    if raw:
-        terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(raw)}")
+        return None
 
 
-def _print_layout(store: Store, checkpoint: Checkpoint) -> None:
-    """Says which directories without files, and which modes, a snapshot has besides."""
-    from gitckpt.store.snapshot.manifest import contents_of
-
-    if checkpoint.tree is None:
-        return
-    try:
-        found = contents_of(checkpoint, inside(store).repository, inside(store).objects)
-    except CkptError as error:
-        terminal.warn(error.message)
-        return
-    if found.directories:
-        names = first_of([f"{os.fsdecode(path)}/" for path in found.directories])
-        terminal.out(f"    directories without files: {names}")
-    if found.modes:
-        names = first_of([f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(found.modes.items())])
-        terminal.out(f"    narrow modes: {names}")
+def _readable(paths: Sequence[bytes]) -> list[str]:
+    return [os.fsdecode(path) for path in paths]

@@ -9,15 +9,15 @@ from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import shell_word
-from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Annotated
 
     import typer
 
-    from gitckpt.durable.driver.pipelines import Resumption
+    from gitckpt.durable.driver.wishes import Resumption
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
@@ -73,7 +73,7 @@ def resume(
         checkpoint = store.read(store.find(id_)) if id_ is not None else _newest(store)
         _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
-            checkpoint = inside(store).heads.catch_up(checkpoint.run)  # a hook of a driver that was killed may still have been at work
+            checkpoint = store.newest(checkpoint.run)  # a hook of a driver that was killed may still have been at work
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
         if fork or rewind or (checkpoint.run is not None and not no_run):
@@ -117,10 +117,10 @@ def _newest(store: Store) -> Checkpoint:
 
     for run in store.runs():
         if run.status in summary.RESUMABLE:
-            if not inside(store).heads.is_ours(run.id):
+            newest = store.newest(run.id)
+            if not store.is_ours(newest):
                 terminal.remark(f"passed over, as it was not written in this repository: {run.id}")
                 continue
-            newest = inside(store).heads.read(run.id)
             if newest.pipeline is not None and newest.pipeline.name is not None:
                 return newest
     return store.read(store.find(finder.LATEST))
@@ -131,20 +131,17 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
 
     A fork starts a run of ours: the old one stays what it is.
     """
-    here = inside(store)
-    wanted = [checkpoint] if fork or checkpoint.run is None else [here.heads.catch_up(checkpoint.run), checkpoint]
-    from gitckpt.store.runs import trust
-
-    if all(trust.is_ours(here, each) for each in wanted):
+    wanted = [checkpoint] if fork or checkpoint.run is None else [store.newest(checkpoint.run), checkpoint]
+    if all(store.is_ours(each) for each in wanted):
         return
-    from gitckpt.durable.driver import adoption
+    from gitckpt.durable.driver.pipelines import Pipelines
 
-    def show(what: str, lines: list[str]) -> None:
+    def show(what: str, lines: Sequence[str]) -> None:
         terminal.remark(f"adopts {what}, which was not written in this repository")
         for line in lines:
             terminal.remark(f"  {line}")
 
-    adoption.require(here, wanted, trusted=trusted, show=show, adopts=not fork)
+    Pipelines(store).require_ours(wanted, trust=trusted, show=show, adopt=not fork)
 
 
 def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool) -> None:
@@ -164,7 +161,7 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
     """Raises `UsageError` for an older checkpoint of a run."""
     if checkpoint.run is None:
         return
-    newest = inside(store).heads.catch_up(checkpoint.run)
+    newest = store.newest(checkpoint.run)
     if newest.id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
         raise UsageError(

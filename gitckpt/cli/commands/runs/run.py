@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.durable.driver.pipelines import Preview, Wishes
+    from gitckpt.durable.driver.pipelines import Preview
+    from gitckpt.durable.driver.wishes import Wishes
 
 PLAN_PIPELINE = "plan-to-pr"
 

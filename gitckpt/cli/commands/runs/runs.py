@@ -187,16 +187,14 @@ def _event_lines(history: History) -> list[str]:
 
 def _meant(store: Store, text: str | None) -> str:
     """Returns the run that a person means: by default the one whose worktree this is, or else the newest of ours."""
-    from gitckpt.store.store import inside
-
     if text is not None:
         return store.find_run(text)
     if store.run is not None:
         return store.run
-    found = [each for each in store.runs() if inside(store).heads.is_ours(each.id)]
-    if not found:
+    newest = next((each for each in store.runs() if store.is_ours(each.newest)), None)
+    if newest is None:
         raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
-    return found[0].id
+    return newest.id
 
 
 def _as_json(summary: RunInfo) -> dict[str, Any]:

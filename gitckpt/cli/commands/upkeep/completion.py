@@ -5,7 +5,6 @@ from __future__ import annotations
 from gitckpt.cli.options import command_of
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,6 +90,6 @@ def _ids() -> list[str]:
 
     try:
         with open_store() as store:
-            return ["latest", *inside(store).index.runs(), *(entry.id for entry in store.list(Query(limit=_IDS)))]
+            return ["latest", *(run.id for run in store.runs()), *(entry.id for entry in store.list(Query(limit=_IDS)))]
     except CkptError:
         return []
