@@ -38,6 +38,7 @@ LAYERS = tuple(
     store.audit store.usage
     store.upkeep
     store.restoration
+    store.supervision
     store.store
     durable.command
     durable.agent durable.run

@@ -7,7 +7,7 @@ from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model import phase as phases
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def list_(
 
     if status is not None and status not in phases.STATUSES:
         raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
-    if commit is not None and not commit.strip():
-        raise UsageError("--commit is given without a rev", hint="name one: git ckpt list --commit HEAD")
+    if commit == "":  # for a program, that is what was recorded before the first commit; here, a variable that is not set
+        raise NotFoundError("no commit goes by ''", hint="name a branch, a tag or a commit: git log --oneline --all")
     with open_store() as store:
         limit = None if all_ else _NEWEST if number is None else number
         query = Query(
