@@ -385,12 +385,12 @@ def _report(repository: Repository | None, event: str, sentence: str, bug: Excep
     if event not in (MAINTAIN, PACK):
         _say(f"gitckpt: {event}: {sentence}")
     if repository is not None:
-        from gitckpt.store import log
-
         try:
+            from gitckpt.store import log  # with no descriptor left, even that fails
+
             said = sentence if bug is None else f"{sentence.partition(': ')[0]}\n{log.trace(bug)}"
             log.append(repository, f"{event if event in _KNOWN else 'an unknown event'}: {said}")
-        except CkptError as error:
+        except (CkptError, OSError, ImportError) as error:
             _say(f"gitckpt: {event}: nor could the log be written: {error}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -380,6 +381,22 @@ def _stderr_of_commit(checkout: Checkout) -> str:
     done = subprocess.run(command, cwd=checkout.path, capture_output=True, check=False, text=True)
     assert done.returncode == 0
     return done.stderr
+
+
+@pytest.mark.parametrize("descriptors", range(6, 16))
+def test_without_descriptors_it_is_said_and_no_commit_fails(main_checkout: Checkout, descriptors: int) -> None:
+    _install(main_checkout)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+    # What the shell of the hook's file starts; a shell itself needs more of them.
+    command = [sys.executable, "-I", "-S", "-c", hook._BOOTSTRAP, installation.PACKAGE_DIR, "post-commit"]
+    done = subprocess.run(command, cwd=main_checkout.path, capture_output=True, check=False, text=True, preexec_fn=limit)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 0, done
+    assert all(line.startswith("gitckpt: post-commit: ") for line in lines), done
+    assert len(_recorded(main_checkout)) == 1 or lines, "nothing was recorded, and nothing said"
 
 
 def _log(checkout: Checkout) -> str:
