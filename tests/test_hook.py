@@ -18,6 +18,7 @@ from gitckpt.model import times
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.events import EVENTS
+from gitckpt.store.hooks.files import PACKAGE_DIR
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store, inside
@@ -391,7 +392,7 @@ def test_without_descriptors_it_is_said_and_no_commit_fails(main_checkout: Check
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
     # What the shell of the hook's file starts; a shell itself needs more of them.
-    command = [sys.executable, "-I", "-S", "-c", hook._BOOTSTRAP, installation.PACKAGE_DIR, "post-commit"]
+    command = [sys.executable, "-I", "-S", "-c", hook._BOOTSTRAP, PACKAGE_DIR, "post-commit"]
     done = subprocess.run(command, cwd=main_checkout.path, capture_output=True, check=False, text=True, preexec_fn=limit)
     lines = done.stderr.splitlines()
     assert done.returncode == 0, done
