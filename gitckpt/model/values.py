@@ -68,7 +68,7 @@ def _made(cls: type, *, frozen: bool) -> type:
         fields[name] = given if isinstance(given, _Field) else _Field(default=given)
     body |= {"__slots__": names, "__match_args__": names, "__qualname__": cls.__qualname__, "__replace__": _replace}
     for name in ("__dataclass_fields__", "__dataclass_params__", "__signature__"):
-        body[name] = _Counterpart(name, fields, frozen=frozen)
+        body[name] = _Counterpart(fields, frozen=frozen)
     body.setdefault("__repr__", _shower([name for name in names if fields[name].shown]))
     if "__eq__" not in body:
         equal, hashed = _comparers(attrgetter(*(name for name in names if fields[name].compared)))
@@ -180,16 +180,19 @@ def _refusers(cls: Any) -> tuple[Callable[[Any, str, Any], None], Callable[[Any,
 class _Counterpart:
     """An attribute that the library would have left on a class: taken from a class of the library's with the same fields."""
 
-    __slots__ = ("attribute", "fields", "frozen")
+    __slots__ = ("attribute", "fields", "frozen", "of")
 
-    def __init__(self, attribute: str, fields: Mapping[str, _Field], *, frozen: bool) -> None:
-        self.attribute, self.fields, self.frozen = attribute, fields, frozen
+    def __init__(self, fields: Mapping[str, _Field], *, frozen: bool) -> None:
+        self.fields, self.frozen = fields, frozen
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.of, self.attribute = owner, name  # whoever asks may be a subclass
 
     def __get__(self, instance: object, owner: type) -> Any:
         import dataclasses
         import inspect
 
-        cls = next(each for each in owner.__mro__ if each.__dict__.get(self.attribute) is self)
+        cls = self.of
         body: dict[str, Any] = {"__annotations__": cls.__annotations__, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
         for name, each in self.fields.items():
             defaults = {"default": each.default, "default_factory": each.factory}
