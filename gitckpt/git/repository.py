@@ -209,7 +209,7 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None) 
         meanwhile: is called while git looks.
 
     Raises:
-        RepositoryError: there is none, git refuses it, or git itself is older than `MINIMUM`.
+        RepositoryError: there is none, git refuses it, or git itself is older than `command.MINIMUM`.
     """
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")

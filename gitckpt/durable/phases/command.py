@@ -36,13 +36,11 @@ class CommandPhase:
 
     Args:
         context: the attempt at it.
-        grace: how long a command that shall end may take for it, in seconds.
     """
 
-    def __init__(self, context: Context, *, grace: float = 5.0) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._run = context.run
-        self._grace = grace
 
     def perform(self) -> Ended:
         """Runs it once.
@@ -76,7 +74,7 @@ class CommandPhase:
         def seconds(length: int | None) -> float | None:
             return None if length is None else length / times.MICRO
 
-        return Patience(seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left(), self._grace)
+        return Patience(seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left())
 
     def _require_success(self, phase: PhaseDefinition, outcome: Ending) -> None:
         if outcome.ended_by == execution.EXIT and outcome.code == 0:

@@ -150,10 +150,6 @@ class Writer:
         for failure in failures:
             self._log(f"run {self._run}: {failure}")
 
-    def forget_files(self) -> None:
-        """Lets the next checkpoint capture the files: somebody else may have changed them."""
-        self._known = False
-
     def reopen(self, phase: str) -> None:
         """Counts a phase, and those that were completed after it, as not complete; its next start says so."""
         names = list(self.completed)

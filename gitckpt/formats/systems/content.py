@@ -197,9 +197,9 @@ def _text(text: str, remarks: Remarks) -> str:
     return text
 
 
-def string(found: object, default: str = "") -> str:
-    """Returns a value that should be a string; the default where it is none."""
-    return found if isinstance(found, str) else default
+def string(found: object) -> str:
+    """Returns a value that should be a string; "" where it is none."""
+    return found if isinstance(found, str) else ""
 
 
 def strings(found: object) -> list[str]:

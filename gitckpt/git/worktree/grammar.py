@@ -97,7 +97,6 @@ _RULES: Mapping[str, re.Pattern[bytes]] = {
 """Name → what the whole content matches."""
 
 _PATCH = re.compile(r"rebase-apply/[0-9]{4,9}")
-_REF = re.compile(rb"(?:" + _OID + rb")\n?")
 
 _FLAG = rb"""(?:
     no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits|keep-redundant-commits|signoff|record-origin|allow-ff

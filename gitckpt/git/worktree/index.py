@@ -101,7 +101,7 @@ class PrivateIndex:
         self._remove()
 
     def look(self, *options: str) -> Child:
-        """Returns a `git status` in the format that `survey` reads, for `finish`: one that looks already, or a new one.
+        """Returns a `git status` as a surveyor reads it, for `finish`: one that looks already, or a new one.
 
         Args:
             options: settings for git; with any, a new one starts.

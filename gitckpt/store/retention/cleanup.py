@@ -73,7 +73,7 @@ def cleanup_all(store: Checkpoints) -> Cleaned:
 
 
 def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than: int) -> Retired:
-    """Removes the runs that are complete and old enough, with their worktrees; see `run_expiry`.
+    """Removes the runs that are complete and old enough, with their worktrees; see `runs`.
 
     Args:
         pipeline: the one whose runs are meant; None for all runs.

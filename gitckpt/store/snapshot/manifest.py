@@ -331,8 +331,8 @@ class _Reader:
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=_FSCK)
         return decoded(found[1], self._repository, tree)
 
-    def blob(self, oid: str, most: int = budget.LIST) -> bytes:
-        return self._blobs([oid], most)[0]
+    def blob(self, oid: str) -> bytes:
+        return self._blobs([oid], budget.LIST)[0]
 
     def _blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
         """Returns contents, of so many bytes together at most."""
