@@ -16,6 +16,7 @@ _NAMING = ("include.path", "core.excludesfile", "core.attributesfile")
 """Settings that name a file."""
 
 _PLACES = ("HOME", "XDG_CONFIG_HOME")
+_OFF = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
@@ -34,6 +35,11 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
         if re.search(pattern, name):
             settings.setdefault(name, []).append(value)
     return settings
+
+
+def is_on(value: str) -> bool:
+    """Tells whether a value that `read` returned stands for true (git-config(1), "boolean"); of one that git refuses, it does."""
+    return value.lower() not in _OFF
 
 
 def files(repository: Repository) -> list[str]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
-_TRUE = ("true", "yes", "on", "1", "")
 _KINDS = ("mirror", "push", "fetch")
 
 
@@ -34,7 +33,7 @@ def _of_remote(name: str, settings: dict[str, list[str]]) -> list[Finding]:
     push, fetch, mirror = (f"remote.{name}.{kind}" for kind in ("push", "fetch", "mirror"))
     both = " && ".join(f"git config --add {shell_word(push)} '+refs/{kind}/*:refs/{kind}/*'" for kind in ("heads", "tags"))
     fetches = _takes(settings.get("fetch", ()), 1)
-    if settings.get("mirror", ["false"])[-1].lower() in _TRUE:
+    if config.is_on(settings.get("mirror", ["false"])[-1]):
         sentence = "is a mirror: git push sends every checkpoint there, with all that is not committed, and deletes what is not here"
         found.append(Finding("remote-mirrors", mirror, sentence, f"git config --unset-all {shell_word(mirror)} && {both}"))
     elif _takes(settings.get("push", ()), 0):

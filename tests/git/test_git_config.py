@@ -12,8 +12,10 @@ import pytest
 
 from gitckpt.git import config
 from gitckpt.git.files import validity
+from gitckpt.git.graph.partial import promisor
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository, discover
+from gitckpt.git.worktree.administration import main_worktree
 from tests.conftest import Checkout
 
 
@@ -206,6 +208,29 @@ class TestWrite:
             config.write(repository, "ckpt.name", "x")
         with pytest.raises(GitError, match="could not lock config file"):
             config.unset(repository, "core.bare")
+
+
+class TestIsOn:
+    @pytest.mark.parametrize("value", ["true", "TRUE", "yes", "On", "1", "2", "", "false", "No", "OFF", "0"])
+    def test_as_git_has_it(self, main_checkout: Checkout, repository: Repository, value: str) -> None:
+        main_checkout.git("config", "ckpt.switch", value)
+        (found,) = config.read(repository, r"^ckpt\.switch$")["ckpt.switch"]
+        assert config.is_on(found) == (main_checkout.git("config", "--type=bool", "ckpt.switch") == "true")
+
+    def test_of_a_name_without_a_value(self, main_checkout: Checkout, repository: Repository) -> None:
+        with (main_checkout.path / ".git" / "config").open("a") as file:
+            file.write("[ckpt]\n\tswitch\n")
+        assert list(map(config.is_on, config.read(repository, r"^ckpt\.switch$")["ckpt.switch"])) == [True]
+
+    @pytest.mark.parametrize("value", ["true", "yes", "1"])
+    def test_a_repository_is_bare_however_it_says_so(self, main_checkout: Checkout, repository: Repository, value: str) -> None:
+        main_checkout.git("config", "core.bare", value)
+        assert main_worktree(repository) is None
+
+    @pytest.mark.parametrize("value", ["true", "yes", "1"])
+    def test_a_clone_is_partial_however_it_says_so(self, main_checkout: Checkout, repository: Repository, value: str) -> None:
+        main_checkout.git("config", "remote.origin.promisor", value)
+        assert promisor(repository) == "origin"
 
 
 class TestUnset:

@@ -90,6 +90,12 @@ def test_a_clone_that_is_a_mirror_is_told_of(main_checkout: Checkout, bare: Path
     assert codes(Checkout(tmp_path / "clone")) == [("remote-mirrors", "remote.origin.mirror"), ("remote-mirrors", "remote.origin.fetch")]
 
 
+def test_what_is_no_mirror_by_its_setting_is_none(main_checkout: Checkout) -> None:
+    main_checkout.git("config", "remote.origin.mirror", "")
+    assert main_checkout.git("config", "--type=bool", "remote.origin.mirror") == "false"
+    assert codes(main_checkout) == []
+
+
 @pytest.mark.parametrize("spec", ["refs/heads/*:refs/heads/*", "+refs/heads/*:refs/remotes/origin/*", "HEAD", ":", "refs/notes/commits"])
 def test_what_sends_no_checkpoint_is_none(main_checkout: Checkout, spec: str) -> None:
     main_checkout.git("config", "remote.origin.push", spec)

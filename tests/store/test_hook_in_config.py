@@ -77,7 +77,7 @@ class TestConfigHooks:
         standin.install(repository, version=NEW)
         main_checkout.git("config", "--unset", "hook.gitckpt-post-commit.command")
         main_checkout.git("config", "--unset", "hook.gitckpt-post-merge.event")
-        main_checkout.git("config", "hook.gitckpt-post-rewrite.enabled", "false")
+        main_checkout.git("config", "hook.gitckpt-post-rewrite.enabled", "")  # git takes that for false
         main_checkout.git("config", "hook.gitckpt-pre-auto-gc.command", "git ckpt hook pre-auto-gc")
         path = put_hook(main_checkout, "post-applypatch", 'git ckpt hook post-applypatch "$@"')
         twice = f"post-applypatch calls gitckpt twice: {path} has a line for it, too; take that line out"

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from gitckpt.git import config
 from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
@@ -35,7 +36,6 @@ Git takes a carriage return for a space, and asks for none behind a pattern in q
 
 _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
 _AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precomposeunicode": "false"}
-_NO = ("", "false", "no", "off", "0")
 _COMMANDS = ("clean", "smudge", "process")
 
 
@@ -73,17 +73,17 @@ class Configured:
         filters = []
         for name in drivers:
             commands = [last.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
-            required = last.get(f"filter.{name}.required", "").lower() not in _NO
+            required = config.is_on(last.get(f"filter.{name}.required", ""))
             if required or any(commands):
                 filters.append((name, required, "\n".join(commands)))
         autocrlf = last.get("core.autocrlf", "").lower()
         return cls(
-            autocrlf="" if autocrlf in _NO else "input" if autocrlf == "input" else "true",
+            autocrlf="input" if autocrlf == "input" else "true" if config.is_on(autocrlf) else "",
             eol=last.get("core.eol", "").lower(),
             attributes=last.get("core.attributesfile"),
             tree=last.get("attr.tree", ""),
             filters=tuple(filters),
-            takes_as_is=not any((last.get(f"core.{name}", usual).lower() in _NO) != (usual in _NO) for name, usual in _AS_IS.items()),
+            takes_as_is=all(config.is_on(last.get(f"core.{name}", usual)) == config.is_on(usual) for name, usual in _AS_IS.items()),
         )
 
 

@@ -14,7 +14,7 @@ from gitckpt.model.names import first_of
 def promisor(repository: Repository) -> str | None:
     """Returns the remote that promised the objects which a partial clone lacks; None where the clone is whole."""
     names = config.read(repository, r"^remote\..*\.promisor$")
-    return next((name.removeprefix("remote.").removesuffix(".promisor") for name, said in names.items() if said[-1] == "true"), None)
+    return next((name.removeprefix("remote.").removesuffix(".promisor") for name, said in names.items() if config.is_on(said[-1])), None)
 
 
 def missing(repository: Repository, tree: str, known: str | None) -> list[str]:

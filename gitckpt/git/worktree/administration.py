@@ -79,7 +79,7 @@ def _main_worktree(repository: Repository) -> str | None:
     settings = config.read(repository, r"^core\.(bare|worktree)$")
     if "core.worktree" in settings:
         return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
-    if settings.get("core.bare", ["false"])[-1] == "true":
+    if config.is_on(settings.get("core.bare", ["false"])[-1]):
         return None
     if not repository.is_linked and repository.worktree is not None:
         return repository.worktree

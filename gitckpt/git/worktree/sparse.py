@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
 _ALL = b"/*"
-_TRUE = ("true", "yes", "on", "1")
 
 
 def read(repository: Repository) -> bytes | None:
@@ -31,7 +30,7 @@ def read(repository: Repository) -> bytes | None:
             patterns = file.read().splitlines()
     except FileNotFoundError:
         return None  # git itself takes every file then, whatever its configuration says
-    values = {name: found[-1].lower() in _TRUE for name, found in config.read(repository, _NAMES).items()}
+    values = {name: config.is_on(found[-1]) for name, found in config.read(repository, _NAMES).items()}
     if not values.get("core.sparsecheckout"):
         return None
     listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out

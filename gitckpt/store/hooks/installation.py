@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import ExitStack
 
+from gitckpt.git import config
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.model.values import dataclass
@@ -284,7 +285,7 @@ def _inspect_config(settings: HookSettings, version: tuple[int, ...], pin: Pin, 
         enabled = f"{section}.enabled"
         if command is None or event not in settings.all(f"{section}.event"):
             findings.append(Finding("hook-missing", section, f"{event} does not call gitckpt", _INIT))
-        elif (settings.last(enabled) or "true").lower() in ("false", "no", "off", "0"):
+        elif not config.is_on((settings.all(enabled) or ["true"])[-1]):
             findings.append(Finding("hook-missing", section, f"{event} is switched off by {enabled}", f"git config --unset {enabled}"))
         elif command != pin.command(event):
             findings.append(_stale(section, event, command))

@@ -145,7 +145,7 @@ def collect(repository: Repository) -> None:
         GitError: git refused.
     """
     said = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
-    if any(said.get(name, ["true"])[-1].lower() in ("false", "no", "off", "0", "") for name in ("maintenance.auto", "gc.auto")):
+    if not all(config.is_on(said.get(name, ["true"])[-1]) for name in ("maintenance.auto", "gc.auto")):
         return
     # Of us, maintenance is at work already; somebody's own hook may say that this is no time for it.
     alone = {"GITCKPT_SKIP": "1"}
