@@ -128,6 +128,16 @@ def administration(repository: Repository) -> str:
     return os.path.join(repository.common_dir, "worktrees")
 
 
+def lock_reason(git_dir: str) -> str | None:
+    """Returns why a worktree is locked (git-worktree(1), `lock`), "" where nobody said why; None where it is not.
+
+    Args:
+        git_dir: what git keeps of the worktree.
+    """
+    path = os.path.join(git_dir, "locked")
+    return content(path) if os.path.exists(path) else None
+
+
 def lacks_head(git_dir: str) -> bool:
     """Tells whether HEAD of a worktree is empty or broken, as a power cut leaves what nobody has flushed: git sees no worktree then."""
     path = os.path.join(git_dir, "HEAD")

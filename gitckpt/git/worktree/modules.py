@@ -49,6 +49,15 @@ def are_there(repository: Repository) -> bool:
     return any(map(os.path.isdir, _places(repository))) or any(os.path.lexists(os.path.join(top, ".gitmodules")) for top in tops if top)
 
 
+def has_own(git_dir: str) -> bool:
+    """Tells whether git keeps repositories of submodules for a linked worktree alone: with the worktree it would delete them.
+
+    Args:
+        git_dir: what git keeps of the worktree.
+    """
+    return os.path.isdir(os.path.join(git_dir, "modules"))
+
+
 def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
     """Returns the repositories of submodules that belong to a repository, and to it alone; not those of submodules within them.
 

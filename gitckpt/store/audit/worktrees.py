@@ -60,8 +60,7 @@ def headless(repository: Repository) -> list[Finding]:
 
 
 def _is_ours(git_dir: str) -> bool:
-    locked = administration.content(os.path.join(git_dir, "locked"))
-    return locked.startswith(ownership.LOCK_REASON) or os.path.exists(os.path.join(git_dir, layout.RUN_FILE))
+    return ownership.is_locked_by_us(git_dir) or os.path.exists(os.path.join(git_dir, layout.RUN_FILE))
 
 
 def _is_registered(repository: Repository, path: str) -> bool:

@@ -99,7 +99,7 @@ def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
     ours = (
         git_dir
         for git_dir in administration.unfinished(repository)
-        if administration.content(os.path.join(git_dir, "locked")).startswith(f"{ownership.LOCK_REASON} ")
+        if (administration.lock_reason(git_dir) or "").startswith(f"{ownership.LOCK_REASON} ")
     )
     return leftovers.left_directories(repository, ours)
 

@@ -17,7 +17,7 @@ from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration
+from gitckpt.git.worktree import administration, modules
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
@@ -218,10 +218,9 @@ def _forgotten(repository: Repository, run: str, known: Settings | None) -> str 
 
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
     """Returns why a worktree stays."""
-    locked = os.path.join(git_dir, "locked")
-    if not os.path.lexists(path) and os.path.isdir(os.path.join(git_dir, "modules")):
+    if not os.path.lexists(path) and modules.has_own(git_dir):
         return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
-    if os.path.exists(locked) and not administration.content(locked).startswith(ownership.LOCK_REASON):
+    if ownership.is_locked_by_others(git_dir):
         return f"its worktree {path} is locked"
     named = administration.named_by(path)
     if named is None or os.path.realpath(named) != os.path.realpath(git_dir):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from gitckpt.git.damage import unusable
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import intent, operation, provenance
+from gitckpt.git.worktree import intent, modules, operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import RESCUE, Worktree
 from gitckpt.store.checkpoints import Checkpoints
@@ -50,7 +49,7 @@ def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
         there: the repository, seen from what git keeps of the worktree.
         linked: the commits of checkpoints.
     """
-    if there.operation() is not None or os.path.isdir(os.path.join(there.git_dir, "modules")):
+    if there.operation() is not None or modules.has_own(there.git_dir):
         return False
     git = there.git
     try:

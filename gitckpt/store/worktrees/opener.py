@@ -10,7 +10,7 @@ from gitckpt.git.contents import unfiltered
 from gitckpt.git.files import premises
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration, operation, provenance
+from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
@@ -211,7 +211,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
 
 def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
     """Lets git forget a worktree whose directory was deleted by hand; what was staged there is recorded before."""
-    if os.path.isdir(os.path.join(git_dir, "modules")):
+    if modules.has_own(git_dir):
         raise WorktreeError(
             f"the directory {wish.path} is gone, and {git_dir} still holds repositories of its submodules",
             hint=f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import content, moved_to, registered, seen_from, went_along
+from gitckpt.git.worktree.administration import lock_reason, moved_to, registered, seen_from, went_along
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 
@@ -82,9 +82,19 @@ def owner_at(repository: Repository, path: str) -> Owner | None:
 def registration_of(repository: Repository, path: str) -> str | None:
     """Returns the administrative directory of the worktree that git believes to be at a path, if gitckpt made it."""
     for git_dir, where in registered(repository):
-        if os.path.realpath(where) == os.path.realpath(path) and content(os.path.join(git_dir, "locked")).startswith(LOCK_REASON):
+        if os.path.realpath(where) == os.path.realpath(path) and is_locked_by_us(git_dir):
             return git_dir
     return None
+
+
+def is_locked_by_us(git_dir: str) -> bool:
+    """Tells of what git keeps of a worktree whether that is locked as we lock those that we make."""
+    return (lock_reason(git_dir) or "").startswith(LOCK_REASON)
+
+
+def is_locked_by_others(git_dir: str) -> bool:
+    """Tells whether somebody has locked a worktree, who may not want it to go."""
+    return lock_reason(git_dir) is not None and not is_locked_by_us(git_dir)
 
 
 def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
@@ -95,8 +105,7 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
         git_dir: what git keeps of the worktree.
         path: where it was.
     """
-    locked = os.path.join(git_dir, "locked")
-    if os.path.lexists(path) or (os.path.exists(locked) and not content(locked).startswith(LOCK_REASON)):
+    if os.path.lexists(path) or is_locked_by_others(git_dir):
         return False
     # One that is being made is moved from a directory of its own into the one above, and git is told of it after that.
     above = os.path.dirname(os.path.dirname(path))

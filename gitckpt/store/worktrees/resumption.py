@@ -110,7 +110,7 @@ def _forget_deleted(store: Checkpoints, run: str) -> None:
         owner = ownership.owner_in(git_dir)
         if owner is None or owner.run != run or not ownership.is_gone(store.repository, git_dir, path):
             continue
-        if not os.path.isdir(os.path.join(git_dir, "modules")):  # with those, a person has to look
+        if not modules.has_own(git_dir):  # with those, a person has to look
             leftover.record_leftover(store, git_dir, path)
             administration.call(store.repository, "remove", "--force", "--force", path)
 

@@ -43,8 +43,7 @@ def abandoned(repository: Repository) -> list[str]:
     found = set()
     for git_dir, place in administration.registered(repository):
         directory = os.path.dirname(place)
-        is_ours = administration.content(os.path.join(git_dir, "locked")).startswith(ownership.LOCK_REASON)
-        if is_ours and os.path.basename(directory).startswith(PREFIX) and not _is_held(f"{directory}.lock"):
+        if ownership.is_locked_by_us(git_dir) and os.path.basename(directory).startswith(PREFIX) and not _is_held(f"{directory}.lock"):
             found.add(directory)
     return sorted(found)
 
