@@ -9,6 +9,7 @@ from gitckpt.durable.driver.registry import OPTIONS
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.formats import files
 from gitckpt.formats.systems.record import KEY, Record, Source
+from gitckpt.git.repository import BRANCHES
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
 from gitckpt.model.phase import split
@@ -87,7 +88,7 @@ def place(store: Checkpoints, item: Item, *, dry_run: bool) -> tuple[str, str | 
         return commit, branch, files_
     commit = item.commit
     if not commit and record.branch is not None:
-        found = repository.cat_file.info(f"refs/heads/{record.branch}")
+        found = repository.cat_file.info(BRANCHES + record.branch)
         commit = found[0] if found is not None and found[1] == "commit" else ""
     return commit, None, None
 

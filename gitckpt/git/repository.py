@@ -12,7 +12,7 @@ from gitckpt.model.errors import NotFoundError, RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
     from gitckpt.git.objects.port import Lookup
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     """Of each entry of a configuration the file that it stands in ("" for none), its name and its value, in the order git reads them."""
     Stamps: TypeAlias = tuple[dict[str, str], dict[str, str]]
     """What the environment says of a configuration; and what each file of it looks like, "" for one that is not there."""
+
+BRANCHES = "refs/heads/"
 
 PSEUDO_REFS = (
     *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "MERGE_AUTOSTASH"),
@@ -113,6 +115,32 @@ class Repository:
             done = self.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
             return done.out.decode("utf-8", "replace").removesuffix("\n")
         return ref if said.startswith("ref:") else ""
+
+    def point_head(self, to: str, said: str = "", *, options: Sequence[str] = ()) -> None:
+        """Lets HEAD stand for a branch, or point to a commit itself; index and files stay.
+
+        Args:
+            to: full name of the branch, or oid of the commit.
+            said: what the reflog says of it; "" for nothing.
+            options: those of git itself, such as `-c`.
+
+        Raises:
+            GitError: git refuses it.
+        """
+        reason = ("-m", said) if said else ()
+        words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
+        self.git.run(*options, *words, *reason, "HEAD", to)
+
+    def tip_of(self, branch: str) -> str | None:
+        """Returns the commit that a branch points to; "" where there is none, None where none can have such a name.
+
+        Args:
+            branch: its short name, which somebody else may have chosen.
+        """
+        if self.git.run("check-ref-format", BRANCHES + branch, ok=(0, 1)).code != 0:
+            return None
+        found = self.cat_file.info(BRANCHES + branch)
+        return found[0] if found is not None else ""
 
     def pseudo_ref(self, name: str) -> str | None:
         """Returns what a ref beside HEAD points to; None where it is not there, or its object is gone, as that of an old ORIG_HEAD may be.

@@ -10,7 +10,7 @@ import time
 from gitckpt.durable.command import processes
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.process import GitError
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
@@ -21,8 +21,6 @@ from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener
-
-_BRANCH = "refs/heads/"
 
 PATIENCE = 0.5
 """How long a lock file in the way of a run is looked at before it counts as left, in seconds."""
@@ -161,16 +159,15 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *,
 
 def _move_head(store: Checkpoints, checkpoint: Checkpoint, commit: str) -> None:
     """Lets HEAD point to the commit of a checkpoint; on its branch, where that was not moved by somebody else."""
-    git = store.repository.git
-    wanted = f"{_BRANCH}{checkpoint.branch}" if checkpoint.branch is not None else ""
-    reason = ("-m", f"git ckpt: back to {checkpoint.id[: ids.SHORT]}")
+    wanted = BRANCHES + checkpoint.branch if checkpoint.branch is not None else ""
+    said = f"git ckpt: back to {checkpoint.id[: ids.SHORT]}"
     try:
         if wanted and wanted == store.repository.head_ref():
-            git.run("update-ref", *reason, wanted, checkpoint.git_sha, commit)
+            store.repository.git.run("update-ref", "-m", said, wanted, checkpoint.git_sha, commit)
             return
-        git.run("update-ref", *reason, "--no-deref", "HEAD", checkpoint.git_sha)
+        store.repository.point_head(checkpoint.git_sha, said)
         there = store.repository.cat_file.info(wanted) if wanted else None
         if there is not None and there[0] == checkpoint.git_sha and opener.is_free(store.repository, wanted):
-            git.run("symbolic-ref", *reason, "HEAD", wanted)
+            store.repository.point_head(wanted, said)
     except GitError as error:
         raise WorktreeError(f"cannot move HEAD back to {checkpoint.git_sha}: {error.message}") from None

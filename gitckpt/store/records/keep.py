@@ -15,6 +15,7 @@ from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import object_id, parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update, plain
+from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.layout import KEEP
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     Apply: TypeAlias = Callable[[list[Update]], None]
 
-_HEADS = "refs/heads/"
 _PACKED = 64 << 10
 """In bytes, of packed refs: 500 take 0.1 ms to look through at each commit."""
 
@@ -190,8 +190,9 @@ def _is_any_abandoned(repository: Repository, newest: str) -> bool:
     direct = {oid for oid in lines if oid != newest and may_name(repository, oid) and _points_to_itself(repository, oid, packed)}
     if not direct:
         return False
-    tips = {line.partition(b" ")[0].decode("ascii", "replace") for line in packed.split(b"\n") if b" refs/heads/" in line}
-    for place, _, files in os.walk(os.path.join(common, _HEADS)):
+    of_branches = f" {BRANCHES}".encode("ascii")
+    tips = {line.partition(b" ")[0].decode("ascii", "replace") for line in packed.split(b"\n") if of_branches in line}
+    for place, _, files in os.walk(os.path.join(common, BRANCHES)):
         below = os.path.relpath(place, common)
         tips.update(plain(repository, f"{below}/{name}") or "" for name in files)
     return not direct <= tips
@@ -266,13 +267,13 @@ def is_whole(repository: Repository, oid: str, value: str) -> bool:
 def listing(repository: Repository) -> tuple[dict[str, str], set[str], set[str]]:
     """Returns what the refs point to, by the oid in their name; where branches point; and those oids whose ref stands for another one."""
     form = "--format=%(objectname) %(refname) %(symref)"
-    lines = repository.git.run("for-each-ref", form, KEEP.rstrip("/"), _HEADS.rstrip("/")).out
+    lines = repository.git.run("for-each-ref", form, KEEP.rstrip("/"), BRANCHES.rstrip("/")).out
     kept: dict[str, str] = {}
     tips: set[str] = set()
     symbolic: set[str] = set()
     for line in lines.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         oid, ref, target = line.split(" ")
-        if ref.startswith(_HEADS):
+        if ref.startswith(BRANCHES):
             tips.add(oid)
         elif may_name(repository, ref.removeprefix(KEEP)):
             kept[ref.removeprefix(KEEP)] = oid

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Checkpoint, Submodule
 from gitckpt.model.errors import CkptError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 KEY = "submodules"
 """In the state of a safety checkpoint: what the restore is to check out, with what is said of it by `before`."""
-
-_HEADS = "refs/heads/"
 
 
 class _Stays(CkptError):
@@ -169,10 +167,5 @@ def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
     now: Sequence[str | None] = inner.objects.head()
     if not head or (now[0], now[1] or "") == (head, branch) or inner.repository.cat_file.info(f"{head}^{{commit}}") is None:
         return
-    git = inner.repository.git
-    ref = _HEADS + branch
-    found = inner.repository.cat_file.info(ref) if branch and git.run("check-ref-format", ref, ok=(0, 1)).code == 0 else None
-    if found is not None and found[0] == head:
-        git.run("symbolic-ref", "-m", f"checkout: moving to {branch}", "HEAD", ref)
-    else:
-        git.run("update-ref", "--no-deref", "-m", f"checkout: moving to {head}", "HEAD", head)
+    is_there = bool(branch) and inner.repository.tip_of(branch) == head
+    inner.repository.point_head(BRANCHES + branch if is_there else head, f"checkout: moving to {branch if is_there else head}")

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from gitckpt.git.repository import BRANCHES
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
 from gitckpt.model.errors import CkptError, WorktreeError
@@ -25,9 +26,6 @@ from gitckpt.store.submodules import keeper
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-_HEADS = "refs/heads/"
 
 
 class _Incomplete(WorktreeError):
@@ -194,27 +192,20 @@ class Submodules:
             return False
         if inner.repository.cat_file.info(f"{commit}^{{commit}}") is None:
             raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule", hint="fetch it there")
-        branch = _HEADS + checkpoint.branch if checkpoint.branch is not None and _is_free(inner, checkpoint) else None
+        branch = BRANCHES + checkpoint.branch if checkpoint.branch is not None and _is_free(inner, checkpoint) else None
         how = f"on {checkpoint.branch}" if branch is not None else "detached"
         self.remarks.append(f"HEAD of the submodule {_text(path)} goes from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}")
         if not dry_run:
             said = f"checkout: moving from {head or 'an unborn branch'} to {checkpoint.branch if branch else commit}"
-            git = inner.repository.git
-            if branch is not None:
-                git.run("symbolic-ref", "-m", said, "HEAD", branch)
-            else:
-                git.run("update-ref", "--no-deref", "-m", said, "HEAD", commit)
+            inner.repository.point_head(branch or commit, said)
         return True
 
 
 def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Tells whether the branch that a checkpoint was on still points to its commit, and no other worktree has it."""
-    ref = f"{_HEADS}{checkpoint.branch}"
-    if inner.repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
+    if inner.repository.tip_of(str(checkpoint.branch)) != checkpoint.git_sha:
         return False
-    found = inner.repository.cat_file.info(ref)
-    if found is None or found[0] != checkpoint.git_sha:
-        return False
+    ref = f"{BRANCHES}{checkpoint.branch}"
     return not any(
         administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {ref}" for git_dir, _ in administration.registered(inner.repository)
     )

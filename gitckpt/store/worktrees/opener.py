@@ -9,7 +9,7 @@ from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.files import premises
 from gitckpt.git.process import GitError
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.git.worktree.index import PrivateIndex
@@ -167,7 +167,7 @@ def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
             hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
         )
     _require_objects(repository, wish.checkpoint)
-    administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: refs/heads/{wish.branch}")
+    administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}")
     where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
     return (f"its HEAD was empty or broken, and is {where} now; what it was at before: git reflog",)
 
@@ -351,11 +351,11 @@ def _empty_commit(repository: Repository) -> str:
 def _start_head(made: Repository, wish: Wish) -> None:
     """Lets HEAD point to the branch that is wanted."""
     if wish.branch is not None:
-        made.git.run("symbolic-ref", "HEAD", f"refs/heads/{wish.branch}")
+        made.point_head(BRANCHES + wish.branch)
     elif not wish.checkpoint.git_sha:
-        branch = f"refs/heads/{wish.checkpoint.branch or 'main'}"
+        branch = BRANCHES + (wish.checkpoint.branch or "main")
         free = is_free(made, branch) and made.cat_file.info(branch) is None
-        made.git.run("symbolic-ref", "HEAD", branch if free else f"refs/heads/ckpt/{wish.checkpoint.id[: ids.SHORT]}")
+        made.point_head(branch if free else f"{BRANCHES}ckpt/{wish.checkpoint.id[: ids.SHORT]}")
     else:
         _note_checkout(made, wish.checkpoint)
 
@@ -365,8 +365,8 @@ def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
     commit = checkpoint.git_sha
     branch = "".join(c for c in checkpoint.branch or "" if c.isprintable())  # it may have been fetched, and is no argument otherwise
     said = f"checkout: moving from {branch or commit} to {commit}"
-    made.git.run(*_ALONE, "symbolic-ref", "HEAD", f"refs/heads/ckpt/{checkpoint.id}")
-    made.git.run(*_ALONE, "update-ref", "--no-deref", "-m", said, "HEAD", commit)
+    made.point_head(f"{BRANCHES}ckpt/{checkpoint.id}", options=_ALONE)
+    made.point_head(commit, said, options=_ALONE)
 
 
 def is_free(repository: Repository, ref: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.arguments import require_path
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
@@ -122,7 +122,7 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str
     first = heads.written(store.index, store.repository, str(checkpoint.run))[-1]
     if first.branch == checkpoint.branch:
         return None, None
-    ref = f"refs/heads/{checkpoint.branch}"
+    ref = BRANCHES + checkpoint.branch
     found = store.repository.cat_file.info(ref)
     if found is None or found[0] != checkpoint.git_sha:
         return None, f"HEAD is detached: the branch {checkpoint.branch} is {'gone' if found is None else 'elsewhere by now'}"

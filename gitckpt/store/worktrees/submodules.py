@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from gitckpt.git.repository import BRANCHES
 from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
@@ -144,15 +145,10 @@ def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
     there, commit = inner.repository, captured.git_sha
     if os.listdir(there.worktree or "") != [".git"]:  # a kill, and who knows what is there now
         _record_half_made(inner, captured, limits)
-    branch = f"refs/heads/{captured.branch}"
-    is_free = False
-    if captured.branch is not None and there.git.run("check-ref-format", branch, ok=(0, 1)).code == 0:
-        found = there.cat_file.info(branch)
-        is_free = (found[0] if found is not None else "") == commit
-    if is_free:
-        there.git.run("symbolic-ref", "HEAD", branch)
+    if captured.branch is not None and there.tip_of(captured.branch) == commit:
+        there.point_head(BRANCHES + captured.branch)
     elif commit:
-        there.git.run("update-ref", "--no-deref", "HEAD", commit)
+        there.point_head(commit)
     whole = manifest.contents_of(captured, there, inner.objects)
     whole.operation = operation.detached(there, provenance.permitted(there, whole.operation, captured.tree, trusted=False).files)
     checkout.fill(there, whole, commit)
