@@ -33,8 +33,7 @@ class KnownImports:
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
         self._by_original: dict[str, list[str]] = {}
-        for line in store.refs.list(layout.ORIGINALS.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]:
-            oid, _, ref = line.partition(" ")
+        for ref, oid in store.refs.each(layout.ORIGINALS):
             self._by_original.setdefault(oid, []).append(ref.removeprefix(layout.ORIGINALS))
 
     def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:

@@ -141,7 +141,7 @@ class Refs:
 
     def _left_undone(self, updates: list[Update]) -> list[Update]:
         """Returns what of a transaction is still to do, by the refs as they are; all of it where nothing was done."""
-        values = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(self.list()).split("\n")[:-1])}
+        values = dict(self.each())
         return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
 
     def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
@@ -246,6 +246,17 @@ class Refs:
             fields: a format of `git for-each-ref`.
         """
         return self._repository.git.run("for-each-ref", f"--format={fields}", *patterns).out
+
+    def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
+        """Yields full name and oid of each ref below the patterns, sorted by name; bytes that are not UTF-8 become surrogates.
+
+        Args:
+            patterns: as for `list`, also with a slash at their ends.
+        """
+        listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
+        for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+            oid, _, ref = line.partition(" ")
+            yield ref, oid
 
     def warm_up(self) -> None:
         """Starts the process now, so that it stands by when it is needed."""

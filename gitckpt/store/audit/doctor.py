@@ -61,7 +61,7 @@ def diagnose(store: Checkpoints) -> Diagnosis:
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     """Returns what to know about the repository, by name."""
     repository = store.repository
-    refs = store.refs.list(layout.OWN[0], fields="%(refname)").decode("utf-8", "surrogateescape").split("\n")[:-1]
+    refs = [ref for ref, _ in store.refs.each(layout.CHECKPOINTS)]
     foreign = sum(map(layout.is_foreign, refs))
     loose = sum(not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in refs)
     left = sweep.left_files(repository)

@@ -111,9 +111,7 @@ def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
 
 
 def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
-    there = set(
-        store.refs.list(layout.CHECKPOINTS.rstrip("/"), fields="%(refname:lstrip=2)").decode("utf-8", "surrogateescape").split("\n")
-    )
+    there = {ref.removeprefix(layout.CHECKPOINTS) for ref, _ in store.refs.each(layout.CHECKPOINTS)}
     by_commit: dict[str, list[Link]] = {}
     for link in links:
         if link.new is None or note.link_id(link.new) in there:  # else it was removed meanwhile

@@ -164,10 +164,9 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 def _everything(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Returns ref, oid and run of each key; None for the run of one that cannot be read, which is for `verify`."""
-    lines = refs.list(layout.KEYS.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]
-    named = [line.partition(" ")[::2] for line in lines]
+    named = list(refs.each(layout.KEYS))
     held: list[tuple[str, str, str | None]] = []
-    for (oid, ref), found in zip(named, objects.read([oid for oid, _ in named]), strict=True):
+    for (ref, oid), found in zip(named, objects.read([oid for _, oid in named]), strict=True):
         try:
             held.append((ref, oid, run_in(found, ref)))
         except InvalidCheckpoint:

@@ -222,8 +222,7 @@ def forget_leases(store: Checkpoints) -> None:
     Raises:
         LockHeld, GitError: one could not be deleted.
     """
-    listing = store.refs.list(layout.LEASES.rstrip("/"), fields="%(refname)").decode("utf-8", "surrogateescape").split("\n")[:-1]
-    named = [ref.removeprefix(layout.LEASES) for ref in listing]
+    named = [ref.removeprefix(layout.LEASES) for ref, _ in store.refs.each(layout.LEASES)]
     there = set(store.index.runs()) if named else set()
     for run in named:
         if run in there or store.refs.read(layout.RUNS + run) is not None:

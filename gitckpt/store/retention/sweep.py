@@ -136,18 +136,13 @@ def _is_left(path: str, *, is_private: bool) -> bool:
 
 
 def _sweep(repository: Repository, refs: Refs) -> list[str]:
-    oids = _listed(refs, *(name for name in layout.OWN if f"{name}/" != layout.CHECKPOINTS))
+    oids = dict(refs.each(*(name for name in layout.OWN if f"{name}/" != layout.CHECKPOINTS)))
     if any(ref.startswith(layout.HOLDERS) for ref in oids):
-        oids |= _listed(refs, layout.CHECKPOINTS.rstrip("/"))  # after the others: what a checkpoint needs comes before it
+        oids |= dict(refs.each(layout.CHECKPOINTS))  # after the others: what a checkpoint needs comes before it
     leftover = [ref for ref in oids if _is_of_nobody(repository, ref, oids) and not keep.is_young(repository, ref)]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])
     return leftover
-
-
-def _listed(refs: Refs, *spaces: str) -> dict[str, str]:
-    lines = refs.list(*spaces).decode("utf-8", "surrogateescape").split("\n")[:-1]
-    return {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
 
 
 def _is_of_nobody(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:

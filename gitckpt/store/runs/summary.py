@@ -136,10 +136,9 @@ def worktrees_of_runs(store: Checkpoints) -> dict[str, str]:
 
 def _leases(store: Checkpoints) -> dict[str, Lease]:
     """Returns the leases that were not given back, by run; one that cannot be read is for `verify`."""
-    listing = store.refs.list(layout.LEASES.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]
-    named = [line.partition(" ")[::2] for line in listing]
+    named = list(store.refs.each(layout.LEASES))
     found = {}
-    for (_, ref), content in zip(named, store.objects.read([oid for oid, _ in named]), strict=True):
+    for (ref, _), content in zip(named, store.objects.read([oid for _, oid in named]), strict=True):
         if content is None or _RELEASED in content[1]:
             continue
         try:

@@ -125,10 +125,9 @@ def measure(store: Checkpoints) -> Usage:
         GitError: git cannot list the refs.
     """
     repository = store.repository
-    listing = store.refs.list(*layout.OWN, layout.NOTES).decode("utf-8", "surrogateescape").split("\n")[:-1]
-    pairs = [line.partition(" ")[::2] for line in listing]
-    refs = {ref: oid for oid, ref in pairs if not layout.is_foreign(ref)}
-    others = sorted({oid for oid, ref in pairs if layout.is_foreign(ref)})
+    there = list(store.refs.each(*layout.OWN, layout.NOTES))
+    refs = {ref: oid for ref, oid in there if not layout.is_foreign(ref)}
+    others = sorted({oid for ref, oid in there if layout.is_foreign(ref)})
     objects, is_complete = _objects(repository, refs, others)
     documents, files, leases, links = objects
 

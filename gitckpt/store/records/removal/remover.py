@@ -198,13 +198,9 @@ class Remover:
     def _existing(self, wanted: set[str], listed: Mapping[str, Entry] | None = None) -> dict[str, dict[str, str]]:
         """Returns oid by name for each of the refs that wanted checkpoints have; their own are not asked for where `listed` has them."""
         spaces = layout.HOLDERS if listed is not None else (layout.CHECKPOINTS, *layout.HOLDERS)
-        if len(wanted) < _LIST_ALL_FROM:
-            patterns = [space + name for space in spaces for name in wanted]
-        else:
-            patterns = [space.rstrip("/") for space in spaces]
+        patterns = [space + name for space in spaces for name in wanted] if len(wanted) < _LIST_ALL_FROM else spaces
         found: dict[str, dict[str, str]] = {space: {} for space in spaces}
-        for line in self._refs.list(*patterns).decode("utf-8", "surrogateescape").split("\n")[:-1] if wanted else ():
-            oid, _, ref = line.partition(" ")
+        for ref, oid in self._refs.each(*patterns) if wanted else ():
             space, _, name = ref.rpartition("/")
             if name in wanted and f"{space}/" in found:  # others have names below ours that end like those of ours
                 found[f"{space}/"][name] = oid
@@ -253,8 +249,7 @@ class Remover:
 
     def _headed_by(self, oids: Collection[str]) -> set[str]:
         """Returns the runs whose head is one of some documents."""
-        lines = self._refs.list(layout.RUNS.rstrip("/")).decode("utf-8", "surrogateescape").split("\n")[:-1]
-        return {ref.removeprefix(layout.RUNS) for oid, _, ref in (line.partition(" ") for line in lines) if oid in oids}
+        return {ref.removeprefix(layout.RUNS) for ref, oid in self._refs.each(layout.RUNS) if oid in oids}
 
     def _listed(self, query: Query) -> Sequence[Entry]:
         """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.
