@@ -11,6 +11,7 @@ from gitckpt.git.command import LEAN, STREAMED
 from gitckpt.git.graph import partial
 from gitckpt.git.graph.reachability import AS_GC
 from gitckpt.git.objects import alternates
+from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.process import Child
 from gitckpt.git.repository import Repository
 from gitckpt.model.values import dataclass
@@ -197,7 +198,7 @@ def _empty(place: str) -> Iterator[tuple[str, str]]:
 
 def _bad_packs(directory: str, object_format: str) -> Iterator[tuple[str, str]]:
     """Yields path and sentence for each pack that git cannot use as a whole."""
-    size = 32 if object_format == "sha256" else 20
+    size = oid_size(object_format)
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
         stem, ending = os.path.splitext(os.path.join(directory, name))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, blob_ids, decode_tree, object_id, oids_in
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, blob_ids, decode_tree, object_id, oid_size, oids_in
 from gitckpt.git.refs import Refs
 
 TYPE_CHECKING = False
@@ -155,7 +155,7 @@ class NotesReader:
             unknown: as for `beyond`.
             seen: likewise.
         """
-        whole = 64 if self._format == "sha256" else 40
+        whole = 2 * oid_size(self._format)
         starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
         level = [("", root)] if root else []
         left = MOST

@@ -42,6 +42,11 @@ def object_hash(object_format: str, data: bytes) -> Hash:
     return _digest(object_format)(data)
 
 
+def oid_size(object_format: str) -> int:
+    """Returns how many bytes an oid has, each of them two digits."""
+    return 32 if object_format == "sha256" else 20
+
+
 def _digest(object_format: str) -> Callable[[bytes], Hash]:
     # The C modules behind hashlib: importing hashlib itself loads OpenSSL, 3 ms that the hook does not have.
     try:
@@ -104,7 +109,7 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
     Raises:
         MalformedTree: it is none. What is no name of a file, as "..", is left to whoever writes one.
     """
-    size = 32 if object_format == "sha256" else 20
+    size = oid_size(object_format)
     entries: Entries = {}
     at = 0
     try:
@@ -180,7 +185,7 @@ def _stride(tree: bytes, mode: bytes, digits: int, object_format: str) -> int:
     A name holds no NUL: where all entries have mode, space, digits and NUL in their places, there is no other reading.
     """
     start, stop = len(mode) + 1, len(mode) + 1 + digits
-    stride = stop + 1 + (32 if object_format == "sha256" else 20)
+    stride = stop + 1 + oid_size(object_format)
     count = len(tree) // stride
     if len(tree) != count * stride or tree[stop::stride] != bytes(count):
         return 0

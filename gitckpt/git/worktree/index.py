@@ -9,7 +9,7 @@ import os
 import time
 
 from gitckpt.git.command import NO_HOOKS
-from gitckpt.git.objects.encoding import object_hash
+from gitckpt.git.objects.encoding import object_hash, oid_size
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import BusyError, WorktreeError
@@ -41,6 +41,9 @@ _LOOK = (
 )
 _GRAIN = 2_000_000_000
 """In nanoseconds: the coarsest time stamps of file systems. Another one than ours may have a clock of its own, too."""
+
+_CHECKED = 20
+"""So many bytes at the end of an index tell it from others: of a checksum of any kind."""
 
 _CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
 
@@ -190,6 +193,16 @@ class PrivateIndex:
             if "Ignoring path" in done.complaint:  # git goes on without it, and calls that success
                 raise GitError(["update-index"], done.code, done.complaint)
 
+    def checksum(self) -> str:
+        """Returns what this index ends with (gitformat-index(5)), or the last part of that; "" where it was left out, or there is none."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(-_CHECKED, os.SEEK_END)
+                found = file.read().hex()
+        except OSError:
+            return ""
+        return found if found.strip("0") else ""
+
     def is_whole(self) -> bool:
         """Tells whether this index ends with the checksum of all before it (gitformat-index(5)): git reads one that was cut off."""
         try:
@@ -197,7 +210,7 @@ class PrivateIndex:
                 data = file.read()
         except FileNotFoundError:
             return True
-        size = 32 if self.repository.object_format == "sha256" else 20
+        size = oid_size(self.repository.object_format)
         checksum = data[-size:]
         return not checksum.strip(b"\0") or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
 

@@ -12,7 +12,7 @@ import time
 
 from gitckpt.git import disk
 from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
-from gitckpt.git.objects.encoding import object_id, parents
+from gitckpt.git.objects.encoding import object_id, oid_size, parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update, plain
 from gitckpt.git.repository import BRANCHES
@@ -39,7 +39,7 @@ _AT_ONCE = 20
 
 def may_name(repository: Repository, name: str) -> bool:
     """Tells whether the last part of a ref that keeps commits may name one: a full object id of this repository's format."""
-    return ids.is_oid(name) and len(name) == (64 if repository.object_format == "sha256" else 40)
+    return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
 
 
 def is_young(repository: Repository, ref: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from gitckpt.git.contents import attributes
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import ignore
 from gitckpt.model.errors import NotFoundError, WorktreeError
@@ -301,7 +302,7 @@ class _Planner:
         deleted = {one.path for one in self.plan.files if one.status == "D"}.intersection(fileless).difference(self.plan.absent)
         self._plan_flags({one.path for one in staged} | unmerged, deleted)
         intent = self.plan.flags.get(INTENT, ((), ()))
-        zero = b"0" * (64 if self._repository.object_format == "sha256" else 40)
+        zero = b"0" * 2 * oid_size(self._repository.object_format)
         lines = {one.path: one.line for one in staged}
         gone = {one.path for one in staged if one.status == "D"}
         self._staged = lines.keys() | unmerged | set(intent[0]) | set(intent[1])

@@ -63,7 +63,7 @@ class Sightings:
 
 def load(index: PrivateIndex) -> Sightings:
     """Returns what was seen of the worktree whose index this is a copy of; nothing where the file is missing or damaged."""
-    checksum = _checksum(index)
+    checksum = index.checksum()
     try:
         with open(_path(index), "rb") as file:
             (version, before, *counts), *records, end = (record.split(b"\0") for record in file.read().split(_END))
@@ -116,17 +116,6 @@ def save(index: PrivateIndex, checksum: str, tracked: Iterable[bytes], directori
         os.replace(scratch, file_path)
     except OSError:
         pass  # derived: without it, the next capture looks again
-
-
-def _checksum(index: PrivateIndex) -> str:
-    """Returns the checksum that an index ends with (gitformat-index(5)); "" where it was left out, or there is no index."""
-    try:
-        with open(index.path, "rb") as file:
-            file.seek(-20, os.SEEK_END)
-            found = file.read().hex()
-    except OSError:
-        return ""
-    return found if found.strip("0") else ""
 
 
 def _path(index: PrivateIndex) -> str:

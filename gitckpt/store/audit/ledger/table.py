@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, compress
 from typing import NamedTuple, overload
 
+from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import Update
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import Checkpoint
@@ -88,7 +89,7 @@ class Sheet:
     """
 
     def __init__(self, object_format: str) -> None:
-        self._width = 32 if object_format == "sha256" else 20
+        self._width = oid_size(object_format)
         self._ids = bytearray()
         self._oids = bytearray()
         self._commits = bytearray()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.model.values import dataclass
@@ -73,7 +74,7 @@ def settle(
 
     kept = {oid: value for oid, value in listed.items() if oid not in symbolic and keep.is_right(repository, oid, value)}
     before = needed()
-    length = 64 if repository.object_format == "sha256" else 40
+    length = 2 * oid_size(repository.object_format)
     wanted = set(kept) if before is None else {oid for oid in before if len(oid) == length}
     # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
     wanted |= {oid for oid in kept if keep.is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}

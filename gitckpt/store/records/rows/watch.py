@@ -6,6 +6,7 @@ import time
 
 from gitckpt.git.files import validity
 from gitckpt.git.files.packed import Packed
+from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import plain
 from gitckpt.model import ids
 from gitckpt.model.values import dataclass
@@ -122,7 +123,7 @@ class Watch:
             return None
         differing = {}
         try:
-            for name, oid in self._packed.changed(later, 64 if self._repository.object_format == "sha256" else 40):
+            for name, oid in self._packed.changed(later, 2 * oid_size(self._repository.object_format)):
                 place, _, last = name.decode("utf-8", "surrogateescape").rpartition("/")
                 if place == _DIRECTORY and ids.is_id(last):
                     differing[ids.to_bytes(last)] = bytes.fromhex(oid.decode("ascii"))
