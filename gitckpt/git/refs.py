@@ -10,6 +10,7 @@ import os
 from gitckpt.git import disk
 from gitckpt.git.command import DURABLE, Standby
 from gitckpt.git.process import GitError
+from gitckpt.git.repository import OF_A_WORKTREE
 from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False
@@ -25,7 +26,6 @@ LOCK_TIMEOUT_MS = 2000
 PATIENCE = 30.0
 """After how many seconds without an answer git is told that there is no more to come: its answer may be lost, and it would wait for us."""
 
-_OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 _CHECKPOINTS = "refs/checkpoints"
 """The directory of what needs the others: once its name is flushed, a checkpoint is there."""
 
@@ -212,31 +212,10 @@ class Refs:
         found = self._repository.cat_file.info(ref)
         if found is not None:
             return found[0]
-        if not self._may_be_there(ref):
+        if not may_be_there(self._repository, ref):
             return None
         done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
         return done.out.decode("ascii").strip() or None
-
-    def _may_be_there(self, ref: str) -> bool:
-        """Tells whether git has to be asked for a ref that `cat-file` knows nothing of: whether only its object is missing.
-
-        That takes a process, 5 ms, and most questions of this kind are whether somebody has a name already. A ref that is being packed
-        is in `packed-refs` before its file goes, hence the order.
-        """
-        repository = self._repository
-        if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(_OF_A_WORKTREE):
-            return True
-        try:
-            if os.path.lexists(os.path.join(repository.common_dir, ref)):
-                return True
-            with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
-                if os.fstat(file.fileno()).st_size > _SCANNED:
-                    return True
-                return b" %s\n" % os.fsencode(ref) in file.read()
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError):
-            return True
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
         """Returns a line for each ref below the patterns, sorted by name.
@@ -279,9 +258,29 @@ def in_parts(repository: Repository, directory: str) -> list[str]:
     return [f"{directory}/{digit}*" for digit in "0123456789abcdef"] if is_large else [directory]
 
 
+def may_be_there(repository: Repository, ref: str) -> bool:
+    """Tells whether git has to be asked for a ref: that may take a process, 5 ms, and most questions are whether a name is taken already.
+
+    A ref that is being packed is in `packed-refs` before its file goes, hence the order.
+    """
+    if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
+        return True
+    try:
+        if os.path.lexists(os.path.join(repository.common_dir, ref)):
+            return True
+        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
+            if os.fstat(file.fileno()).st_size > _SCANNED:
+                return True
+            return b" %s\n" % os.fsencode(ref) in file.read()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+
+
 def plain(repository: Repository, ref: str) -> str | None:
     """Returns what the file of a ref says, be the object there or not; None where git has to be asked, which takes ten times as long."""
-    if not ref.startswith("refs/") or ref.startswith(_OF_A_WORKTREE) or ".." in ref:
+    if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     try:
         with open(os.path.join(repository.common_dir, ref), "rb", buffering=0) as file:

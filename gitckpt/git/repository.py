@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     """What the environment says of a configuration; and what each file of it looks like, "" for one that is not there."""
 
 BRANCHES = "refs/heads/"
+OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
+"""Where each worktree has refs of its own."""
 
 PSEUDO_REFS = (
     *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "MERGE_AUTOSTASH"),

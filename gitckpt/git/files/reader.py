@@ -11,6 +11,7 @@ import os
 import zlib
 
 from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.repository import OF_A_WORKTREE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _HEX = b"0123456789abcdef"
 _LARGE = 1 << 20
 _BESIDE = ("HEAD", "ORIG_HEAD")
-_OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 _UNUSUAL = frozenset(" ~^:?*[\\@\n\0")
 _MANY = 12
 """So many packs are looked through sooner than git starts."""
@@ -112,7 +112,7 @@ class FileLookup:
             if not said.startswith(b"ref: "):
                 return _oid(said)
             name = os.fsdecode(said[5:].strip())
-        if not name.startswith("refs/") or name.startswith(_OF_A_WORKTREE) or ".." in name or _UNUSUAL.intersection(name):
+        if not name.startswith("refs/") or name.startswith(OF_A_WORKTREE) or ".." in name or _UNUSUAL.intersection(name):
             return None
         try:
             with open(os.path.join(repository.common_dir, name), "rb") as file:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.command import Git
-from gitckpt.git.refs import plain
+from gitckpt.git.refs import may_be_there, plain
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
@@ -269,7 +269,7 @@ def has(repository: Repository, ref: str) -> bool:
     """Tells whether a repository has a ref."""
     if plain(repository, ref) is not None:
         return True
-    return _may_be_elsewhere(repository, ref) and repository.cat_file.info(ref) is not None
+    return may_be_there(repository, ref) and repository.cat_file.info(ref) is not None
 
 
 def is_plain(path: bytes) -> bool:
@@ -322,17 +322,6 @@ def _git_dirs(place: str) -> Iterator[str]:
 def _is_git_dir(path: str) -> bool:
     has_all = all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
     return has_all and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
-
-
-def _may_be_elsewhere(repository: Repository, ref: str) -> bool:
-    """Tells whether a ref without a file of its own may be there."""
-    if repository.has_reftable:
-        return True
-    try:
-        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
-            return os.fsencode(f" {ref}\n") in file.read()
-    except FileNotFoundError:
-        return False
 
 
 def _is_through_link(top: str, path: bytes) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gitckpt.git.damage import unusable
 from gitckpt.git.process import GitError
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import OF_A_WORKTREE, Repository
 from gitckpt.git.worktree import intent, modules, operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import RESCUE, Worktree
@@ -62,7 +62,7 @@ def _is_as_committed(git: Git) -> bool:
     """Tells whether nothing is staged, and no ref is the worktree's own."""
     if git.run("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--", ok=(0, 1, 128)).code != 0:
         return False
-    return git.run("for-each-ref", "--count=1", "refs/worktree", "refs/bisect", "refs/rewritten").out == b""
+    return git.run("for-each-ref", "--count=1", *(space.rstrip("/") for space in OF_A_WORKTREE)).out == b""
 
 
 def _been_at(git: Git) -> list[str]:
