@@ -33,6 +33,9 @@ BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 """The same for those that read contents of any size: git has no large file in memory as a whole."""
 
+AS_GC = {"GIT_NO_LAZY_FETCH": "1"}
+"""Variables under which git sees what a gc sees: it fetches nothing that a partial clone lacks."""
+
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # a program of the user's that git starts, and that may stay
     *("-c", "core.warnAmbiguousRefs=false"),  # an oid is an oid: git looks six times for a ref with such a name, to warn of it

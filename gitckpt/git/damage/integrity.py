@@ -7,9 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from gitckpt.git.command import LEAN, STREAMED
-from gitckpt.git.graph import partial
-from gitckpt.git.graph.reachability import AS_GC
+from gitckpt.git.command import AS_GC, LEAN, STREAMED
+from gitckpt.git.graph import kinds, partial
 from gitckpt.git.objects import alternates
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.process import Child
@@ -230,7 +229,4 @@ def _listed(repository: Repository, path: str) -> set[str]:
 
 def _missing(repository: Repository, oids: Collection[str]) -> Iterator[str]:
     """Yields those of some objects that git finds nowhere."""
-    if oids:
-        data = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
-        out = repository.git.run("cat-file", "--batch-check=%(objectname) %(objecttype)", data=data, env=AS_GC).out.decode("ascii")
-        yield from (words[0] for words in (line.split(" ") for line in out.splitlines()) if words[1] == "missing")
+    yield from (oid for oid, kind in kinds.unlike(repository, sorted(oids), "blob").items() if kind is None) if oids else ()

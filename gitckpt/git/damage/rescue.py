@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gitckpt.git.command import AS_GC
 from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.graph import partial
-from gitckpt.git.graph.reachability import AS_GC
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.process import GitError

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 
 from gitckpt.git import config
+from gitckpt.git.command import AS_GC
 from gitckpt.git.damage import integrity
-from gitckpt.git.graph.reachability import AS_GC
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError

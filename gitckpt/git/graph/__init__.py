@@ -3,5 +3,6 @@
 Doors:
     reachability: which commits lead to which.
     connectivity: what is missing beneath.
+    kinds: of which kind they are, and whether they are there.
     partial: what a partial clone has yet to fetch.
 """

@@ -9,15 +9,13 @@ from __future__ import annotations
 from functools import partial
 from itertools import chain, islice
 
-from gitckpt.git.command import LEAN
+from gitckpt.git.command import AS_GC, LEAN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from gitckpt.git.command import Git
-
-AS_GC = {"GIT_NO_LAZY_FETCH": "1"}
 
 _AT_ONCE = 1000
 

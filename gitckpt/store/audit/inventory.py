@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
-from gitckpt.git.command import BOUNDED
 from gitckpt.git.files.order import in_packs
-from gitckpt.git.graph.reachability import AS_GC, lines_of
+from gitckpt.git.graph import kinds
 from gitckpt.git.refs import in_parts
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
@@ -292,15 +291,5 @@ def _find_odd(repository: Repository, evidence: Evidence) -> None:
     wanted: dict[str, Iterable[str]] = {space: sorted(oids) for space, oids in held.items()}
     wanted[layout.KEEP] = Linked(evidence)
     for space, oids in wanted.items():
-        words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
-        found: dict[str, str | None] = {}  # apart: what is asked comes from those that were found
-        look = partial(_look_at_kinds, f" {KINDS[space]}".encode("ascii"), found)
-        repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(oids), env=AS_GC)
+        found = kinds.unlike(repository, oids, KINDS[space])  # apart: what is asked comes from those that were found
         evidence.odd.update(found)
-
-
-def _look_at_kinds(usual: bytes, odd: dict[str, str | None], lines: list[bytes]) -> None:
-    for line in lines:
-        if not line.endswith(usual):
-            oid, kind = line.decode("ascii").split(" ")
-            odd[oid] = None if kind == "missing" else kind

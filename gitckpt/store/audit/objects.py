@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from gitckpt.git.command import BOUNDED
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.git.damage import integrity
@@ -16,8 +15,7 @@ from gitckpt.git.damage.integrity import Damage
 from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.damage.soundness import Census
 from gitckpt.git.disk import file_of
-from gitckpt.git.graph import connectivity, partial
-from gitckpt.git.graph.reachability import AS_GC, lines_of
+from gitckpt.git.graph import connectivity, kinds, partial
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
@@ -178,11 +176,5 @@ def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
 
 def _there(repository: Repository, trees: list[str]) -> list[str]:
     """Returns those of some trees that are there, without fetching any."""
-    found: list[str] = []
-
-    def look(lines: list[bytes]) -> None:
-        found.extend(line.split(b" ")[0].decode("ascii") for line in lines if not line.endswith(b" missing"))
-
-    words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
-    repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(trees), env=AS_GC)
-    return found
+    odd = kinds.unlike(repository, trees, "tree")
+    return [tree for tree in trees if odd.get(tree, "tree") is not None]

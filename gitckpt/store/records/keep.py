@@ -11,6 +11,7 @@ import os
 import time
 
 from gitckpt.git import disk
+from gitckpt.git.command import AS_GC
 from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import object_id, oid_size, parents
 from gitckpt.git.process import GitError
@@ -387,6 +388,4 @@ def _text(repository: Repository, oid: str) -> bytes:
     found = next(repository.cat_file.contents([oid]))
     if found is not None and object_id("commit", found[2], repository.object_format) == oid:
         return found[2]
-    from gitckpt.git.graph import reachability
-
-    return repository.git.run("cat-file", "commit", oid, env=reachability.AS_GC).out
+    return repository.git.run("cat-file", "commit", oid, env=AS_GC).out
