@@ -81,6 +81,21 @@ def mark(path: str) -> FileMark | None:
         return None
 
 
+def lock_files(repository: Repository) -> list[str]:
+    """Returns the paths of git's locks: of refs, of HEAD, index and refs of each worktree, and of what lies beside objects.
+
+    `packed-refs.new` is one in all but its name: git makes it under the lock, and makes no other while it is there.
+    """
+    from gitckpt.git.worktree import administration
+
+    common = repository.common_dir
+    tops = [common, *(git_dir for git_dir, _ in administration.registered(repository))]
+    places = [*tops, *(os.path.join(common, name) for name in ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable"))]
+    places += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
+    found = [os.path.join(place, name) for place in places for name in sorted(_names(place))]
+    return [path for path in found if path.endswith(".lock") or os.path.basename(path) == "packed-refs.new"]
+
+
 def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
     """Returns those of some lock files of git that nobody who is alive can have made; none where the system does not tell.
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from gitckpt.git import leftovers
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import UsageError
@@ -168,18 +167,6 @@ def _locks(store: Checkpoints) -> list[Finding]:
 
 
 def _locks_of_others(repository: Repository) -> list[str]:
-    """Returns the paths of the locks that are not ours: of refs, of HEAD, index and refs of each worktree, and of what lies beside objects.
-
-    `packed-refs.new` is one in all but its name: git makes it under the lock, and makes no other while it is there.
-    """
-    common = repository.common_dir
-    tops = [common, *(git_dir for git_dir, _ in administration.registered(repository))]
-    places = [*tops, *(os.path.join(common, name) for name in ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable"))]
-    places += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
-    found = [os.path.join(place, name) for place in places if os.path.isdir(place) for name in sorted(os.listdir(place))]
-    found = [path for path in found if path.endswith(".lock") or os.path.basename(path) == "packed-refs.new"]
-    return [path for path in found if not locks.is_ours(repository, path) and not _is_foreign(repository, path)]
-
-
-def _is_foreign(repository: Repository, path: str) -> bool:
-    return layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))
+    """Returns the paths of the locks that are neither of refs of ours nor of another tool's beside them."""
+    others = (path for path in leftovers.lock_files(repository) if not locks.is_ours(repository, path))
+    return [path for path in others if not layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))]
