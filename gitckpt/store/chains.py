@@ -85,7 +85,7 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
     if not ids.is_run_id(run):
         return False
     try:
-        with open(_path(repository, run), "rb") as file:
+        with open(_path(repository, run), "rb", opener=premises.create) as file:
             size, line = file.seek(0, os.SEEK_END), oid.encode("ascii", "replace")
             for start in dict.fromkeys((max(size - _TAIL, 0), 0)):
                 file.seek(start)
@@ -103,7 +103,7 @@ def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
         oid: of the document.
     """
     try:
-        with open(_path(repository, run), "rb", buffering=0) as file:
+        with open(_path(repository, run), "rb", buffering=0, opener=premises.create) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
             lines = file.read().split()
     except OSError:
@@ -117,7 +117,7 @@ def known(repository: Repository, run: str) -> frozenset[str]:
     if not ids.is_run_id(run):
         return frozenset()
     try:
-        with open(_path(repository, run), "rb") as file:
+        with open(_path(repository, run), "rb", opener=premises.create) as file:
             return frozenset(file.read().decode("ascii", "replace").split())
     except OSError:
         return frozenset()

@@ -283,14 +283,10 @@ def _read(path: str, end: int = _LARGEST) -> bytes:
 def _content(repository: Repository) -> bytes:
     """Returns what the file of those that wait holds, or the beginning; nothing where it cannot be read."""
     try:
-        with open(os.path.join(repository.private_dir, WAITING), "rb", buffering=0, opener=_reading) as file:
+        with open(os.path.join(repository.private_dir, WAITING), "rb", buffering=0, opener=premises.create) as file:
             return file.read(_LARGEST) or b""
     except OSError:
         return b""
-
-
-def _reading(path: str, flags: int) -> int:
-    return premises.create(path, flags | os.O_NONBLOCK)  # nobody waits for a pipe that lies in its place
 
 
 def _parsed(data: bytes, beside: Mapping[str, Collection[str]] | None = None) -> Lines:
@@ -323,20 +319,16 @@ def _append(repository: Repository, links: Lines) -> bool:
         return True
     path = os.path.join(repository.make_private_dir(), WAITING)
     try:
-        with open(path, "ab", buffering=0, opener=_appending) as file:
+        with open(path, "ab", buffering=0, opener=premises.create) as file:
             data = f"\n{text}".encode("utf-8", "surrogateescape")  # a line that somebody has cut off is none of these
             return file.write(data) == len(data)
     except OSError:
         return False
 
 
-def _appending(path: str, flags: int) -> int:
-    return premises.create(path, flags | os.O_NONBLOCK)
-
-
 def _drop(path: str, size: int) -> None:
     """Takes the first bytes of a file away; what somebody has added meanwhile stays."""
-    with open(path, "r+b", buffering=0, opener=_appending) as file:
+    with open(path, "r+b", buffering=0, opener=premises.create) as file:
         if os.fstat(file.fileno()).st_size > size:
             file.seek(size)
             rest = file.read() or b""
@@ -351,7 +343,7 @@ def _drop(path: str, size: int) -> None:
 def _stamp(path: str, instant: int) -> None:
     """Gives an empty file the time of an instant, anew where somebody else has made it: only they may change its time."""
     for _ in range(2):
-        with open(path, "wb", opener=_appending) as file:
+        with open(path, "wb", opener=premises.create) as file:
             try:
                 os.utime(file.fileno(), ns=(instant * 1000, instant * 1000))
             except PermissionError:

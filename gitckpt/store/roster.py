@@ -31,7 +31,7 @@ def note(repository: Repository, written: Iterable[str]) -> None:
     """Notes ids of checkpoints, where that can be done; one that is not noted is thinned no more, and has to be named."""
     text = "".join(f"{name}\n" for name in written)
     try:
-        with open(_path(repository), "ab", buffering=0, opener=_open) as file:
+        with open(_path(repository), "ab", buffering=0, opener=premises.create) as file:
             file.write(f"\n{text}".encode("ascii"))  # a line that a full disk has cut off is none of these
     except OSError:
         return
@@ -40,7 +40,7 @@ def note(repository: Repository, written: Iterable[str]) -> None:
 def known(repository: Repository) -> set[str]:
     """Returns the ids that were noted; nothing where they cannot be read."""
     try:
-        with open(_path(repository), encoding="ascii", errors="replace", opener=_open) as file:
+        with open(_path(repository), encoding="ascii", errors="replace", opener=premises.create) as file:
             return {line for line in file.read().split("\n") if ids.is_id(line)}
     except OSError:
         return set()
@@ -49,7 +49,7 @@ def known(repository: Repository) -> set[str]:
 def has_lately(repository: Repository, name: str) -> bool:
     """Tells whether an id is among the newest that were noted."""
     try:
-        with open(_path(repository), "rb", buffering=0, opener=_open) as file:
+        with open(_path(repository), "rb", buffering=0, opener=premises.create) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
             return b"\n%s\n" % name.encode("ascii", "replace") in file.read()
     except OSError:
@@ -78,7 +78,3 @@ def forget_others(repository: Repository, there: Callable[[Collection[str]], Col
 
 def _path(repository: Repository) -> str:
     return os.path.join(repository.private_dir, FILE)
-
-
-def _open(path: str, flags: int) -> int:
-    return premises.create(path, flags | os.O_NONBLOCK)  # nobody waits for a pipe that lies in its place

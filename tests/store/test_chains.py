@@ -51,6 +51,21 @@ def forge(checkout: Checkout, run: str, **other: str) -> str:
     return oid
 
 
+def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
+    run = started(store)
+    repository, oid = inside(store).repository, head(store, run)
+    path = os.path.join(repository.private_dir, chains.DIRECTORY, run)
+    os.unlink(path)
+    os.mkfifo(path)
+    assert chains.note(repository, run, [oid]) == ([], [])
+    assert (chains.knows(repository, run, oid), chains.noted_after(repository, run, oid), chains.known(repository, run)) == (
+        False,
+        [],
+        frozenset(),
+    )
+    assert store.record("a-complete", {}, run=run).sequence == 2
+
+
 def test_each_record_extends_the_chain(store: Store, checkout: Checkout, make_store: MakeStore) -> None:
     run = started(store)
     heads = [head(store, run)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from gitckpt import hook
+from gitckpt.model.errors import CkptError
 from gitckpt.store import log
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -21,6 +24,12 @@ def test_an_entry_is_bounded_and_keeps_both_ends(plain: Store, main_checkout: Ch
     assert "begins" in said
     assert said.endswith("ends\n")
     assert "… 98" in said
+
+
+def test_nobody_waits_for_a_pipe_in_its_place(plain: Store, main_checkout: Checkout) -> None:
+    os.mkfifo(os.path.join(inside(plain).repository.make_private_dir(), log.FILE))
+    with pytest.raises(CkptError, match=r"cannot write .*/log: "):
+        log.append(inside(plain).repository, "said to nobody")
 
 
 def test_a_short_entry_is_whole(plain: Store, main_checkout: Checkout) -> None:

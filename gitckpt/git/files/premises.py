@@ -191,14 +191,16 @@ def create(path: str, flags: int) -> int:
 
     Args:
         path: in a directory of ours.
-        flags: as for `os.open`; links are not followed.
+        flags: as for `os.open`; links are not followed, and nobody waits for a pipe that lies in its place.
     """
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    if not flags & os.O_CREAT:
+        return os.open(path, flags)
     mode = os.stat(os.path.dirname(path)).st_mode & 0o666
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    if flags & os.O_CREAT:
-        found = os.fstat(fd)
-        if found.st_mode & 0o777 != mode and found.st_uid == os.geteuid():
-            os.fchmod(fd, mode)
+    fd = os.open(path, flags, mode)
+    found = os.fstat(fd)
+    if found.st_mode & 0o777 != mode and found.st_uid == os.geteuid():
+        os.fchmod(fd, mode)
     return fd
 
 

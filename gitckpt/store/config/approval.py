@@ -91,7 +91,7 @@ def _turn(repository: Repository) -> Lock:
 
 def _lines(repository: Repository) -> list[str]:
     try:
-        with open(path(repository), encoding="ascii", errors="replace") as file:
+        with open(path(repository), encoding="ascii", errors="replace", opener=premises.create) as file:
             return file.read().split()
     except OSError:
         return []  # what cannot be read approves nothing

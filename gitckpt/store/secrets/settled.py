@@ -82,7 +82,7 @@ class Settled:
     def _read(self) -> frozenset[bytes]:
         if self._lines is None:
             try:
-                with open(os.path.join(self._repository.private_dir, FILE), "rb") as file:
+                with open(os.path.join(self._repository.private_dir, FILE), "rb", opener=premises.create) as file:
                     self._lines = frozenset(file.read().split(b"\n"))
             except OSError:
                 self._lines = frozenset()

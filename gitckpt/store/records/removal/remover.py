@@ -190,7 +190,7 @@ class Remover:
 
     def _begun(self) -> set[str]:
         try:
-            with open(self._journal, encoding="ascii", errors="replace") as file:
+            with open(self._journal, encoding="ascii", errors="replace", opener=premises.create) as file:
                 return {line for line in file.read().splitlines() if is_id(line)}
         except FileNotFoundError:
             return set()
