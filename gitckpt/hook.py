@@ -245,18 +245,14 @@ def _flush_notes(repository: Repository) -> None:
 def _sort_lines(repository: Repository) -> None:
     """Sorts the lines of history after a rebase, which may go on with one and leave another.
 
-    With the apply backend the branch still is where it was: what was rewritten is in a file, which is what git hands to the hook.
+    With the apply backend the branch still is where it was: it is about to leave what was rewritten.
     """
     from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
+    from gitckpt.git.worktree import rewrites
     from gitckpt.store.records import keep
 
-    rewritten: list[str] = []
-    try:
-        with open(os.path.join(repository.git_dir, "rebase-apply", "rewritten"), encoding="ascii") as file:
-            rewritten = [line.partition(" ")[0] for line in file]
-    except FileNotFoundError:
-        pass
+    rewritten = [old for old, _ in rewrites.applied(repository)]
     head = repository.cat_file.info("HEAD")
     objects = Plumbing(repository)
     refs = Refs(repository, lambda path: _clear(repository, "post-rewrite", path), objects.settle)

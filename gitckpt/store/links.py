@@ -242,42 +242,15 @@ def carry(repository: Repository, command: str) -> None:
     """
     if not is_any_waiting(repository):
         return
+    from gitckpt.git.worktree import rewrites  # not for the records of commits
+
     there = waiting(repository)
     carried: Lines = {}
-    for old, new in _rewritten(repository, command):
+    # As git has noted it: what it tells the hook belongs to the user's part of that.
+    for old, new in rewrites.amended(repository) if command == "amend" else rewrites.rebased(repository):
         if old in there and new != old:
             carried.setdefault(new, []).extend(there[old])
     _append(repository, carried)
-
-
-def _rewritten(repository: Repository, command: str) -> list[tuple[str, str]]:
-    """Returns which commit has taken the place of which, as git has noted it: what it tells the hook belongs to the user's part of that."""
-    if command == "amend":
-        head = repository.cat_file.info("HEAD")
-        pair = _newest_of_reflog(repository).split()[:2]
-        lines = [b" ".join(pair)] if head and pair[1:] == [head[0].encode("ascii")] else []
-    else:
-        places = (("rebase-merge", "rewritten-list"), ("rebase-apply", "rewritten"))
-        lines = [line for place in places for line in _read(os.path.join(repository.git_dir, *place)).splitlines()]
-    pairs = [line.decode("ascii", "replace").split() for line in lines]
-    return [(old, new) for old, new in (pair for pair in pairs if len(pair) == 2) if ids.is_oid(old) and ids.is_oid(new)]
-
-
-def _newest_of_reflog(repository: Repository) -> bytes:
-    """Returns the newest line of the reflog of HEAD, which begins with what HEAD was and is; nothing where there is none."""
-    if repository.has_reftable:
-        return repository.git.run("rev-parse", "--quiet", "HEAD@{1}", "HEAD", ok=(0, 1, 128)).out
-    return _read(os.path.join(repository.git_dir, "logs", "HEAD"), 64 << 10).rstrip(b"\n").rpartition(b"\n")[2]
-
-
-def _read(path: str, end: int = _LARGEST) -> bytes:
-    """Returns the end of a file of git's, at most so many bytes; nothing where it is missing."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - end, 0))
-            return file.read(end)
-    except OSError:
-        return b""
 
 
 def _content(repository: Repository) -> bytes:

@@ -1,0 +1,61 @@
+"""Which commit has taken the place of which in the last amend or rebase of a worktree, as git notes it down for itself."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.model import ids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
+
+_MERGED, _APPLIED = os.path.join("rebase-merge", "rewritten-list"), os.path.join("rebase-apply", "rewritten")
+"""One for each backend of `git rebase`."""
+
+_LARGEST = 8 << 20
+_LINES = 64 << 10
+"""In bytes: a line of a reflog is much shorter."""
+
+
+def amended(repository: Repository) -> list[tuple[str, str]]:
+    """Returns the commit that was amended just now, and the one in its place: what HEAD was and is; nothing where no reflog says it."""
+    head = repository.cat_file.info("HEAD")
+    old, new = (*_newest_of_reflog(repository).split()[:2], b"", b"")[:2]
+    return _pairs([b"%s %s" % (old, new)]) if head and new == head[0].encode("ascii") else []
+
+
+def rebased(repository: Repository) -> list[tuple[str, str]]:
+    """Returns the commits of a rebase that ends just now, each with the one in its place."""
+    return [*_noted(repository, _MERGED), *applied(repository)]
+
+
+def applied(repository: Repository) -> list[tuple[str, str]]:
+    """Returns what `rebased` does, of the apply backend alone: with it, the branch still is where it was when git tells of its end."""
+    return _noted(repository, _APPLIED)
+
+
+def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:
+    return _pairs(_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
+
+
+def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
+    found = [line.decode("ascii", "replace").split() for line in lines]
+    return [(old, new) for old, new in (pair for pair in found if len(pair) == 2) if ids.is_oid(old) and ids.is_oid(new)]
+
+
+def _newest_of_reflog(repository: Repository) -> bytes:
+    """Returns the newest line of the reflog of HEAD, which begins with what HEAD was and is; nothing where there is none."""
+    if repository.has_reftable:
+        return repository.git.run("rev-parse", "--quiet", "HEAD@{1}", "HEAD", ok=(0, 1, 128)).out
+    return _end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES).rstrip(b"\n").rpartition(b"\n")[2]
+
+
+def _end(path: str, size: int) -> bytes:
+    """Returns the end of a file, at most so many bytes; nothing where it is missing."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
+            return file.read(size)
+    except OSError:
+        return b""
