@@ -106,6 +106,10 @@ class Evidence:
             self._runs = found
         return self._runs
 
+    def all_runs(self) -> set[str]:
+        """Returns the runs that a valid checkpoint is of, or that have a head."""
+        return {*self.runs(), *(run for run, _, _ in self.below(layout.RUNS))}
+
     def commits(self, *, newest_first: bool = False) -> Iterator[str]:
         """Yields the linked commits that are there, in the order of their checkpoints' timestamps: about that of their packs."""
         last = ""

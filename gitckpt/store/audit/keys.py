@@ -13,7 +13,7 @@ from gitckpt.store.records.keep import is_young
 
 def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns what is wrong with keys."""
-    runs = evidence.runs().keys() | {run for run, _, _ in evidence.below(layout.RUNS)}
+    runs = evidence.all_runs()
     flaws: list[Flaw] = []
     held = evidence.below(layout.KEYS)
     for (_, ref, oid), found in zip(held, store.objects.read([oid for _, _, oid in held]), strict=True):

@@ -14,7 +14,7 @@ from gitckpt.store.records import layout
 
 def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], set[str]]:
     """Returns what is wrong with leases, and the runs that somebody who is alive drives; such a run may be about to start."""
-    runs = evidence.runs().keys() | {run for run, _, _ in evidence.below(layout.RUNS)}
+    runs = evidence.all_runs()
     flaws: list[Flaw] = []
     driven: set[str] = set()
     held = evidence.below(layout.LEASES)

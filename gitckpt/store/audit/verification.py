@@ -124,7 +124,7 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
     checked = {
         "checkpoints": len(found.table),
         "refs": len(found.table) + len(found.refs),
-        "runs": len({*found.runs(), *(run for run, _, _ in found.below(layout.RUNS))}),
+        "runs": len(found.all_runs()),
         "links": links,
         "leases": len(found.below(layout.LEASES)),
         "worktrees": worktrees,

@@ -46,8 +46,7 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
 
 
 def _signal(lease: Lease, tell: Callable[[str], object]) -> None:
-    here = host.here()
-    if (lease.host, lease.boot, lease.namespace) != (here.name, here.boot, here.namespace):
+    if not lease.is_here:
         return
     # Only the very process that took the lease, and never a group: a lease may say anything, and a number is given out again.
     if lease.pid <= 1 or not lease.started or host.start_of(lease.pid) != lease.started:

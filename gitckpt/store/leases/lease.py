@@ -70,8 +70,7 @@ class Lease:
         """
         if self.released is not None:
             return False
-        here = host.here()
-        if (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace) and here.boot:
+        if self.is_here and self.boot:
             return host.start_of(self.pid) == self.started
         return now < min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
@@ -92,18 +91,21 @@ class Lease:
         Args:
             now: as for `is_held`.
         """
-        here = host.here()
-        is_here = (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
-        if not is_here or self.is_ours or not self.is_held(now):
+        if not self.is_here or self.is_ours or not self.is_held(now):
             return False
         half = (times.from_text(self.renewed) + times.from_text(self.expires)) // 2  # two renewals are overdue by then
         return now >= half or host.is_stopped(self.pid)
 
     @property
+    def is_here(self) -> bool:
+        """Whether its process, if there still is one, is among those that this process can see."""
+        here = host.here()
+        return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
+
+    @property
     def is_ours(self) -> bool:
         """Whether this very process took it."""
-        here = host.here()
-        return (self.host, self.boot, self.namespace, self.pid) == (here.name, here.boot, here.namespace, os.getpid())
+        return self.is_here and self.pid == os.getpid()
 
     def sentence(self) -> str:
         """Names the holder, for people."""
