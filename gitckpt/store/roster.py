@@ -66,12 +66,10 @@ def forget_others(repository: Repository, there: Callable[[Collection[str]], Col
     left = found.intersection(there(found)) if found else found
     try:
         if os.path.getsize(_path(repository)) > 2 * _LINE * (len(left) + _LINE):
-            path = f"{_path(repository)}.new"
-            with open(path, "wb", opener=premises.create) as file:
-                file.write("".join(f"{name}\n" for name in sorted(left)).encode("ascii"))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(path, _path(repository))
+            from gitckpt.git.files import atomic  # seldom
+
+            data = "".join(f"{name}\n" for name in sorted(left)).encode("ascii")
+            atomic.write_own(_path(repository), data, flushed=True, opener=premises.create)
     except OSError:
         return  # the next maintenance tries again
 

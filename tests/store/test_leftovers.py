@@ -15,9 +15,12 @@ from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
 from gitckpt.model import times
 from gitckpt.model.policy import Policy
+from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.config import approval
 from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, sweep
+from gitckpt.store.secrets import settled
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import require_whole
@@ -92,7 +95,8 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
         store.list()
         place = Path(inside(store).repository.private_dir)
         kept = sorted(path.name for path in place.iterdir())
-        for name in ("index.123.ab", "index.123.ab.lock", "index.124.cd"):
+        replaced = [f"{name}.123.ab" for name in (approval.FILE, settled.KEY, roster.FILE)]
+        for name in ("index.123.ab", "index.123.ab.lock", "index.124.cd", *replaced):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)
         (place / "pack.123.cd").mkdir()
@@ -101,7 +105,7 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
         assert sweep.sweep_files(inside(store).repository) == []
         monkeypatch.setattr(times, "GRACE", -1)
         gone = [os.path.basename(path) for path in sweep.sweep_files(inside(store).repository)]
-        assert gone == ["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd"]
+        assert gone == sorted(["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd", *replaced])
         assert sorted(path.name for path in place.iterdir()) == sorted([*kept, "index.124.cd"])
     assert require_whole(main_checkout)
 

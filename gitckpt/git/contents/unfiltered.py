@@ -10,7 +10,7 @@ import os
 import re
 import stat
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import atomic, premises
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree.index import PrivateIndex
@@ -91,12 +91,7 @@ def note(repository: Repository, files: HeldBack) -> None:
     said = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
     import json  # for the few repositories in which a filter fails
 
-    scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-    with open(scratch, "w", encoding="utf-8") as file:
-        json.dump(said, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
+    atomic.write_own(path, json.dumps(said).encode(), flushed=True)
 
 
 def accept(index: PrivateIndex, files: HeldBack) -> None:

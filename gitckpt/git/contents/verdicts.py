@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from gitckpt.git.files import atomic
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
@@ -71,14 +73,9 @@ def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
         key: the digest of the rules.
         known: marks by path, each with the verdict.
     """
-    path = _path(repository)
-    scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-    try:
-        with open(scratch, "wb") as file:
-            file.write(_FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items()))
-        os.replace(scratch, path)
-    except OSError:
-        pass
+    data = _FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
+    with contextlib.suppress(OSError):
+        atomic.write_own(_path(repository), data, flushed=False)
 
 
 def forget(repository: Repository) -> None:

@@ -3,7 +3,7 @@
 Doors:
     reader: what refs mean and objects hold, where no git has to be asked.
     regular: files that a branch may have brought along.
-    atomic: a file that other programs read, written whole.
+    atomic: a file written whole or not at all.
     order: in which many objects are read most quickly.
     packed: what differs between two states of packed refs.
     validity: whether refs can have changed since they were listed.

@@ -99,13 +99,11 @@ def _lines(repository: Repository) -> list[str]:
 
 def _write(repository: Repository, lines: Collection[str]) -> None:
     from gitckpt.git import disk
+    from gitckpt.git.files import atomic
 
-    scratch = os.path.join(repository.make_private_dir(), f"{FILE}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        with open(scratch, "x", encoding="ascii", opener=premises.create) as file:
-            file.write("".join(f"{line}\n" for line in lines))
-        disk.flush([scratch])
-        os.replace(scratch, path(repository))
+        data = "".join(f"{line}\n" for line in lines).encode("ascii", "replace")
+        atomic.write_own(path(repository), data, flushed=True, opener=premises.create)
         disk.flush([repository.private_dir])
     except OSError as error:
         raise CkptError(f"cannot write {path(repository)}: {error.strerror}") from None

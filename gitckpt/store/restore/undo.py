@@ -6,13 +6,13 @@ what it has left half done is no step. The file may be lost: then all safety che
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Sequence
 
 from gitckpt.git import disk
 from gitckpt.git.contents import exchange
+from gitckpt.git.files import atomic
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.model import ids
@@ -272,18 +272,11 @@ def _read(repository: Repository) -> Stack | None:
 
 def _write(repository: Repository, stack: Stack) -> None:
     path = _path(repository)
-    scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    said = {"undo": stack.undo, "redo": stack.redo, "here": stack.here, "open": stack.open}
     try:
-        with open(scratch, "w", encoding="utf-8") as file:
-            json.dump({"undo": stack.undo, "redo": stack.redo, "here": stack.here, "open": stack.open}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
+        atomic.write_own(path, json.dumps(said).encode(), flushed=True)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(scratch)
     disk.flush([repository.git_dir])
 
 

@@ -17,7 +17,7 @@ from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.worktrees import ownership, scaffold
 
-_PRIVATE = ("allowed", "flushed", "index", "intent", "objects", "pack", "rules", "symlink", "unfiltered")
+_PRIVATE = ("allowed", "flushed", "index", "intent", "objects", "pack", "rules", "secret-key", "symlink", "unfiltered", "written")
 """What processes make for themselves in the private directory, …"""
 
 _BESIDE = ("ckpt-exact", "ckpt-seen", "ckpt-undo", "ckpt-unfiltered")

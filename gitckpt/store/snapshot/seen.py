@@ -5,10 +5,12 @@ An entry of a directory is believed as long as the directory's time stamp stays;
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable
 
+from gitckpt.git.files import atomic
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.values import dataclass, field
 
@@ -108,14 +110,8 @@ def save(index: PrivateIndex, checksum: str, tracked: Iterable[bytes], directori
         if seen.changed < latest
     ]
     head = b"%s\0%s\0%d\0%d" % (_VERSION, checksum.encode("ascii") or _NO_CHECKSUM, len(leading), len(records))
-    file_path = _path(index)
-    scratch = f"{file_path}.{os.getpid()}.{os.urandom(4).hex()}"
-    try:
-        with open(scratch, "wb") as file:
-            file.write(_END.join([head, *leading, *records, b""]))
-        os.replace(scratch, file_path)
-    except OSError:
-        pass  # derived: without it, the next capture looks again
+    with contextlib.suppress(OSError):  # derived: without it, the next capture looks again
+        atomic.write_own(_path(index), _END.join([head, *leading, *records, b""]), flushed=False)
 
 
 def _path(index: PrivateIndex) -> str:
