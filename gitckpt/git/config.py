@@ -37,6 +37,16 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
     return settings
 
 
+def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
+    """Returns, as `read` does, the settings that are the repository's own, and not those that a person has set for all repositories."""
+    settings: dict[str, list[str]] = {}
+    out = repository.git.run("config", "--local", "--null", "--get-regexp", pattern, ok=(0, 1)).out
+    for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        name, value = _parted(entry)
+        settings.setdefault(name, []).append(value)
+    return settings
+
+
 def is_on(value: str) -> bool:
     """Tells whether a value that `read` returned stands for true (git-config(1), "boolean"); of one that git refuses, it does."""
     return value.lower() not in _OFF
@@ -62,10 +72,15 @@ def _entries(repository: Repository) -> Entries:
     entries = []
     words = repository.git.run("config", "--null", "--show-origin", "--list").out.decode("utf-8", "surrogateescape").split("\0")
     for origin, entry in zip(words[::2], words[1::2], strict=False):
-        name, newline, value = entry.partition("\n")
-        entries.append((origin.removeprefix("file:") if origin.startswith("file:") else "", name, value if newline else "true"))
+        entries.append((origin.removeprefix("file:") if origin.startswith("file:") else "", *_parted(entry)))
     repository.configuration = _to_be_kept(repository, entries, variables, start)
     return entries
+
+
+def _parted(entry: str) -> tuple[str, str]:
+    """Returns name and value; a name without one stands for true."""
+    name, newline, value = entry.partition("\n")
+    return name, value if newline else "true"
 
 
 def _to_be_kept(repository: Repository, entries: Entries, variables: dict[str, str], start: int) -> tuple[Entries, Stamps] | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.command import Git
+from gitckpt.git.process import environment, git_executable, run
 from gitckpt.git.refs import may_be_there, plain
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -47,6 +48,16 @@ def are_there(repository: Repository) -> bool:
     """Tells whether a repository may have submodules: a look at files, without a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
     return any(map(os.path.isdir, _places(repository))) or any(os.path.lexists(os.path.join(top, ".gitmodules")) for top in tops if top)
+
+
+def head_of(top: bytes) -> str | None:
+    """Returns the commit that is checked out in a repository, whoever's it is; None where there is none.
+
+    Args:
+        top: of its worktree.
+    """
+    done = run([git_executable(), "-C", os.fsdecode(top), "rev-parse", "--quiet", "--verify", "HEAD^{commit}"], env=environment())
+    return done.out.decode("ascii").strip() or None if done.code == 0 else None
 
 
 def has_own(git_dir: str) -> bool:

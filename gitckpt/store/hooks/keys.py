@@ -41,14 +41,8 @@ class HookSettings:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
-        self._values: dict[str, list[str]] = {}
-        # Not by `config.read`: what a person set for all repositories is not ours to change or to restore.
-        out = repository.git.run(
-            "config", "--local", "--null", "--get-regexp", r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)", ok=(0, 1)
-        ).out
-        for entry in os.fsdecode(out).split("\0")[:-1]:
-            name, newline, value = entry.partition("\n")
-            self._values.setdefault(name, []).append(value if newline else "true")
+        # Alone: what a person set for all repositories is not ours to change or to restore.
+        self._values = config.read_local(repository, r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)")
 
     def all(self, name: str) -> list[str]:
         """Returns the values of a name."""

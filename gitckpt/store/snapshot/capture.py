@@ -14,7 +14,7 @@ from gitckpt.git.contents import attributes, bounds, conversion, layout, verdict
 from gitckpt.git.damage import unusable
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
-from gitckpt.git.worktree import operation, sparse
+from gitckpt.git.worktree import modules, operation, sparse
 from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
@@ -23,7 +23,7 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.snapshot.status import Survey, Surveyor, head_of, leading_to
+from gitckpt.store.snapshot.status import Survey, Surveyor, leading_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -396,4 +396,4 @@ class _Capture:
 
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
-        return [Omitted(quoted(path), reason, oid=head_of(os.path.join(self._top, path))) for path in seen.nested]
+        return [Omitted(quoted(path), reason, oid=modules.head_of(os.path.join(self._top, path))) for path in seen.nested]

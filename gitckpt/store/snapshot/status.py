@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from gitckpt.git.process import Child, GitError, environment, git_executable, run
-from gitckpt.git.worktree import intent
+from gitckpt.git.process import Child, GitError
+from gitckpt.git.worktree import intent, modules
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.names import quoted
@@ -152,12 +152,6 @@ class Surveyor:
         return leading_to(paths)
 
 
-def head_of(path: bytes) -> str | None:
-    """Returns the commit that is checked out in another repository; None where there is none."""
-    done = run([git_executable(), "-C", os.fsdecode(path), "rev-parse", "--quiet", "--verify", "HEAD^{commit}"], env=environment())
-    return done.out.decode("ascii").strip() or None if done.code == 0 else None
-
-
 def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
     """Returns the tracked paths, and notes those that are flagged."""
     entries = listing.split(b"\0")[:-1]
@@ -275,7 +269,7 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
                 found.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in changed and bool(changed[path].dirty)
-        oid = head_of(os.path.join(top, path)) if path in changed else fields.split(b" ")[1].decode("ascii")
+        oid = modules.head_of(os.path.join(top, path)) if path in changed else fields.split(b" ")[1].decode("ascii")
         reason = "a submodule with uncommitted changes: its files stay in it" if dirty else "a submodule: its files stay in it"
         found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
 
