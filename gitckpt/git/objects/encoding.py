@@ -194,6 +194,11 @@ def _stride(tree: bytes, mode: bytes, digits: int, object_format: str) -> int:
     return 0 if any(tree[at::stride].strip(b"0123456789abcdef") for at in range(start, stop)) else stride
 
 
+def stays_within(path: bytes) -> bool:
+    """Tells whether a path of a tree leads to a place below its top: git makes no other one, and a tree may have been fetched."""
+    return {b"", b".", b".."}.isdisjoint(path.split(b"/"))
+
+
 def empty_tree(object_format: str) -> str:
     """Returns the oid of the tree without entries, which git knows in every repository."""
     return object_id("tree", b"", object_format)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.contents import bounds
+from gitckpt.git.objects.encoding import stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, WorktreeError
@@ -76,7 +77,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
 
 def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
     """Returns the oid of the blob at a path; None where there is none."""
-    if not {b"", b".", b".."}.isdisjoint(path.split(b"/")) or repository.cat_file.info(tree) is None:
+    if not stays_within(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` takes a name a line, and a path may have several. Nothing in it is a pattern.
     out = repository.git.run("ls-tree", "-z", "--full-tree", tree, "--", f":(literal){os.fsdecode(path)}").out

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from gitckpt.git.contents import attributes
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
-from gitckpt.git.objects.encoding import oid_size
+from gitckpt.git.objects.encoding import oid_size, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import ignore
 from gitckpt.model.errors import NotFoundError, WorktreeError
@@ -277,7 +277,7 @@ class _Planner:
         """
         if self._wanted.sparse is not None and self._wanted.sparse != self._found.sparse:
             return set()
-        plain = [path for path in self._wanted.away if not {b"", b".", b".."} & set(path.split(b"/"))]
+        plain = filter(stays_within, self._wanted.away)
         there = [path for path in plain if self._is_wanted(path) and self._is_file(path)]
         return set(there) & diff.present(self._repository, self._found.files, there) if there else set()
 
@@ -390,7 +390,7 @@ def _deletion(path: bytes, tree: str) -> Difference:
 def _require_relative(differing: Iterable[Difference]) -> None:
     """Raises `WorktreeError` if a path leads out of the worktree: trees may have been fetched. What else git refuses is for git to say."""
     for one in differing:
-        if {b"", b".", b".."} & set(one.path.split(b"/")):
+        if not stays_within(one.path):
             raise WorktreeError(f"the files are not to be trusted, as one has the path {one.path!r}", hint="look at it: git fsck")
 
 

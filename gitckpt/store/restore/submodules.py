@@ -19,7 +19,7 @@ from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import departure
-from gitckpt.store.restore.plan import ADD, CHANGE, PathChange
+from gitckpt.store.restore.plan import ADD, CHANGE, PathChange, is_within
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.submodules import keeper
 
@@ -66,7 +66,7 @@ class Submodules:
         self._checkpoint = checkpoint
         self._restore = restore
         named = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-        self._wanted = {path: one for one in named if _is_wanted(path := modules.unquoted(one.path), paths)}
+        self._wanted = {path: one for one in named if is_within(path := modules.unquoted(one.path), paths)}
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
         self.failures: list[str] = []
@@ -209,10 +209,6 @@ def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
     return not any(
         administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {ref}" for git_dir, _ in administration.registered(inner.repository)
     )
-
-
-def _is_wanted(path: bytes, paths: Sequence[bytes]) -> bool:
-    return not paths or any(one in (b"", path) or path.startswith(one + b"/") for one in paths)
 
 
 def _text(path: bytes) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from gitckpt.git.contents import layout
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import intent, modules
 from gitckpt.git.worktree.index import PrivateIndex
@@ -180,16 +181,7 @@ def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     """Returns the directories that lead to paths; the top is the empty one."""
-    found = {path.rpartition(b"/")[0] for path in paths}
-    found.add(b"")
-    for directory in list(found):
-        above = directory
-        while b"/" in above:
-            above = above.rpartition(b"/")[0]
-            if above in found:
-                break
-            found.add(above)
-    return found
+    return layout.with_above({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, found: Survey) -> None:
