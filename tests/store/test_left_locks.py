@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import hook
-from gitckpt.git.lock import Lock
 from gitckpt.git.refs import LockHeld
 from gitckpt.store.records import layout, locks
-from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, nth, require_whole
@@ -85,7 +83,7 @@ def test_while_somebody_writes_they_stay(main_checkout: Checkout, make_store: Ma
     store.record("a-started", {"x": 1}, start="r")
     hold = inside(store).leases.acquire("r", "a test")
     (lock,) = left(main_checkout, "refs/ckpt/leases/r")
-    writer = Lock(os.path.join(inside(store).repository.private_dir, LOCK_FILE), 0)
+    writer = layout.turn(inside(store).repository, 0)
     with ThreadPoolExecutor(1) as another:
         assert another.submit(writer.acquire).result()
         with pytest.raises(LockHeld):

@@ -77,13 +77,10 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
 
 
 def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Checkout) -> None:
-    from gitckpt.git.lock import Lock
-    from gitckpt.store.records.recorder import LOCK_FILE
-
     with _store(main_checkout) as store:
         left = _leave_behind(main_checkout, store)
         _age(main_checkout, left)
-        with Lock(os.path.join(inside(store).repository.private_dir, LOCK_FILE), 0) as held:
+        with layout.turn(inside(store).repository, 0) as held:
             assert held
             assert sweep.sweep(inside(store).repository, inside(store).refs) == []
         assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)

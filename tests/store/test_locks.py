@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
-from gitckpt.store.records import locks
-from gitckpt.store.records.recorder import LOCK_FILE
+from gitckpt.store.records import layout, locks
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN
 
@@ -116,14 +114,14 @@ class TestCleared:
     def test_also_by_whoever_holds_the_lock_of_writers_himself(self, repository: Repository) -> None:
         told: list[str] = []
         (path,) = left(repository, OURS[0])
-        with Lock(os.path.join(repository.make_private_dir(), LOCK_FILE), 0) as is_held:
+        with layout.turn(repository, 0) as is_held:
             assert (is_held, locks.clear(repository, told.append, path), len(told)) == (True, True, 1)
 
     def test_none_while_another_thread_writes(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(locks, "_PATIENCE", 0.05)
         told: list[str] = []
         (path,) = left(repository, OURS[0])
-        writer = Lock(os.path.join(repository.make_private_dir(), LOCK_FILE), 0)
+        writer = layout.turn(repository, 0)
         with ThreadPoolExecutor(1) as another:
             assert another.submit(writer.acquire).result()
             assert not locks.clear(repository, told.append, path)

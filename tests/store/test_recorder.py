@@ -414,8 +414,8 @@ class TestLinks:
 
 def test_who_records_waits_for_whoever_does(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for long: what protects the data is the expected value in each update, and a lock may be of somebody who hangs."""
-    monkeypatch.setattr(recorder, "_LOCK_PATIENCE", 0.05)
-    path = os.path.join(inside(plain).repository.make_private_dir(), recorder.LOCK_FILE)
+    monkeypatch.setattr(layout, "PATIENCE", 0.05)
+    path = os.path.join(inside(plain).repository.make_private_dir(), layout.WRITE_LOCK)
     assert path == os.fspath(Path(main_checkout.path, ".git/ckpt/write.lock"))
     with Lock(path, 0) as is_held:
         plain.record("a-complete", {})
@@ -423,7 +423,7 @@ def test_who_records_waits_for_whoever_does(plain: Store, main_checkout: Checkou
 
 
 def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
-    path = os.path.join(inside(plain).repository.make_private_dir(), recorder.LOCK_FILE)
+    path = os.path.join(inside(plain).repository.make_private_dir(), layout.WRITE_LOCK)
     held_then: list[bool] = []
 
     class Looking(Fence):

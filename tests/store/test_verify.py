@@ -15,6 +15,7 @@ from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.names import shell_word
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, MakeOnce
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
@@ -184,15 +185,11 @@ def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
 
 
 def test_leftovers_stay_while_a_checkpoint_is_being_written(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gitckpt.git.lock import Lock
-    from gitckpt.store.audit import repair
-    from gitckpt.store.records.recorder import LOCK_FILE
-
-    monkeypatch.setattr(repair, "_LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr(layout, "PATIENCE", 0.0)
     ref = f"refs/ckpt/trees/{STRANGER}"
     main_checkout.git("update-ref", ref, "HEAD^{tree}")
     age(main_checkout, ref)
-    with Lock(os.path.join(discover(str(main_checkout.path)).make_private_dir(), LOCK_FILE), 0) as held:
+    with layout.turn(discover(str(main_checkout.path)), 0) as held:
         assert held
         found = [("ref-leftover", ref, "keeps something for a checkpoint that does not exist")]
         assert told(look(main_checkout, repair=True)) == found

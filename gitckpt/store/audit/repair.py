@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from gitckpt.git.damage import integrity
 from gitckpt.git.damage.salvage import Salvage, put_aside, remove_empty
-from gitckpt.git.lock import Lock
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
@@ -23,11 +22,9 @@ from gitckpt.store.audit.repairable import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import Links
 from gitckpt.store.records import index, layout
-from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.records.removal import ends
 from gitckpt.store.worktrees import scaffold
 
-_LOCK_PATIENCE = 10.0
 _TRIES = 20
 
 
@@ -45,7 +42,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """
     damaged = _write_anew(store, flaws)
     refused: list[str] = []
-    with Lock(os.path.join(store.repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE) as alone:
+    with layout.turn(store.repository) as alone:
         keeps_more = False
         left = [flaw for flaw in flaws if flaw.updates and (alone or not flaw.is_leftover)]
         for _ in range(2):  # what is left over goes last, and may stand in the way of a ref that is needed

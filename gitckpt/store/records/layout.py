@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
@@ -56,11 +59,26 @@ RUN_FILE = "ckpt-run"
 SUBMODULES_FILE = "ckpt-submodules"
 """In a worktree's administrative directory: its submodules are still to be made."""
 
+WRITE_LOCK = "write.lock"
+"""In the private directory: held by whoever writes refs of ours."""
+
+PATIENCE = 10.0
+"""How long whoever holds it is waited for, in seconds; then one goes on without: what protects the data is the old value in each update."""
+
 MAINTAINED = "maintained"
 """In the private directory: its time is when maintenance last started; its line says when it ended, and how."""
 
 MAINTENANCE_LOCK = "maintenance.lock"
 """In the private directory: held while tasks of the background are at work."""
+
+
+def turn(repository: Repository, patience: float | None = None) -> Lock:
+    """Returns the lock of writers.
+
+    Args:
+        patience: how long it is waited for, in seconds; by default `PATIENCE`.
+    """
+    return Lock(os.path.join(repository.make_private_dir(), WRITE_LOCK), PATIENCE if patience is None else patience)
 
 
 def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 
 from gitckpt.git import leftovers, lock
-from gitckpt.git.lock import Lock
 from gitckpt.model.names import first_of
 from gitckpt.store.records import layout
-from gitckpt.store.records.recorder import LOCK_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,11 +33,10 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
     """
     gone: list[str] = []
     if is_ours(repository, in_the_way):
-        path = os.path.join(repository.make_private_dir(), LOCK_FILE)
-        if lock.is_ours(path):
+        if lock.is_ours(os.path.join(repository.make_private_dir(), layout.WRITE_LOCK)):
             gone = _clear(repository)
         else:
-            with Lock(path, _PATIENCE) as alone:
+            with layout.turn(repository, _PATIENCE) as alone:
                 gone = _clear(repository) if alone else []
     if gone:
         tell(f"removed {first_of(gone, 1)}, which a git had left that was killed")

@@ -11,7 +11,6 @@ import time
 from _thread import RLock  # `threading` would cost the hook 2 ms
 
 from gitckpt.git.disk import Arrivals
-from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
@@ -47,12 +46,10 @@ if TYPE_CHECKING:
             """Raises `LeaseLost` if it can never succeed again."""
 
 
-LOCK_FILE = "write.lock"
 PATIENCE = 30.0
 """How long a record is tried against other writers, in seconds."""
 
 _STEP = "step"
-_LOCK_PATIENCE = 10.0
 _LINK_TRIES = 20
 _NOTHING: tuple[Sequence[str], Sequence[str]] = ((), ())
 _WORTH_IT = 3
@@ -175,7 +172,7 @@ class Recorder:
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
-        with self._turn, self._lock():
+        with self._turn, layout.turn(self._repository):
             due = self._links.is_due(instant) and time.monotonic() - self._barred_at >= links.INTERVAL
             while True:
                 attempt += 1
@@ -224,7 +221,7 @@ class Recorder:
         if not more and not links.is_any_waiting(self._repository):
             return False
         deadline = time.monotonic() + PATIENCE
-        with self._turn, self._lock():
+        with self._turn, layout.turn(self._repository):
             while True:
                 updates: list[Update] = []
                 self._objects.write(self._links.edit(more or {}, instant, updates))
@@ -246,9 +243,6 @@ class Recorder:
         """
         if self._links.put_off and (self._links.put_off >= _WORTH_IT or self._links.is_due(clock())):
             self.write_links(clock())
-
-    def _lock(self) -> Lock:
-        return Lock(os.path.join(self._repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
         """Returns the blob that the run's head points to, "" where there is none; the keys of that checkpoint; its state if wanted."""

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 
 from gitckpt.git import leftovers
 from gitckpt.git.leftovers import FileMark
-from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.store.records import keep, layout, locks
-from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.worktrees import ownership, scaffold
 
 _PRIVATE = ("allowed", "flushed", "index", "intent", "objects", "pack", "rules", "secret-key", "symlink", "unfiltered", "written")
@@ -35,7 +33,7 @@ def sweep(repository: Repository, refs: Refs) -> list[str]:
     """
     if repository.has_reftable:
         return []  # transactions there are all or nothing
-    with Lock(os.path.join(repository.make_private_dir(), LOCK_FILE), 0) as alone:
+    with layout.turn(repository, 0) as alone:
         if not alone:
             return []
         locks.discard_left(repository)  # nobody may ever need the ref again, and remove its lock then

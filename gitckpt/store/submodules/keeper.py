@@ -6,7 +6,6 @@ They are recorded before the one that names them: a kill leaves one too many, wh
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,7 +22,6 @@ from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
-from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.snapshot import assurance
 
 TYPE_CHECKING = False
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
 
 
 _LABEL = "submodule-complete"
-_LOCK_PATIENCE = 10.0
 
 
 def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limits: Limits) -> Worktree:
@@ -306,4 +303,4 @@ def _in_each(store: Checkpoints, paths: Collection[bytes], do: Callable[[Checkpo
 
 def _alone(store: Checkpoints) -> Lock:
     """Returns the lock under which checkpoints are recorded: whoever records one afterwards looks whether those it names are there."""
-    return Lock(os.path.join(store.repository.make_private_dir(), LOCK_FILE), _LOCK_PATIENCE)
+    return layout.turn(store.repository)

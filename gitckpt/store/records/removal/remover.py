@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from gitckpt.git.files import premises
-from gitckpt.git.lock import Lock
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
@@ -24,7 +23,6 @@ from gitckpt.store import chains, links
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
-from gitckpt.store.records.recorder import LOCK_FILE
 from gitckpt.store.records.removal import ends
 from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.records.removal.known import Known
@@ -37,7 +35,6 @@ PATIENCE = 30.0
 """How long a removal is tried against other writers, in seconds."""
 
 _LIST_ALL_FROM = 20
-_LOCK_PATIENCE = 10.0
 
 _BEGUN = "removing"
 """A file in the private directory: the checkpoints whose removal has begun, one id a line, until what they kept is let go, too.
@@ -55,8 +52,7 @@ class Remover:
 
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, notes: Notes, index: Index) -> None:
         self._repository = repository
-        self._lock = os.path.join(repository.make_private_dir(), LOCK_FILE)
-        self._journal = os.path.join(repository.private_dir, _BEGUN)
+        self._journal = os.path.join(repository.make_private_dir(), _BEGUN)
         self._objects = objects
         self._refs = refs
         self._notes = notes
@@ -99,7 +95,7 @@ class Remover:
             there = self._existing(wanted, listed)
             checkpoints = there[layout.CHECKPOINTS]
             try:
-                with Lock(self._lock, _LOCK_PATIENCE):
+                with layout.turn(self._repository):
                     unlinked = self._without_links(set(checkpoints), noted, instant, listed)
                     if any(there[space] for space in layout.HOLDERS):
                         self._begin(wanted)
@@ -144,7 +140,7 @@ class Remover:
             RefMoved: somebody else was faster.
             LockHeld, GitError: git refused.
         """
-        with Lock(self._lock, _LOCK_PATIENCE):
+        with layout.turn(self._repository):
             begun = self._begun()
             if not ids and not begun:
                 return
@@ -171,7 +167,7 @@ class Remover:
             LockHeld, GitError: git refused; each commit that is needed is kept.
         """
         self.finish()
-        with Lock(self._lock, _LOCK_PATIENCE):
+        with layout.turn(self._repository):
             known = Known(self._index)
             ends.settle(
                 self._repository,
