@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
+from gitckpt.durable.phases import shell
 from gitckpt.durable.phases.agent import MOST_LOST, RETRY_AT, require_there, unusable, wait_for_a_limit
+from gitckpt.durable.phases.beads import BD
 from gitckpt.durable.phases.loop import issues as tracker
 from gitckpt.durable.phases.loop import options, prompt, tests
 from gitckpt.durable.phases.loop.issues import Standing
@@ -28,7 +29,6 @@ from gitckpt.model import times
 from gitckpt.model.checkpoint import LOOP, Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass
-from gitckpt.store.runs import run_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ ASK, LOOK, DONE = "ask", "look", "done"
 _KEPT_OUTPUT = 8000
 _KEPT_FAILURES = 10
 _SHOWN_FAILURE = 500
-_BEADS = "bd"
 _DENIED = 3
 _LINE = 200
 
@@ -259,7 +258,9 @@ class Loop:
             return
         line = self._options.tests or tests.choose(self._run.path, self._env)
         self._show(f"tests: {line or 'there are none'}")
-        tested = tests.run(line, lambda text: self._command(text, self._options.test_timeout, show=True), self._options.test_timeout)
+        tested = tests.run(
+            line, lambda text: shell.run(self._context, text, self._options.test_timeout, show=True), self._options.test_timeout
+        )
         memory.update(tests="passed" if tested.passed else "failed", tests_output=tested.output[-_KEPT_OUTPUT:])
         if tested.passed:
             memory.update(next=DONE, failures=[])
@@ -291,35 +292,13 @@ class Loop:
         if self._options.issues:
             found = tracker.beads(self._options.issues, self._beads)
         if self._options.done and found.is_done:
-            said = tracker.command(self._options.done, lambda line: self._command(line, options.TRACKER_TIMEOUT))
+            said = tracker.command(self._options.done, lambda line: shell.run(self._context, line, options.TRACKER_TIMEOUT))
             found = Standing(found.closed, found.open, said.problem)
         return found
 
     def _beads(self, issues: Sequence[str]) -> tuple[Ending, bytes]:
-        """Asks beads, whose standard output has to be told from what it complains of."""
-        run_files.make_directory(self._files)
-        path = os.path.join(self._files, "issues.json")
-        line = f"{_BEADS} show {' '.join(map(shlex.quote, issues))} --json > {shlex.quote(path)}"
-        outcome = self._command(line, options.TRACKER_TIMEOUT)
-        try:
-            with open(path, "rb") as file:
-                return outcome, file.read()
-        except OSError:
-            return outcome, b""
-
-    def _command(self, line: str, seconds: float, *, show: bool = False) -> Ending:
-        outcome = execution.run_command(
-            line,
-            directory=self._run.path,
-            env=self._env,
-            watchdog=self._context.watchdog,
-            patience=Patience(seconds, None, self._run.seconds_left()),
-            output=self._context.output if show else lambda _: None,
-            tick=self._context.look,
-        )
-        if outcome.ended_by == DEADLINE:
-            raise DeadlineReached(f"{line} was ended: the run took longer than it may", output=outcome.tail)
-        return outcome
+        line = f"{BD} show {' '.join(map(shlex.quote, issues))} --json"
+        return shell.ask(self._context, line, options.TRACKER_TIMEOUT, os.path.join("agent", "issues.json"))
 
     def _require_what_is_needed(self) -> None:
         self._documents.plan(self._memory)
@@ -330,7 +309,7 @@ class Loop:
                 f"there is a budget, and nobody says what {name} costs",
                 hint=f"say in gitckpt.toml what a million tokens cost: [agents.{name}.price], with input = USD and output = USD",
             )
-        if self._options.issues and not shutil.which(_BEADS, path=self._env.get("PATH", os.defpath)):
+        if self._options.issues and not shutil.which(BD, path=self._env.get("PATH", os.defpath)):
             raise PhaseFailed("bd is not there, which knows the issues", hint="install beads, or name another tracker: --done COMMAND")
 
     def _fail(self, text: str) -> None:

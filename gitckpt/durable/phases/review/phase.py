@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.client import Client
-from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience
-from gitckpt.durable.phases import options
+from gitckpt.durable.phases import options, shell
 from gitckpt.durable.phases.agent import patiently, require_there
 from gitckpt.durable.phases.beads import Beads, TrackerFailed
 from gitckpt.durable.phases.review.commits import Commits
@@ -234,17 +232,7 @@ def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
     """Returns what runs the linter and the filters."""
 
     def call(line: str) -> tuple[int, str]:
-        outcome = execution.run_command(
-            line,
-            directory=context.run.path,
-            env=context.environment(),
-            watchdog=context.watchdog,
-            patience=Patience(CHECK_TIMEOUT, None, context.run.seconds_left()),
-            output=context.output,
-            tick=context.look,
-        )
-        if outcome.ended_by == DEADLINE:
-            raise DeadlineReached(f"{line} was ended: the run took longer than it may", output=outcome.tail)
+        outcome = shell.run(context, line, CHECK_TIMEOUT, show=True)
         if outcome.ended_by != EXIT:
             return outcome.code or 1, f"{outcome.tail}\nended: it took more than {CHECK_TIMEOUT:g}s"
         return outcome.code, outcome.tail
@@ -253,29 +241,7 @@ def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
 
 
 def _tracker(context: Context) -> Callable[[str], tuple[Ending, bytes]]:
-    """Returns what runs the tracker, whose standard output has to be told from what it complains of."""
-    path = os.path.join(context.run.files.path, "beads.json")
-
-    def call(line: str) -> tuple[Ending, bytes]:
-        run_files.make_directory(context.run.files.path)
-        outcome = execution.run_command(
-            f"{line} > {shlex.quote(path)}",
-            directory=context.run.path,
-            env=context.environment(),
-            watchdog=context.watchdog,
-            patience=Patience(TRACKER_TIMEOUT, None, context.run.seconds_left()),
-            output=lambda _: None,
-            tick=context.look,
-        )
-        if outcome.ended_by == DEADLINE:
-            raise DeadlineReached(f"{line.partition(' ')[0]} was ended: the run took longer than it may", output=outcome.tail)
-        try:
-            with open(path, "rb") as file:
-                return outcome, file.read()
-        except OSError:
-            return outcome, b""
-
-    return call
+    return lambda line: shell.ask(context, line, TRACKER_TIMEOUT, "beads.json")
 
 
 def _agent_timeout(said: Callable[[str], str]) -> float:
