@@ -70,6 +70,8 @@ class Memory:
         dies_after: the number of the milestone after which whoever writes it is killed.
     """
 
+    id = "RUN"
+
     def __init__(self, state: dict[str, Any] | None = None, dies_after: int = 0) -> None:
         self.state: dict[str, Any] = copy.deepcopy(state or {})
         self.dies_after = dies_after

@@ -203,6 +203,7 @@ class Recorder:
 
     def __init__(self, run: Run, dies_after: int = 0) -> None:
         self._run = run
+        self.id = run.id
         self.state = run.state
         self.left = dies_after
 

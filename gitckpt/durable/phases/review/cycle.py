@@ -133,7 +133,7 @@ class Review:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
             return
-        notice = _require_base(state, self._commits, force=options.force)
+        notice = _require_base(state, self._commits, self._journal.id, force=options.force)
         self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{f', after: {state.problem}' if state.problem else ''}")
         if notice:
             self._tell(notice)
@@ -161,7 +161,7 @@ class Review:
         if state.cycle >= state.max_cycles:
             raise MaxCyclesReached(
                 f"not approved after {state.cycle} cycles, the most there may be",
-                hint="look at the findings; to go on, allow more cycles: git ckpt resume RUN --input max_cycles=N",
+                hint=f"look at the findings; to go on, allow more cycles: git ckpt resume {self._journal.id} --input max_cycles=N",
             )
         self._tell(f"cycle {state.cycle + 1} of {state.max_cycles}")
         self._enter(
@@ -304,7 +304,7 @@ class Review:
         if 0 < budget <= spent:
             raise BudgetExceeded(
                 f"the budget is used up: {spent:.2f} of {budget:.2f} USD in cycle {self._state.cycle}",
-                hint="to go on, allow more: git ckpt resume RUN --input max_budget=USD",
+                hint=f"to go on, allow more: git ckpt resume {self._journal.id} --input max_budget=USD",
             )
 
     def _commit(self, what: str = "") -> None:
@@ -355,7 +355,7 @@ class Review:
     """Phase → the step that begins in it."""
 
 
-def _require_base(state: CycleState, commits: Committing, *, force: bool) -> str:
+def _require_base(state: CycleState, commits: Committing, run: str, *, force: bool) -> str:
     """Returns what is to be said of HEAD, and raises `Diverged` where it does not follow the recorded commit."""
     relation = commits.relation(state.git_sha)
     if relation == relations.SAME:
@@ -366,7 +366,7 @@ def _require_base(state: CycleState, commits: Committing, *, force: bool) -> str
     what = "which does not follow" if relation == relations.DIVERGED else "and there is no commit"
     message = f"HEAD is {head}, {what} {state.git_sha}, where cycle {state.cycle} was recorded"
     if not force:
-        raise Diverged(message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume RUN --force")
+        raise Diverged(message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume {run} --force")
     return f"{message}; going on nevertheless"
 
 

@@ -13,7 +13,6 @@ from gitckpt.durable.phases.agent import patiently, require_there
 from gitckpt.durable.phases.beads import Beads, TrackerFailed
 from gitckpt.durable.phases.review.commits import Commits
 from gitckpt.durable.phases.review.cycle import Review
-from gitckpt.durable.phases.review.errors import ReviewFailed
 from gitckpt.durable.phases.review.finding import OF_FILTER, ReviewFinding, unresolved
 from gitckpt.durable.phases.review.ports import Reply, ReviewOptions
 from gitckpt.durable.phases.review.state import CycleState
@@ -65,10 +64,7 @@ def carry_out(context: Context) -> Ended:
         refactor=lambda: _refactoring(run.files.path),
         clock=run.store.clock,
     )
-    try:
-        result = review.go()
-    except ReviewFailed as error:
-        raise error.but(hint=(error.hint or "").replace("resume RUN", f"resume {run.id}") or None) from None
+    result = review.go()
     said = {
         "approved": result.approved,
         "cycles": result.cycles,

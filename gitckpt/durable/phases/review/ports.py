@@ -58,6 +58,10 @@ class Journal(Protocol):
 
     state: dict[str, Any]
 
+    @property
+    def id(self) -> str:
+        """By which a person goes on with it."""
+
     def milestone(
         self, *, trigger: str = "review", message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
     ) -> object:
