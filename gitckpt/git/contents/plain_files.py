@@ -11,8 +11,8 @@ import re
 import stat
 
 from gitckpt.git.files import regular
-from gitckpt.git.objects.diff import listed, written
-from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK, MalformedTree, object_id
+from gitckpt.git.objects.diff import listed
+from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK, MalformedTree, encode_raw, object_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class TreeWriter:
                 entries[name] = made
             elif path in names or path in changes:
                 entries.pop(name, None)
-        return self._put("tree", written(entries)) if entries else None
+        return self._put("tree", encode_raw(entries)) if entries else None
 
     def _put(self, kind: str, data: bytes) -> bytes:
         oid = object_id(kind, data, self._format)

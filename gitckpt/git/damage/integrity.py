@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from gitckpt.git.command import AS_GC, LEAN, STREAMED
+from gitckpt.git.files import regular
 from gitckpt.git.graph import kinds, partial
 from gitckpt.git.objects import alternates
 from gitckpt.git.objects.encoding import oid_size
@@ -202,20 +203,13 @@ def _bad_packs(directory: str, object_format: str) -> Iterator[tuple[str, str]]:
         stem, ending = os.path.splitext(os.path.join(directory, name))
         try:
             if ending == ".idx":
-                pack, index = _end(f"{stem}.pack", size), _end(f"{stem}.idx", 2 * size)
+                pack, index = regular.tail(f"{stem}.pack", size), regular.tail(f"{stem}.idx", 2 * size)
                 if len(index) < 2 * size:
                     yield f"{stem}.idx", "is cut off"
                 elif pack != index[:size]:
                     yield f"{stem}.pack", "is cut off, or not the one that its index describes"
         except FileNotFoundError:  # repacked meanwhile, or nobody's
             continue
-
-
-def _end(path: str, size: int) -> bytes:
-    """Returns the last bytes of a file, or all of them where there are fewer."""
-    with open(path, "rb") as file:
-        file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
-        return file.read()
 
 
 def _listed(repository: Repository, path: str) -> set[str]:

@@ -7,6 +7,13 @@ import os
 import stat
 
 
+def tail(path: str, size: int) -> bytes:
+    """Returns the last bytes of a file of git's, or all of them where there are fewer. Errors: `OSError`."""
+    with open(path, "rb") as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
+        return file.read(size)
+
+
 def content(path: str | bytes, most: int | None = None, *, follow: bool = True) -> bytes:
     """Returns what a regular file holds, or one that a link leads to.
 

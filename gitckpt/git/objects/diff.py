@@ -182,12 +182,6 @@ def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     return found
 
 
-def written(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
-    """Returns the content of a tree with such entries as `listed` returns."""
-    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0])
-    return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
-
-
 def _empty(repository: Repository) -> str:
     return empty_tree(repository.object_format)
 

@@ -6,7 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Protocol
 
     class Hash(Protocol):
@@ -95,8 +95,13 @@ class MalformedTree(ValueError):
 
 def encode_tree(entries: Entries) -> bytes:
     """Returns the content of a tree object."""
+    return encode_raw({name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries.items()})
+
+
+def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
+    """Returns what `encode_tree` does, of raw oids, as `diff.listed` has them."""
     ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0])
-    return b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for name, (mode, oid) in ordered)
+    return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
 
 
 def decode_tree(data: bytes, object_format: str) -> Entries:

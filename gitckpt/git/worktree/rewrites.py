@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.files import regular
 from gitckpt.model import ids
 
 TYPE_CHECKING = False
@@ -54,8 +55,6 @@ def _newest_of_reflog(repository: Repository) -> bytes:
 def _end(path: str, size: int) -> bytes:
     """Returns the end of a file, at most so many bytes; nothing where it is missing."""
     try:
-        with open(path, "rb") as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
-            return file.read(size)
+        return regular.tail(path, size)
     except OSError:
         return b""
