@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, changes
 from gitckpt.durable.run.retry import Retries
+from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.times import MICRO
 
@@ -42,6 +43,11 @@ class TestRetries:
 
     def test_no_delay_stays_none_however_often(self) -> None:
         assert Retries(attempts=9, delay=0).wait_before(10**6, 0.9) == 0
+        assert Retries(attempts=9, delay=0, backoff=float("inf")).wait_before(3, 0.9) == 0
+
+    def test_what_comes_after_the_longest_has_a_timestamp(self) -> None:
+        wait = Retries(attempts=9, delay=10**29, max_delay=10**30).wait_before(2, 0.999)
+        assert times.to_text(times.now() + wait) > times.to_text(times.now())
 
     def test_which_failures(self) -> None:
         assert [Retries(attempts=1).retries(code) for code in (1, 75, None)] == [True, True, True]

@@ -35,6 +35,8 @@ def test_an_unknown_argument_is_refused(plain: Store) -> None:
 
 CONDUCT: dict[str, tuple[Callable[[], Any], str]] = {
     "delay": (lambda: Retries(delay=timedelta(seconds=5)), "delay: must be a whole number, not datetime.timedelta(seconds=5)"),  # type: ignore[arg-type]
+    "backoff": (lambda: Retries(backoff=float("nan")), "backoff: must be a number from 0 on, not nan"),
+    "jitter": (lambda: Retries(jitter=1.5), "jitter: must be a number from 0 to 1, not 1.5"),
     "retries": (lambda: Conduct(retries=2), "retries: must be a Retries, not 2"),  # type: ignore[arg-type]
     "autosave": (lambda: Conduct(autosave=None), "autosave: must be a whole number, not None"),  # type: ignore[arg-type]
     "on_resume": (lambda: Conduct(on_resume="rest"), "on_resume: must be 'keep' or 'reset', not 'rest'"),
@@ -46,6 +48,14 @@ def test_a_conduct_is_looked_at_when_it_is_made(make: Callable[[], Any], said: s
     with pytest.raises(UsageError) as refused:
         make()
     assert refused.value.message == said
+
+
+def test_a_state_is_a_dict(plain: Store) -> None:
+    with Run.start(plain, "add-login") as run:
+        run.state["step"] = 2
+        with pytest.raises(UsageError, match=r"^state: must be a dict of names to values, not None$"):
+            run.state = None  # type: ignore[assignment]
+    assert plain.newest(run.id).state == {"step": 2}
 
 
 def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:

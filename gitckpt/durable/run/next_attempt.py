@@ -115,7 +115,10 @@ def to_json(value: Any, path: str = "") -> str:
         _require_json(value, path)
     except RecursionError:
         raise StateError(path, "nested too deeply") from None
-    return json.dumps(value, sort_keys=path != "")
+    try:
+        return json.dumps(value, sort_keys=path != "")
+    except ValueError as error:
+        raise StateError(path, f"an integer is too long to be read again: {error}", hint="return it as a string") from None
 
 
 def _require_json(value: Any, path: str) -> None:

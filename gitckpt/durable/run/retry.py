@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 KEEP, RESET = "keep", "reset"
 ON_RESUME = (KEEP, RESET)
 """What becomes of the files of an attempt that did not end well: they stay, or are what they were when the phase began."""
+
+_LONGEST = 100 * 365 * 86_400 * MICRO
+"""The longest wait, in microseconds: what comes after it has a year of four digits."""
+
+_MOST_SAID, _MOST_ERRORS = 20_000, 100
+"""In characters, of one error or the end of an output; and of how many errors. With more, a checkpoint could not be written that says a
+phase has failed."""
 
 AUTOSAVE = 300 * MICRO
 MAX_RECOVERIES = 3
@@ -50,8 +58,11 @@ class Retries:
     def __post_init__(self) -> None:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
-        for name in ("backoff", "jitter"):
-            require(name, getattr(self, name), (int, float), "a number")
+        # Said now, as with `Conduct`: what a wait cannot be worked out of would take the place of the failure.
+        for name, most, what in (("backoff", math.inf, "a number from 0 on"), ("jitter", 1, "a number from 0 to 1")):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value <= most:
+                raise refused(name, value, what)
         object.__setattr__(self, "on", instances("on", self.on, int, "an exit code"))
 
     def wait_before(self, attempt: int, random: float) -> int:
@@ -61,12 +72,13 @@ class Retries:
             attempt: its number; 1 is the first attempt, before which there is no wait, and 2 the first retry.
             random: at least 0 and less than 1; where in its range the wait lies, in the middle at 0.5.
         """
-        if attempt < 2:
+        if attempt < 2 or not self.delay:
             return 0
+        longest = min(self.max_delay, _LONGEST)
         try:
-            wait = min(self.delay * self.backoff ** (attempt - 2), self.max_delay)
+            wait = min(self.delay * self.backoff ** (attempt - 2), longest)
         except OverflowError:
-            wait = self.max_delay if self.delay else 0
+            wait = longest
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
@@ -149,7 +161,7 @@ def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds:
         now: the current instant, in microseconds since the epoch.
     """
     ending = error if isinstance(error, PhaseFailed) else None
-    code = ending.code if ending is not None else None
+    code = ending.code if ending is not None and isinstance(ending.code, int) and ending.code.bit_length() < 64 else None
     failures = attempt.failures + 1
     again = (
         isinstance(error, conduct.retry_on)
@@ -168,14 +180,30 @@ def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds:
         retry_at=retry_at,
         exit_code=code,
         seconds=seconds,
-        output=ending.output if ending is not None else None,
+        output=_storable(ending.output)[-_MOST_SAID:] if ending is not None and ending.output is not None else None,
     )
 
 
 def errors(error: BaseException) -> list[str]:
-    """Returns what a checkpoint says of an exception that ended an attempt."""
+    """Returns what a checkpoint says of an exception that ended an attempt, whatever that says of itself."""
     if isinstance(error, PhaseFailed):
-        return list(error.errors)
+        found = [_cut(each) for each in error.errors[:_MOST_ERRORS]]
+        more = len(error.errors) - len(found)
+        return [*found, f"and {more:,} more"] if more else found
     if isinstance(error, KeyboardInterrupt):
         return ["interrupted"]
-    return [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
+    try:
+        said = str(error)
+    except Exception as failure:  # noqa: BLE001 - whatever a program's own class does there must not hide the failure
+        said = f"says nothing of itself, as that raised {type(failure).__name__}"
+    return [_cut(f"{type(error).__name__}: {said}" if said else type(error).__name__)]
+
+
+def _cut(text: object) -> str:
+    whole = _storable(text)
+    return whole if len(whole) <= _MOST_SAID else f"{whole[:_MOST_SAID]}… ({len(whole):,} characters)"
+
+
+def _storable(text: object) -> str:
+    """Returns a text that UTF-8 can hold: names of files and outputs of programs come with lone surrogates for other bytes."""
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")

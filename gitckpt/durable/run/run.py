@@ -18,7 +18,7 @@ from gitckpt.durable.run import rewind
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.opener import find_or_begin, require_open
 from gitckpt.durable.run.retry import USUAL, Conduct
-from gitckpt.model.arguments import mapping
+from gitckpt.model.arguments import mapping, require
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.store.store import Store, inside
 
@@ -199,6 +199,7 @@ class Run:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
+        require("state", state, dict, "a dict of names to values")
         self._active.state = state
 
     @property
