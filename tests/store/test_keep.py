@@ -24,7 +24,7 @@ from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import abandoned, keep, layout
 from gitckpt.store.records.removal import ends
 from gitckpt.store.records.rows import tables
 from gitckpt.store.retention import maintenance
@@ -443,6 +443,48 @@ class TestNames:
             main_checkout.commit()
             store.record("on-main")
         assert kept(main_checkout) == {commit: held(main_checkout, commit), main_checkout.head(): main_checkout.head()}
+        require_same_names(main_checkout, tmp_path)
+
+    @pytest.mark.parametrize("whole", [64 << 10, 700])
+    def test_after_branch_d_from_the_next_record_on_though_its_commit_was_recorded_before(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int
+    ) -> None:
+        """One store that stays open, and another one: what they remember of the commit hides nothing, nor do many packed refs."""
+        with make_store(main_checkout) as store, make_store(main_checkout) as another:
+            monkeypatch.setattr(abandoned, "_WHOLE", whole)
+            packed = Path(inside(store).repository.common_dir, "packed-refs")
+            ended: list[str] = []
+            for recorded_by in (store, another):
+                main_checkout.git("checkout", "--quiet", "-b", "topic")
+                main_checkout.commit()
+                ended.append(main_checkout.commit())
+                recorded_by.record("on-topic")
+                main_checkout.git("checkout", "--quiet", "-b", f"beside-{len(ended)}", "topic~1")
+                main_checkout.commit()
+                main_checkout.git("checkout", "--quiet", "main")
+                if len(ended) == 1:
+                    main_checkout.commit()
+                    store.record("on-main")
+                for number in range(9):
+                    main_checkout.git("tag", "-f", "-a", "-m", "annotated", f"tag-{number}")
+                main_checkout.git("pack-refs", "--all")
+                assert packed.stat().st_size > 700
+                main_checkout.git("branch", "-D", "topic")
+                recorded_by.record("on-main")
+                assert kept(main_checkout)[ended[-1]] == held(main_checkout, ended[-1])
+                require_same_names(main_checkout, tmp_path)
+
+    def test_of_the_commit_itself_once_its_branch_is_gone(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+        main_checkout.git("checkout", "--quiet", "-b", "topic")
+        commit = main_checkout.commit()
+        with make_store(main_checkout) as store:
+            store.record("on-topic")
+            main_checkout.git("checkout", "--quiet", "-b", "beyond")
+            main_checkout.commit()
+            main_checkout.git("checkout", "--quiet", "--detach", "topic")
+            main_checkout.git("branch", "-D", "topic")
+            store.record("on-nothing")
+        assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         require_same_names(main_checkout, tmp_path)
 
     @pytest.mark.parametrize("packed", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import traceback
 from collections.abc import Callable, Mapping
 
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
@@ -192,10 +193,7 @@ def errors(error: BaseException) -> list[str]:
         return [*found, f"and {more:,} more"] if more else found
     if isinstance(error, KeyboardInterrupt):
         return ["interrupted"]
-    try:
-        said = str(error)
-    except Exception as failure:  # noqa: BLE001 - whatever a program's own class does there must not hide the failure
-        said = f"says nothing of itself, as that raised {type(failure).__name__}"
+    said = str(traceback.TracebackException(type(error), error, None, compact=True))  # which a class that fails at saying it does not hide
     return [_cut(f"{type(error).__name__}: {said}" if said else type(error).__name__)]
 
 

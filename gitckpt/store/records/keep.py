@@ -19,6 +19,7 @@ from gitckpt.git.refs import LockHeld, Update, plain
 from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
+from gitckpt.store.records import abandoned
 from gitckpt.store.records.layout import KEEP
 
 TYPE_CHECKING = False
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
     Apply: TypeAlias = Callable[[list[Update]], None]
-
-_PACKED = 64 << 10
-"""In bytes, of packed refs: 500 take 0.1 ms to look through at each commit."""
 
 _AT_ONCE = 20
 """How many lines a record gives a holder: each takes 20 ms to flush, and refs may be fetched by the hundred. Maintenance does all."""
@@ -65,6 +63,7 @@ class Line:
 
     Attributes:
         commit: as above.
+        has_branch: as above.
         update: what keeps the commit, for the transaction that makes the checkpoint.
         objects: what has to be written before.
 
@@ -75,6 +74,7 @@ class Line:
     def __init__(self, repository: Repository, commit: str, *, has_branch: bool, again: bool = False) -> None:
         self._repository = repository
         self.commit = commit
+        self.has_branch = has_branch
         self._passed: list[Update] = []
         self._is_new = self._is_held = False
         self.objects: list[Item] = []
@@ -125,7 +125,7 @@ class Line:
         return [self.update]
 
     def follow_up(self, objects: Objects, apply: Apply) -> None:
-        """Drops the refs of the commit's parents; where it goes on with no line, sorts out what became of the others.
+        """Drops the refs of the commit's parents; where it goes on with no line, or one has ended, sorts out what became of the others.
 
         The checkpoint is recorded by then: what fails here leaves a ref too many, which maintenance drops.
 
@@ -137,13 +137,12 @@ class Line:
             path = os.path.join(self._repository.common_dir, is_there.ref)
             if not os.path.isfile(path) and not value_of(self._repository, is_there.ref):  # dropped while no checkpoint needed it
                 apply([Update(is_there.ref, is_there.new, "")])
-            if not self._is_new:
-                return
-            if gc_is_running(self._repository.common_dir):  # it may have begun since
+            if self._is_new and gc_is_running(self._repository.common_dir):  # it may have begun since
                 self.secured()
             if self._passed:
                 apply([is_there, *self._passed])
-            if not self._passed or self._has_left() or _is_any_abandoned(self._repository, self.commit):
+            has_begun = self._is_new and (not self._passed or self._has_left())
+            if has_begun or abandoned.is_any(self._repository, but=self.commit if self.has_branch else None):
                 sort(self._repository, objects, apply, self.commit)
         except CkptError:
             return
@@ -172,51 +171,21 @@ class Line:
         return value_of(self._repository, KEEP + before[0]) == before[0]
 
 
-def _is_any_abandoned(repository: Repository, newest: str) -> bool:
-    """Tells whether a ref points right at a commit to which no branch does any more, as far as files tell: git says nothing of `branch -D`.
-
-    Each record comes by here, mostly with no line beside its own. Of reftables and of very many packed refs maintenance takes care.
-    """
-    common = repository.common_dir
-    try:
-        with open(os.path.join(common, "packed-refs"), "rb") as file:
-            packed = file.read(_PACKED + 1)
-    except FileNotFoundError:
-        packed = b""
-    if repository.has_reftable or len(packed) > _PACKED:
-        return False
-    names = [line.partition(b" ")[2] for line in packed.split(b"\n") if b" refs/keep/ckpt/" in line]
-    loose = os.path.join(common, KEEP)
-    lines = {os.fsdecode(name.removeprefix(KEEP.encode())) for name in names}.union(os.listdir(loose) if os.path.isdir(loose) else ())
-    direct = {oid for oid in lines if oid != newest and may_name(repository, oid) and _points_to_itself(repository, oid, packed)}
-    if not direct:
-        return False
-    of_branches = f" {BRANCHES}".encode("ascii")
-    tips = {line.partition(b" ")[0].decode("ascii", "replace") for line in packed.split(b"\n") if of_branches in line}
-    for place, _, files in os.walk(os.path.join(common, BRANCHES)):
-        below = os.path.relpath(place, common)
-        tips.update(plain(repository, f"{below}/{name}") or "" for name in files)
-    return not direct <= tips
-
-
-def _points_to_itself(repository: Repository, oid: str, packed: bytes) -> bool:
-    value = plain(repository, KEEP + oid)
-    return value == oid if value is not None else f"{oid} {KEEP}{oid}\n".encode("ascii") in packed
-
-
-def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, abandoned: Collection[str] = ()) -> None:
+def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, left_by: Collection[str] = ()) -> None:
     """Sorts the lines that end where no branch points any more: drops the refs of those that go on, and lets the others lend no name.
 
     Args:
         apply: applies updates in one transaction.
         newest: the commit that was recorded just now.
-        abandoned: commits that branches are about to leave.
+        left_by: commits that branches are about to leave.
 
     Raises:
         BusyError, GitError: they stay as they are.
     """
     kept, tips, symbolic = listing(repository)
-    left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in abandoned or oid in symbolic)]
+    if kept.get(newest) == newest and (newest not in tips or newest in symbolic):  # it was recorded before, while a branch was there
+        kept |= give(repository, objects, apply, {newest: newest}, tips, symbolic=symbolic)
+    left = [oid for oid, value in kept.items() if value == oid != newest and (oid not in tips or oid in left_by or oid in symbolic)]
     if not left:
         return
     from gitckpt.git.graph import reachability

@@ -334,7 +334,7 @@ class Recorder:
     def _line_of(self, commit: str, *, has_branch: bool, again: bool) -> keep.Line:
         """Returns the line that a commit is on: that of the last record, while the commit is the same; the transaction confirms it."""
         last, self._line = self._line, None
-        if last is not None and last.commit == commit and not again and last.is_as_it_was():
+        if last is not None and (last.commit, last.has_branch) == (commit, has_branch) and not again and last.is_as_it_was():
             return last
         return keep.Line(self._repository, commit, has_branch=has_branch, again=again).secured(self._objects)
 

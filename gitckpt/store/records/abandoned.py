@@ -1,0 +1,100 @@
+"""Lines of history that have ended: no branch points there any more, and git said nothing of `branch -D` or `reset`. Imported by the hook.
+
+What files tell is enough; of reftables maintenance takes care.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.git.refs import plain
+from gitckpt.model import ids
+from gitckpt.store.records.layout import KEEP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from gitckpt.git.repository import Repository
+
+_HEADS = "refs/heads/"
+_WHOLE = 64 << 10
+"""In bytes: so much of the packed refs is looked through at each record, 0.1 ms for 500 of them. In a larger file those that count are
+looked for, which are between the others as git sorts them."""
+
+_FROM, _TO = _HEADS.encode(), b"refs/keep/ckpt0"  # what follows `refs/keep/ckpt/`
+
+
+def is_any(repository: Repository, but: str | None) -> bool:
+    """Tells whether a ref of a line points right at a commit to which no branch does any more.
+
+    Each record comes by here, mostly with no line beside its own.
+
+    Args:
+        repository: whose lines they are.
+        but: the commit of that, which has the branch that HEAD is on.
+    """
+    packed = None if repository.has_reftable else _packed(repository)
+    if packed is None:
+        return False
+    common, width = repository.common_dir, 64 if repository.object_format == "sha256" else 40
+    names = [line.partition(b" ")[2] for line in packed.split(b"\n") if b" refs/keep/ckpt/" in line]
+    loose = os.path.join(common, KEEP)
+    lines = {os.fsdecode(name.removeprefix(KEEP.encode())) for name in names}.union(os.listdir(loose) if os.path.isdir(loose) else ())
+    oids = (oid for oid in lines if oid != but and len(oid) == width and ids.is_oid(oid))
+    direct = {oid for oid in oids if _points_to_itself(repository, oid, packed)}
+    if not direct:
+        return False
+    tips = {line.partition(b" ")[0].decode("ascii", "replace") for line in packed.split(b"\n") if b" refs/heads/" in line}
+    for place, _, files in os.walk(os.path.join(common, _HEADS)):
+        below = os.path.relpath(place, common)
+        tips.update(plain(repository, f"{below}/{name}") or "" for name in files)
+    return not direct <= tips
+
+
+def _points_to_itself(repository: Repository, oid: str, packed: bytes) -> bool:
+    value = plain(repository, KEEP + oid)
+    return value == oid if value is not None else f"{oid} {KEEP}{oid}\n".encode("ascii") in packed
+
+
+def _packed(repository: Repository) -> bytes | None:
+    """Returns the lines of packed branches and of what keeps commits, among others perhaps; None where they are too many."""
+    try:
+        file = open(os.path.join(repository.common_dir, "packed-refs"), "rb")  # noqa: SIM115 - there may be none
+    except FileNotFoundError:
+        return b""
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= _WHOLE:
+            return file.read()
+        if b" sorted " not in file.readline():
+            return None
+        start, end = _place(file, size, _FROM), _place(file, size, _TO)
+        if end - start > _WHOLE:
+            return None
+        file.seek(start)
+        return file.read(end - start)
+
+
+def _place(file: BinaryIO, size: int, name: bytes) -> int:
+    """Returns where the first line of a sorted file begins whose ref is not before a name."""
+    low, high = 0, size  # of a place in the line before
+    while low < high:
+        middle = (low + high) // 2
+        if _next(file, middle)[1] < name:
+            low = middle + 1
+        else:
+            high = middle
+    return _next(file, low)[0]
+
+
+def _next(file: BinaryIO, place: int) -> tuple[int, bytes]:
+    """Returns where the first ref after a place in the file begins, and its name; at the end, one that is after all others."""
+    file.seek(place)
+    file.readline()
+    at = file.tell()
+    line = file.readline()
+    while line.startswith((b"^", b"#")):  # what an annotated tag points to
+        at = file.tell()
+        line = file.readline()
+    return (at, line.rstrip(b"\n").partition(b" ")[2]) if line else (at, b"\xff")

@@ -1,0 +1,45 @@
+"""Where in the packed refs the branches and the lines are that are kept: however many others there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitckpt.store.records import abandoned
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout
+
+NAMES = {
+    "all": ["refs/a", "refs/heads/a", "refs/heads/b/c", "refs/keep/ckpt-x/a", "refs/keep/ckpt/d", "refs/notes/e", "refs/tags/f"],
+    "none of them": ["refs/checkpoints/a", "refs/ckpt/trees/a", "refs/notes/e"],
+    "only before": ["refs/a", "refs/b"],
+    "only after": ["refs/tags/a", "refs/tags/b"],
+    "only them": ["refs/heads/a", "refs/keep/ckpt/d"],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+def test_lines_that_count(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    oid = main_checkout.head()
+    lines = [f"{oid} {name}\n" + (f"^{oid}\n" if "tags" in name or name == "refs/heads/a" else "") for name in names]
+    repository = inside(plain).repository
+    Path(repository.common_dir, "packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+    whole = abandoned._packed(repository)
+    monkeypatch.setattr(abandoned, "_WHOLE", 0)
+    if any(name.startswith(("refs/heads/", "refs/keep/ckpt/")) for name in names):
+        assert abandoned._packed(repository) is None, "they are too many"
+        monkeypatch.setattr(abandoned, "_WHOLE", len(whole or b"") - 1)
+    found = abandoned._packed(repository)
+    assert found is not None
+    assert [line for line in found.decode().splitlines() if not line.startswith("^")] == [
+        f"{oid} {name}" for name in names if name.startswith(("refs/heads/", "refs/keep/"))
+    ]
+
+
+def test_one_that_is_not_sorted(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = inside(plain).repository
+    Path(repository.common_dir, "packed-refs").write_text(f"# pack-refs with: peeled \n{main_checkout.head()} refs/heads/a\n")
+    monkeypatch.setattr(abandoned, "_WHOLE", 10)
+    assert abandoned._packed(repository) is None
