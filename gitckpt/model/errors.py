@@ -40,6 +40,10 @@ class CkptError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """How `pickle` and `copy` make it again, with any constructor: pools of processes hand errors on that way, and hang without."""
+        return _made_again, (type(self), self.args), self.__dict__
+
     def but(self, **changes: object) -> Self:
         """Returns a new error that differs from this one in some attributes: one that was raised is never changed.
 
@@ -49,6 +53,10 @@ class CkptError(Exception):
         other = type(self).__new__(type(self), *self.args)
         other.__dict__.update(self.__dict__, **changes)
         return other.with_traceback(self.__traceback__)
+
+
+def _made_again(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
+    return kind.__new__(kind, *args)
 
 
 class UsageError(CkptError):

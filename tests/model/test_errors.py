@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+
 import pytest
 
 from gitckpt.durable.run.errors import Changed, PhaseBlocked
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import AmbiguousError, CkptError, InvalidCheckpoint, RunExists, StateError
+from gitckpt.store.config.file import ConfigError
+from gitckpt.store.records.recorder import FilesPruned
+from gitckpt.store.runs.trust import Untrusted
+from gitckpt.store.snapshot.capture import DamagedObject
 
 ERRORS = [
     CkptError("it failed", hint="old"),
@@ -13,6 +23,35 @@ ERRORS = [
     PhaseBlocked("it is blocked", errors=("one", "two"), code=4, output="said", hint="old"),
     Changed("20260101-000000-a", ["input 'x' has changed"]),
 ]
+
+
+OTHERS = [
+    AmbiguousError("ab is two", ("abc", "abd")),
+    ConfigError("gitckpt.toml", []),
+    DamagedObject("an object is damaged", "ab"),
+    FilesPruned(),
+    GitError(["gc"], 1, "no"),
+    LockHeld("HEAD.lock"),
+    RunExists("it exists", "20260101-000000-a"),
+    StateError("/a", "cannot be stored"),
+    Untrusted("it was fetched", ["a"], hint="trust it"),
+]
+
+
+@pytest.mark.parametrize("error", [*ERRORS, *OTHERS], ids=lambda error: type(error).__name__)
+def test_an_error_goes_from_process_to_process(error: CkptError) -> None:
+    """One that `pickle` cannot make again breaks the pool that it was raised in."""
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert (type(other), other.args, vars(other)) == (type(error), error.args, vars(error))
+
+
+def fail() -> None:
+    raise StateError("/a", "cannot be stored")
+
+
+def test_a_pool_hands_it_on() -> None:
+    with ProcessPoolExecutor(1) as pool, pytest.raises(StateError, match=r"^/a: cannot be stored$"):
+        pool.submit(fail).result(timeout=60)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import pickle
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -303,6 +304,7 @@ class TestSquashing:
         _, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-complete", "b-started", "b-progress"])
         dry = expiry.expire(inside(plain), Policy(), dry_run=True)
         assert set(dry.squashed) == {ids[2], ids[3]}
+        assert pickle.loads(pickle.dumps(dry)) == dry
         assert len(plain.list()) == 7
         found = expiry.expire(inside(plain), Policy())
         assert found == dry

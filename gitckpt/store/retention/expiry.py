@@ -99,7 +99,7 @@ def expire(
         if entry.id not in fate.keeps
     ]
     gone.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
-    return Expired(gone, runs, squashed.keys(), total)
+    return Expired(gone, runs, frozenset(squashed), total)
 
 
 def _carried(store: Checkpoints) -> Carried:
