@@ -133,7 +133,12 @@ class Git:
             take(lines)
 
         env = {"GIT_FLUSH": "0", **(env or {})}  # git writes line by line otherwise, a million times for a million commits
-        done = Child([*self._prefix, *args], self._environment(env, locks=False)).communicate(data, into=into)
+        child = Child([*self._prefix, *args], self._environment(env, locks=False))
+        try:
+            done = child.communicate(data, into=into)
+        except BaseException:
+            child.stop()  # as in `finish`
+            raise
         if done.code not in ok:
             raise GitError(args, done.code, done.complaint)
         return done
@@ -149,7 +154,11 @@ class Git:
         most: int | None = None,
     ) -> Completed:
         """Waits for a command that was started, and returns what it said. Args and errors: as `run`."""
-        done = child.communicate(data, deadline, most)
+        try:
+            done = child.communicate(data, deadline, most)
+        except BaseException:
+            child.stop()  # an interrupt: nobody listens to it any more, and it would wait for that, and its pipes stay open here
+            raise
         if done.code not in ok:
             raise GitError(args, done.code, done.complaint)
         return done

@@ -45,6 +45,9 @@ class Lock:
                 return False
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(fd).st_nlink:
+                    _held[self._path], self._fd = get_ident(), fd
+                    return True
             except BlockingIOError:
                 os.close(fd)
                 if time.monotonic() >= deadline:
@@ -54,10 +57,12 @@ class Lock:
             except OSError:
                 os.close(fd)
                 return False
-            if os.fstat(fd).st_nlink:
-                self._fd = fd
-                _held[self._path] = get_ident()
-                return True
+            except BaseException:  # an interrupt: who comes after us in this process would wait for a lock that nobody gives back
+                if self._fd == fd:
+                    _held.pop(self._path, None)
+                    self._fd = -1
+                os.close(fd)
+                raise
             os.close(fd)  # somebody deleted the file meanwhile; a lock on it excludes nobody
 
     def release(self) -> None:

@@ -262,9 +262,9 @@ class Child:
         """Closes its pipes, waits for its end, and returns its exit code."""
         for name in ("stdin", "stdout", "stderr"):
             fd = getattr(self, name)
+            setattr(self, name, -1)  # first: an interrupt in between must not have somebody else's file closed later
             if fd >= 0:
                 os.close(fd)
-                setattr(self, name, -1)
         if self.owner != os.getpid() or self.has_ended:
             return 0
         self.has_ended = True
@@ -300,17 +300,17 @@ class Child:
         self.terminate()
         for name in ("stdout", "stderr"):
             fd = getattr(self, name)
+            setattr(self, name, -1)
             if fd >= 0:
                 os.close(fd)
-                setattr(self, name, -1)
 
     def _close_input(self, poll: select.poll) -> None:
         poll.unregister(self.stdin)
         self._end_input()
 
     def _end_input(self) -> None:
-        os.close(self.stdin)
-        self.stdin = -1
+        fd, self.stdin = self.stdin, -1
+        os.close(fd)
 
     def _receive(self, size: int, patience: float | None = None) -> bytes:
         """Returns more of its output, b"" at the end. Takes its complaints in as well: with their pipe full, it would wait for us."""
@@ -380,10 +380,12 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], *, own_group: bool) -> t
             pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE], setpgroup=0)
         else:
             pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE])
-    except OSError as error:
+    except BaseException as error:
         for fd in (in_write, out_read, err_read):
             os.close(fd)
-        _cannot_start(argv[0], error)
+        if isinstance(error, OSError):
+            _cannot_start(argv[0], error)
+        raise
     finally:
         for fd in theirs:
             os.close(fd)
