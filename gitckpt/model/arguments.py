@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 from gitckpt.model.errors import UsageError
@@ -140,3 +141,21 @@ def require_path(name: str, value: object, *, as_text: bool = False) -> None:
         raise refused(name, value, "a path")
     if ("\0" if isinstance(found, str) else b"\0") in found:
         raise refused(name, value, "a path, which has no zero byte")
+    try:
+        os.fsencode(found)
+    except UnicodeEncodeError:
+        raise refused(name, value, "a path, in which a surrogate stands for a byte, or none is") from None
+
+
+def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    """Returns the strings that an argument holds, as a command line can. Errors: as `strings`, and of each as `require_path`."""
+    found = strings(name, value)
+    for at, each in enumerate(found):
+        require_path(f"{name}[{at}]", each)
+    return found
+
+
+def require_storable(name: str, value: object) -> None:
+    """Raises an error for an argument that is a string with lone surrogates, which no document holds. Args and errors: as `require`."""
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value):
+        raise refused(name, value, "a string without lone surrogates")

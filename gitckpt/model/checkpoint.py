@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gitckpt.model import phase as phases
 from gitckpt.model import times
-from gitckpt.model.arguments import require_number, require_text
+from gitckpt.model.arguments import require, require_number, require_text
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -156,6 +156,7 @@ class Progress:
         for name in ("current_phase", "total_phases", "tasks_completed", "tasks_total"):
             require_number(name, getattr(self, name), may_be_none=True)
         require_text("current_task", self.current_task, may_be_none=True)
+        require("unknown", self.unknown, Mapping, "a map of names to values")
 
 
 @dataclass(frozen=True, slots=True)

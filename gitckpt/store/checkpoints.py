@@ -216,7 +216,7 @@ class Checkpoints:
         instant = self.clock()
         recorder = partial(self._recorder.record, instant=instant, holds=holds)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
-        checkpoint_id = details.get("id") or self.new_id()
+        checkpoint_id = details["id"] if "id" in details else self.new_id()
         checkpoint, fields, data = drafted(phase, state, details, checkpoint_id=checkpoint_id, instant=instant)
         changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         if then is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.arguments import paths_of, require_callable, require_path, strings
+from gitckpt.model.arguments import paths_of, require_callable, require_path, words
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.upkeep import Upkeep
@@ -158,7 +158,7 @@ class Restoration(Upkeep):
         repository = self._checkpoints.repository
         place = ["-C", os.getcwd()] if repository.worktree else []
         patterns = [os.fsdecode(path) for path in paths]
-        return repository.git.run(*place, "diff", "--no-color", *strings("options", options), old, new, "--", *patterns).out
+        return repository.git.run(*place, "diff", "--no-color", *words("options", options), old, new, "--", *patterns).out
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
         """Returns the content of a file of a checkpoint: as git stores it; or byte for byte, where git would write that otherwise.

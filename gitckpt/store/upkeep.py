@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection
 from types import NoneType
 
-from gitckpt.model.arguments import instances, require, require_callable, require_text
+from gitckpt.model.arguments import instances, require, require_callable, require_path, require_text
 from gitckpt.model.errors import BusyError
 from gitckpt.store.checkpoints import Checkpoints
 
@@ -80,6 +80,7 @@ class Upkeep:
         from gitckpt.store.secrets.settled import Settled
 
         require_text("what", what)
+        require_path("what", what)
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Sequence[Loosening]:

@@ -61,6 +61,27 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "redo": (lambda store: store.redo(announce=3), "announce: must be a function, not 3"),
     "diff": (lambda store: store.diff(saved(store), paths=[3]), "paths[0]: must be a path, not 3"),
     "diff zero": (lambda store: store.diff(saved(store), paths=[b"\0"]), r"paths[0]: must be a path, which has no zero byte, not b'\x00'"),
+    "restore surrogate": (
+        lambda store: store.restore(saved(store), ["\ud800"]),
+        r"paths[0]: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+    ),
+    "file surrogate": (
+        lambda store: store.file(saved(store), "\ud800"),
+        r"path: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+    ),
+    "resume surrogate": (
+        lambda store: store.resume(saved(store), "\ud800"),
+        r"directory: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+    ),
+    "settle surrogate": (
+        lambda store: store.settle("\ud800"),
+        r"what: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+    ),
+    "diff options": (
+        lambda store: store.diff(saved(store), options=["\0"]),
+        r"options[0]: must be a path, which has no zero byte, not '\x00'",
+    ),
+    "an empty id": (lambda store: store.record("plan", id=""), "id: must be a UUID version 4 in lower case, not ''"),
     "changed_files": (lambda store: store.changed_files(None), "entries: must be a list of entries, not None"),
     "changed_files one": (lambda store: store.changed_files(["a"]), "entries[0]: must be an Entry, not 'a'"),
     "changed_files text": (lambda store: store.changed_files("a"), "entries: must be a list, each of it an Entry, not 'a'"),
@@ -146,7 +167,7 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
         "retry_on: must be a tuple of exceptions, not (<class 'OSError'>, <class 'int'>)",
     ),
     "on": (lambda: Retries(on=3), "on: must be a list, each of it an exit code, not 3"),  # type: ignore[arg-type]
-    "backoff": (lambda: Retries(backoff="2"), "backoff: must be a number, not '2'"),  # type: ignore[arg-type]
+    "backoff": (lambda: Retries(backoff="2"), "backoff: must be a number from 0 on, not '2'"),  # type: ignore[arg-type]
     "a negative count": (lambda: Progress(tasks_total=-1), "tasks_total: must be a whole number from 0 on, not -1"),
     "no count": (lambda: Progress(tasks_total="a"), "tasks_total: must be a whole number, not 'a'"),  # type: ignore[arg-type]
     "no task": (lambda: Progress(current_task=3), "current_task: must be a string, not 3"),  # type: ignore[arg-type]
@@ -159,6 +180,10 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "everything": (lambda: Policy(everything="no"), "everything: must be True or False, not 'no'"),  # type: ignore[arg-type]
     "in_run": (lambda: Query(in_run="no"), "in_run: must be True or False, not 'no'"),  # type: ignore[arg-type]
     "by_agent": (lambda: Query(by_agent=1), "by_agent: must be True or False, not 1"),  # type: ignore[arg-type]
+    "surrogate": (lambda: Query(phase="\ud800"), r"phase: must be a string without lone surrogates, not '\ud800'"),
+    "an id": (lambda: Query(ids=["\ud800"]), r"ids: must be a string without lone surrogates, not '\ud800'"),
+    "a pattern": (lambda: Limits(include=["a\0"]), r"include[0]: must be a path, which has no zero byte, not 'a\x00'"),  # type: ignore[arg-type]
+    "unknown": (lambda: Progress(unknown=3), "unknown: must be a map of names to values, not 3"),  # type: ignore[arg-type]
     "values": (lambda: StepReport("start", "PLAN", values=3), "values: must be a map of names to values, not 3"),  # type: ignore[arg-type]
 }
 
@@ -168,6 +193,13 @@ def test_a_value_is_looked_at_when_it_is_made(make: Callable[[], object], said: 
     with pytest.raises(UsageError) as refused:
         make()
     assert refused.value.message == said
+
+
+def test_numbers_beyond_64_bits_are_as_much_as_there_is(plain: Store) -> None:
+    made = plain.record("plan")
+    assert [entry.id for entry in plain.list(Query(until=2**70, limit=2**70, skip=0))] == [made.id]
+    assert (plain.list(Query(since=2**70)), plain.list(Query(limit=1, skip=2**70))) == ([], [])
+    assert plain.expire(Policy(older_than=2**70, keep_last=2**70, safety_keep_last=2**70)).total == 1
 
 
 def test_lists_do_for_tuples(plain: Store, main_checkout: Checkout) -> None:

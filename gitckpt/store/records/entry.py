@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import NoneType
 
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import require, require_number, require_text, strings
+from gitckpt.model.arguments import require, require_number, require_storable, require_text, strings
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, IMPORT, LOOP, PHASE, RESCUE, REVIEW, SAFETY, SUBMODULE, Checkpoint
 from gitckpt.model.ids import require_oid_or_unborn
 from gitckpt.model.phase import NOT_PHASES, split
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Value = str | int | bytes
 """What a row holds, but for None."""
+
+_MOST = 2**63 - 1
+"""The largest number that SQLite knows: more than that is as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +134,21 @@ class Query:
     def __post_init__(self) -> None:
         for name in ("run", "git_sha", "phase", "status"):
             require_text(name, getattr(self, name), may_be_none=True)
+            require_storable(name, getattr(self, name))
         if self.git_sha:
             require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
-            require_number(name, getattr(self, name), may_be_none=True)
+            value = getattr(self, name)
+            require_number(name, value, may_be_none=True)
+            if value is not None:
+                object.__setattr__(self, name, min(value, _MOST))
         for name in ("in_run", "by_agent"):
             require(name, getattr(self, name), (bool, NoneType), "True or False")
         for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, strings(name, getattr(self, name)))
+                for each in getattr(self, name):
+                    require_storable(name, each)
 
 
 FIELDS = tuple(Entry.__slots__)

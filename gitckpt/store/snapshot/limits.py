@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import Configured
-from gitckpt.model.arguments import require, require_number, require_seconds, strings
+from gitckpt.model.arguments import require, require_number, require_seconds, words
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -88,7 +88,7 @@ class Limits:
     def __post_init__(self) -> None:
         require_number("max_file_size", self.max_file_size, may_be_none=True)
         for name in ("secrets", "include"):
-            object.__setattr__(self, name, strings(name, getattr(self, name)))
+            object.__setattr__(self, name, words(name, getattr(self, name)))
         require("submodules", self.submodules, bool, "True or False")
         require_seconds("timeout", self.timeout)
 
