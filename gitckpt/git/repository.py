@@ -284,7 +284,11 @@ def common_dir(git_dir: str) -> str:
 
 
 def _refused(path: str, done: Completed) -> RepositoryError:
-    where, said = os.path.abspath(path), done.complaint
+    said = done.complaint
+    try:
+        where = os.path.abspath(path)
+    except FileNotFoundError:
+        return RepositoryError("the current directory does not exist any more", hint="go to another one: cd DIR")
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     first = lines[0].removeprefix("fatal: ") if lines else f"git was {ending(done.code)}" if done.code < 0 else "git gave no reason"
     if first.endswith(":"):

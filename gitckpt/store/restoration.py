@@ -156,7 +156,10 @@ class Restoration(Upkeep):
 
     def _compared(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
-        place = ["-C", os.getcwd()] if repository.worktree else []
+        try:
+            place = ["-C", os.getcwd()] if repository.worktree else []
+        except FileNotFoundError:  # it is gone: they count from the top
+            place = []
         patterns = [os.fsdecode(path) for path in paths]
         return repository.git.run(*place, "diff", "--no-color", *words("options", options), old, new, "--", *patterns).out
 

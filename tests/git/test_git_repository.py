@@ -94,6 +94,17 @@ class TestDiscover:
         monkeypatch.chdir(tmp_path)
         assert heads == [main_checkout.git("rev-parse", "HEAD")] * 2
 
+    def test_a_directory_that_is_gone_is_in_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As after `git worktree remove` of the worktree that one is in."""
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        with pytest.raises(RepositoryError, match=r"^the current directory does not exist any more$") as refused:
+            discover()
+        monkeypatch.chdir(tmp_path)
+        assert refused.value.hint == "go to another one: cd DIR"
+
     @pytest.mark.parametrize("below", [".git", ".git/refs/heads"])
     def test_inside_the_git_directory_there_is_no_worktree(self, main_checkout: Checkout, opened: Open, below: str) -> None:
         assert whereabouts(opened(main_checkout.path / below)) == main_of(main_checkout) | {"worktree": None}

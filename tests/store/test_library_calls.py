@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt import ConfigError, Policy, Query, Store, UsageError
+from gitckpt import ConfigError, Policy, Query, Store, UsageError, WorktreeError
 from gitckpt.model.policy import DAY
 from tests.conftest import Checkout
 
@@ -55,6 +55,24 @@ def test_ids_of_a_query_may_come_from_anywhere(plain: Store) -> None:
     one, _, three = (plain.record(name) for name in ("one", "two", "three"))
     query = Query(ids=(each.id for each in (one, three)))  # type: ignore[arg-type]
     assert [[entry.phase for entry in plain.list(query)] for _ in range(2)] == [["three-complete", "one-complete"]] * 2
+
+
+def test_a_current_directory_that_is_gone_is_in_nobodys_way(
+    plain: Store, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plain.save("plan")
+    main_checkout.write("README", "other\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        names = plain.diff(made, paths=["README"], options=["--name-only"])
+        with pytest.raises(WorktreeError, match=r"^there is nowhere, as the current directory does not exist any more$"):
+            plain.resume(made, "there")
+    finally:
+        monkeypatch.chdir(tmp_path)
+    assert names == b"README\n"
 
 
 def test_paths_may_be_paths(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

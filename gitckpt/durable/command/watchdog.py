@@ -229,7 +229,8 @@ def make_pipe() -> tuple[int, int]:
 
 
 def _start_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
-    parts = [command, os.path.join(os.getcwd(), directory)]  # a relative one would be looked for from the supervisor's
+    # A relative one would be looked for from the supervisor's. Ours may be gone by now.
+    parts = [command, directory if os.path.isabs(directory) else os.path.join(os.getcwd(), directory)]
     parts += [f"{name}={value}" for name, value in env.items() if name not in ("PWD", "OLDPWD")]
     if any("\0" in part for part in parts):
         _cannot_start(0, "embedded null byte")

@@ -40,13 +40,18 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)
+        try:
+            directory = os.path.abspath(directory)
+        except FileNotFoundError:
+            hint = "name it from the root: /…"
+            raise WorktreeError(f"{directory} is nowhere, as the current directory does not exist any more", hint=hint) from None
     repository = store.repository
     checkpoint, is_elsewhere = _from_here(store, checkpoint)
     said = _settings(store)
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
     in_run = newest is not None and checkpoint.id == newest.id
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
-    path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else os.path.abspath(directory)
+    path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else directory
     if in_run and checkpoint.run:
         _forget_deleted(store, checkpoint.run)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
