@@ -218,25 +218,26 @@ class Repository:
             lookup.close()
 
 
-def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None = None) -> Repository:
-    """Returns what `discover` does, after a look at the version of git; `meanwhile` as there.
+def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True) -> Repository:
+    """Returns what `discover` does, after a look at the version of git; `meanwhile` and `by_variables` as there.
 
     Raises:
         RepositoryError: there is none, git refuses it, or git is too old.
     """
     asked = ask_version()
     try:
-        return discover(path, meanwhile=meanwhile)
+        return discover(path, meanwhile=meanwhile, by_variables=by_variables)
     finally:
         require_git(asked)  # if it is too old, that is why
 
 
-def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None) -> Repository:
-    """Returns the repository that `path` is in, found as git finds it (`GIT_DIR` and the like are respected).
+def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True) -> Repository:
+    """Returns the repository that `path` is in, found as git finds it.
 
     Args:
         path: a directory.
         meanwhile: is called while git looks.
+        by_variables: whether `GIT_DIR` and the like are respected.
 
     Raises:
         RepositoryError: there is none, git refuses it, or git itself is older than `command.MINIMUM`.
@@ -245,7 +246,7 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None) 
         raise RepositoryError(f"no such directory: {path}")
     ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
     what = ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format", "--git-dir", "--show-toplevel"]
-    child = Child([*ask, *what], environment(keep_local=True))
+    child = Child([*ask, *what], environment(keep_local=by_variables))
     if meanwhile is not None:
         meanwhile()
     done = child.communicate()

@@ -43,7 +43,8 @@ class Store(Supervision):
         """Returns the store of the repository that `path` is in.
 
         Args:
-            path: a directory of a worktree, or a bare repository.
+            path: a directory of a worktree, or a bare repository. `GIT_DIR` and the like count for the current directory alone: a hook has
+                them for its own repository.
             adapter: how objects are read and written: "libgit2" is the quicker one for many calls and takes 80 ms to import; "plumbing" is
                 git's own processes; "auto" is libgit2 wherever it can open the repository.
             listener: who is told what is done unasked, asked whether `gitckpt.toml` may loosen what is built in, and shown how far long
@@ -56,7 +57,10 @@ class Store(Supervision):
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
         require("listener", listener, (Listener, NoneType), "a Listener")
-        return cls(Checkpoints(open_repository(os.fspath(path)), adapter=adapter, listener=listener))
+        place = os.fspath(path)
+        # With them, a program that a hook starts would take the files of another repository for those of the hook's.
+        repository = open_repository(place, by_variables=not os.path.exists(place) or os.path.samefile(place, os.curdir))
+        return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
         return self

@@ -57,6 +57,22 @@ def test_ids_of_a_query_may_come_from_anywhere(plain: Store) -> None:
     assert [[entry.phase for entry in plain.list(query)] for _ in range(2)] == [["three-complete", "one-complete"]] * 2
 
 
+def test_the_variables_of_a_hook_are_not_those_of_another_repository(
+    main_checkout: Checkout, make_checkout: Callable[..., Checkout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_checkout("other")
+    other.commit("first")
+    monkeypatch.chdir(main_checkout.path)
+    for path, there in ((other.path, other), (".", main_checkout), (main_checkout.path, main_checkout)):
+        with monkeypatch.context() as hook:
+            hook.setenv("GIT_DIR", str(main_checkout.path / ".git"))
+            with Store.open(path) as store:
+                assert store.worktree == str(there.path)
+                made = store.save("plan")
+        assert (made.git_sha, f"refs/checkpoints/{made.id}" in there.refs("refs/checkpoints")) == (there.head(), True)
+    assert len(main_checkout.refs("refs/checkpoints")) == 2
+
+
 def test_a_current_directory_that_is_gone_is_in_nobodys_way(
     plain: Store, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
