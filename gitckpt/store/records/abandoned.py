@@ -1,4 +1,4 @@
-"""Lines of history that have ended: no branch points there any more, and git said nothing of `branch -D` or `reset`. Imported by the hook.
+"""Lines of history that have ended: no branch points there any more, and git said nothing of `branch -D` or `reset`.
 
 What files tell is enough; of reftables maintenance takes care.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import plain
+from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids
 from gitckpt.store.records.layout import KEEP
 
@@ -17,12 +19,11 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-_HEADS = "refs/heads/"
 _WHOLE = 64 << 10
 """In bytes: so much of the packed refs is looked through at each record, 0.1 ms for 500 of them. In a larger file those that count are
 looked for, which are between the others as git sorts them."""
 
-_FROM, _TO = _HEADS.encode(), b"refs/keep/ckpt0"  # what follows `refs/keep/ckpt/`
+_FROM, _TO = BRANCHES.encode(), b"refs/keep/ckpt0"  # what follows `refs/keep/ckpt/`
 
 
 def is_any(repository: Repository, but: str | None) -> bool:
@@ -37,7 +38,7 @@ def is_any(repository: Repository, but: str | None) -> bool:
     packed = None if repository.has_reftable else _packed(repository)
     if packed is None:
         return False
-    common, width = repository.common_dir, 64 if repository.object_format == "sha256" else 40
+    common, width = repository.common_dir, 2 * oid_size(repository.object_format)
     names = [line.partition(b" ")[2] for line in packed.split(b"\n") if b" refs/keep/ckpt/" in line]
     loose = os.path.join(common, KEEP)
     lines = {os.fsdecode(name.removeprefix(KEEP.encode())) for name in names}.union(os.listdir(loose) if os.path.isdir(loose) else ())
@@ -46,7 +47,7 @@ def is_any(repository: Repository, but: str | None) -> bool:
     if not direct:
         return False
     tips = {line.partition(b" ")[0].decode("ascii", "replace") for line in packed.split(b"\n") if b" refs/heads/" in line}
-    for place, _, files in os.walk(os.path.join(common, _HEADS)):
+    for place, _, files in os.walk(os.path.join(common, BRANCHES)):
         below = os.path.relpath(place, common)
         tips.update(plain(repository, f"{below}/{name}") or "" for name in files)
     return not direct <= tips

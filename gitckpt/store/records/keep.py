@@ -19,7 +19,6 @@ from gitckpt.git.refs import LockHeld, Update, plain
 from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
-from gitckpt.store.records import abandoned
 from gitckpt.store.records.layout import KEEP
 
 TYPE_CHECKING = False
@@ -142,7 +141,7 @@ class Line:
             if self._passed:
                 apply([is_there, *self._passed])
             has_begun = self._is_new and (not self._passed or self._has_left())
-            if has_begun or abandoned.is_any(self._repository, but=self.commit if self.has_branch else None):
+            if has_begun or self._has_another_ended():
                 sort(self._repository, objects, apply, self.commit)
         except CkptError:
             return
@@ -162,6 +161,17 @@ class Line:
         if self.update.new == self.commit:
             return True
         return not _lacks(self._repository, _holder(self._repository, self.commit, self._text)[1])
+
+    def _has_another_ended(self) -> bool:
+        """Tells whether a line beside this one ended where no branch points any more."""
+        common = self._repository.common_dir
+        loose = os.path.join(common, KEEP)
+        lines = os.listdir(loose) if os.path.isdir(loose) else []
+        if lines == [self.commit] and self.has_branch and not os.path.exists(os.path.join(common, "packed-refs")):
+            return False  # mostly there is no other, and the hook need not import what knows of them
+        from gitckpt.store.records import abandoned
+
+        return abandoned.is_any(self._repository, but=self.commit if self.has_branch else None)
 
     def _has_left(self) -> bool:
         """Tells whether a reset came to the parent from a commit that counts as the end of a line."""
