@@ -286,9 +286,10 @@ class Arrivals:
         """Yields the files of refs that were written at an instant or after it, with their directories."""
         common = self._repository.common_dir
         if refs and self._repository.has_reftable:
-            yield from _arrived(os.path.join(common, "reftable"), since)
-            yield os.path.join(common, "reftable")
-            return
+            # Those of a linked worktree have its HEAD, and each commit there writes the log of it.
+            for place in dict.fromkeys(os.path.join(each, "reftable") for each in (common, self._repository.git_dir)):
+                yield from [*_arrived(place, since), place] if os.path.isdir(place) else ()
+            refs = [ref for ref in refs if os.path.isabs(ref)]
         top = os.path.join(common, "refs", "")
         for ref in refs:
             path = os.path.join(common, ref)

@@ -6,13 +6,17 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gitckpt.git import disk
+from gitckpt.git.disk import Arrivals
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
 from gitckpt.model.errors import CkptError
+from tests.conftest import Checkout, repository_of
 
 
 @pytest.fixture
@@ -145,3 +149,35 @@ def test_a_directory_that_a_gc_deletes_meanwhile_is_passed_over(repository: Repo
     monkeypatch.setattr(os, "scandir", scandir)
     disk.Arrivals(repository).catch_up()
     assert not (objects / "cd").exists()
+
+
+def test_a_linked_worktree_has_reftables_of_its_own(
+    newer_git: str, make_checkout: Callable[..., Checkout], tmp_path: Path, flushed: list[str]
+) -> None:
+    """Its HEAD is in them, and each commit writes the log of that: where one is broken, git takes it to be at no commit."""
+    checkout = make_checkout("tabled", "--ref-format=reftable")
+    commit = checkout.commit("first")
+    checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    place = checkout.path / ".git/worktrees/linked"
+    tables = [str(each) for each in (place / "reftable").iterdir()]
+    repository = repository_of(Checkout(tmp_path / "linked", checkout.path))
+    Arrivals(repository).flush([commit], [])
+    assert set(flushed) >= {*tables, str(place / "reftable"), str(place / "HEAD"), str(checkout.path / ".git/reftable")}
+    flushed.clear()
+    administration.flush(repository, str(tmp_path / "linked"))
+    assert set(flushed) >= {*tables, str(place / "reftable"), str(place / "HEAD"), str(place)}
+    repository.close()
+
+
+def test_what_is_kept_of_an_operation_is_flushed(main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+    """A worktree that is made for a checkpoint of a rebase has a directory of files that say how far it is."""
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    place = main_checkout.path / ".git/worktrees/linked"
+    for name in ("rebase-merge", "modules"):
+        (place / name).mkdir()
+        (place / name / "done").touch()
+    repository = repository_of(main_checkout)
+    administration.flush(repository, str(tmp_path / "linked"))
+    assert {str(place / "rebase-merge"), str(place / "rebase-merge/done")} <= set(flushed)
+    assert str(place / "modules/done") not in flushed
+    repository.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 
 from gitckpt.git import config, disk
 from gitckpt.git.files import premises
@@ -113,8 +114,12 @@ def flush(repository: Repository, path: str) -> None:
     """
     git_dir = named_by(path)
     if git_dir is not None:
-        kept = [entry.path for entry in os.scandir(git_dir) if entry.is_file(follow_symlinks=False)]
-        places = [git_dir, administration(repository), repository.common_dir, path, os.path.dirname(path)]
+        kept = []
+        for place, names, files in os.walk(git_dir):  # an operation in progress has directories of its own, and so have reftables
+            names[:] = [name for name in names if name != "modules"]  # of submodules nothing is flushed, as of files
+            kept += [os.path.join(place, name) for name in files if not os.path.islink(os.path.join(place, name))]
+            kept.append(place)
+        places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
         disk.flush([*kept, os.path.join(path, ".git"), *places])
 
 
@@ -138,12 +143,41 @@ def lock_reason(git_dir: str) -> str | None:
     return content(path) if os.path.exists(path) else None
 
 
-def lacks_head(git_dir: str) -> bool:
-    """Tells whether HEAD of a worktree is empty or broken, as a power cut leaves what nobody has flushed: git sees no worktree then."""
+def lacks_head(repository: Repository, git_dir: str) -> bool:
+    """Tells whether HEAD of a linked worktree is empty or broken, as a power cut leaves what nobody has flushed.
+
+    Git sees no worktree then; where a reftable has it, one without a commit.
+    """
     path = os.path.join(git_dir, "HEAD")
     said = content(path)
     is_whole = said.startswith("ref: refs/") or (len(said) in (40, 64) and not said.strip("0123456789abcdef"))
+    if repository.has_reftable and lacks_tables(git_dir):
+        return True
     return not is_whole and os.path.isfile(path) and not os.path.islink(path)
+
+
+def lacks_tables(git_dir: str) -> bool:
+    """Tells whether a reftable of a worktree's own is gone, empty or cut off, or the list that names them is empty."""
+    place = os.path.join(git_dir, "reftable")
+    while True:
+        names = content(os.path.join(place, "tables.list"))
+        if names and all(_is_table(os.path.join(place, name)) for name in names.split("\n")):
+            return False
+        if names == content(os.path.join(place, "tables.list")):  # else git has joined them meanwhile
+            return True
+
+
+def _is_table(path: str) -> bool:
+    """Tells whether a file begins and ends as a reftable does (reftable(5): the end has a checksum of its own)."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(5)
+            size = {b"REFT\1": 68, b"REFT\2": 72}[begin]
+            file.seek(-size, os.SEEK_END)
+            end = file.read()
+    except (OSError, KeyError):
+        return False
+    return end.startswith(begin) and zlib.crc32(end[:-4]) == int.from_bytes(end[-4:], "big")
 
 
 def write_head(repository: Repository, git_dir: str, said: str) -> None:
@@ -156,19 +190,38 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
 
     Raises:
         WorktreeError: it cannot be written, or somebody has the lock.
+        GitError: git cannot write it into a reftable.
     """
     path = os.path.join(git_dir, "HEAD")
-    if repository.has_reftable:
-        said = "ref: refs/heads/.invalid"  # where it is, the tables say
     try:
         with open(f"{path}.lock", "xb", opener=premises.create) as file:
-            file.write(os.fsencode(f"{said}\n"))
+            # Where it is in a reftable, the tables say.
+            file.write(os.fsencode(f"{'ref: refs/heads/.invalid' if repository.has_reftable else said}\n"))
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.lock", path)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="see what is in the way: git ckpt doctor") from None
     disk.flush([git_dir])
+    if repository.has_reftable and lacks_tables(git_dir):
+        _write_table(repository, git_dir, said)
+
+
+def _write_table(repository: Repository, git_dir: str, said: str) -> None:
+    """Has git write HEAD of a worktree into new reftables. What is left of old ones is put aside: git writes none beside a broken one."""
+    place = os.path.join(git_dir, "reftable")
+    aside = os.path.join(repository.make_private_dir(), "damaged", f"{os.path.basename(git_dir)}.reftable.{os.urandom(4).hex()}")
+    try:
+        os.makedirs(os.path.dirname(aside), exist_ok=True)
+        if os.path.lexists(place):
+            os.replace(place, aside)
+        os.mkdir(place)
+    except OSError as error:
+        raise WorktreeError(f"cannot replace {place}: {error.strerror}", hint="see what is in the way: git ckpt doctor") from None
+    ref = said.removeprefix("ref: ")
+    words = ("update-ref", "--no-deref", "HEAD", said) if ref == said else ("symbolic-ref", "HEAD", ref)
+    Repository(git_dir, None, repository.object_format).git.run(*words)
+    disk.flush([*(os.path.join(place, name) for name in os.listdir(place)), place, git_dir])
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:

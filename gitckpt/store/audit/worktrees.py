@@ -47,14 +47,22 @@ def headless(repository: Repository) -> list[Finding]:
     found = []
     for git_dir, path in administration.registered(repository):
         named = administration.named_by(path)
-        if named is None or os.path.realpath(named) != os.path.realpath(git_dir) or not administration.lacks_head(git_dir):
+        is_there = named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
+        if not is_there or not administration.lacks_head(repository, git_dir):
             continue
         owner = ownership.owner_in(git_dir)
         head, log = shell_word(os.path.join(git_dir, "HEAD")), shell_word(os.path.join(git_dir, "logs", "HEAD"))
+        sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
         cure = f"write into {head} where it was: ref: refs/heads/BRANCH, or the last commit that {log} names"
+        if repository.has_reftable and administration.lacks_tables(git_dir):
+            sentence = "the reftable of its HEAD is empty or broken, as a power cut leaves it: to git it is at no commit"
+            tables = shell_word(os.path.join(git_dir, "reftable"))
+            cure = f"rm -f {tables}/*; git -C {shell_word(path)} symbolic-ref HEAD refs/heads/BRANCH, or update-ref --no-deref HEAD COMMIT"
+        elif repository.has_reftable:
+            sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree"
+            cure = f"write into {head}, as the reftables say where it is: ref: refs/heads/.invalid"
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
-        sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
         found.append(Finding("worktree-headless", path, sentence, cure))
     return found
 
