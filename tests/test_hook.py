@@ -31,7 +31,7 @@ HEAVY = {
 
 OWN = {
     *("gitckpt", "gitckpt.hook"),
-    *(f"gitckpt.git{name}" for name in ("", ".command", ".disk", ".lock", ".process", ".refs", ".repository")),
+    *(f"gitckpt.git{name}" for name in ("", ".command", ".disk", ".lock", ".process", ".recent", ".refs", ".repository")),
     *(f"gitckpt.git.files{name}" for name in ("", ".premises", ".reader")),
     *(f"gitckpt.git.objects{name}" for name in ("", ".anchor", ".encoding", ".loose", ".plumbing")),
     *(f"gitckpt.model{name}" for name in ("", ".errors", ".ids", ".times", ".toml")),

@@ -14,6 +14,7 @@ import time
 from _thread import allocate_lock, start_new_thread  # `threading` would cost the hook 2 ms
 from errno import EBADF, EINVAL, ENOENT, ENOSYS, ENOTDIR, ENOTSUP
 
+from gitckpt.git import recent
 from gitckpt.git.files import premises
 from gitckpt.model.errors import CkptError
 
@@ -42,9 +43,6 @@ _LOOKS = 5
 
 _NANO = 10**9
 _PACKED = "packed-refs"
-_TEMPORARY = "tmp_"
-"""How git's names begin of what it is still writing."""
-
 _ALL_FROM = 64
 """From so many on, the whole file system is flushed, which takes 7 ms for 100 files and 200 for 10,000, where these side by side take 900.
 
@@ -193,6 +191,7 @@ class Arrivals:
             branch: the one that it is recorded on. To flush anything may get the name of its ref to the disk, and not what it says: git
                 takes one that is empty for broken. The packed refs are flushed, too: a `git gc` flushes none of those that it packs.
                 So is HEAD, which a commit writes where it is detached, and a checkout everywhere: git opens no worktree where it is empty.
+                The same goes for every other worktree: what is written before the mark is never looked at again.
             meanwhile: as for the function `flush`.
             beside: files that are no objects, and directories that seldom change, as `paths` and `above` of the function `flush`.
 
@@ -200,19 +199,24 @@ class Arrivals:
             CkptError: the disk reports an error.
             Exception: what `meanwhile` raises.
         """
-        if self.has_flushed(roots):
+        if self.has_flushed(roots, branch):
             flush_written(self._repository, written, meanwhile, beside)
         else:
             if meanwhile is not None:
                 meanwhile()
-            head = os.path.join(self._repository.git_dir, "HEAD")
-            self.catch_up(roots, [_PACKED, head, *([f"refs/heads/{branch}"] if branch else ())], beside)
+            self.catch_up(roots, [_PACKED, *recent.standing(self._repository, branch)], beside)
 
-    def has_flushed(self, roots: Collection[str]) -> bool:
-        """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do."""
-        if not self._known.issuperset(roots):
-            return [*roots] == self._read()[1]
-        return not any(_came_at(file_of(self._repository, root)) >= self._then for root in roots)  # a gc takes some, and they come again
+    def has_flushed(self, roots: Collection[str], branch: str | None = None) -> bool:
+        """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do. Args: as there."""
+        files = recent.standing(self._repository, branch)
+        if self._known.issuperset(roots):
+            then = self._then
+            files += [file_of(self._repository, root) for root in roots]  # a gc takes some, and they come again
+        else:
+            then, commit = self._read()
+            if [*roots] != commit:
+                return False
+        return not any(recent.came_at(path) >= then for path in files)
 
     def catch_up(
         self, roots: Collection[str] = (), refs: Sequence[str] = (), beside: tuple[Sequence[str], Sequence[str]] = ((), ())
@@ -234,8 +238,10 @@ class Arrivals:
                 now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
                 hour_ago = now - SETTLED * _NANO
                 since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back, and has not caught up yet
+                if refs:
+                    refs = [*refs, *recent.standing(self._repository, None), *recent.elsewhere(self._repository)]
                 above = _changed([os.path.join(self._repository.common_dir, _PACKED)] if _PACKED in refs else ())
-                new, theirs = self._new(since), self._refs(refs, since)
+                new, theirs = self._new(since), recent.refs(self._repository, refs, since)
                 # The notes that git has copied come after what they need; a branch leads to its commit already.
                 for lot in [[*new, *theirs, *beside[0]]] if roots else [new, theirs]:
                     flush(lot, beside[1])
@@ -280,30 +286,7 @@ class Arrivals:
     def _new(self, since: int) -> Iterator[str]:
         """Yields the files of objects that came at an instant or after it, with their directories, those that are borrowed, too."""
         for top in self._stores():
-            yield from _arrived_in(top, since)
-
-    def _refs(self, refs: Sequence[str], since: int) -> Iterator[str]:
-        """Yields the files of refs that were written at an instant or after it, with their directories."""
-        common = self._repository.common_dir
-        if refs and self._repository.has_reftable:
-            # Those of a linked worktree have its HEAD, and each commit there writes the log of it.
-            for place in dict.fromkeys(os.path.join(each, "reftable") for each in (common, self._repository.git_dir)):
-                yield from [*_arrived(place, since), place] if os.path.isdir(place) else ()
-            refs = [ref for ref in refs if os.path.isabs(ref)]
-        top = os.path.join(common, "refs", "")
-        for ref in refs:
-            path = os.path.join(common, ref)
-            try:
-                if os.stat(path).st_ctime_ns < since:
-                    continue
-                yield path
-                place = os.path.dirname(path)
-                yield place
-                while (place := os.path.dirname(place)).startswith(top):  # which git has made with it, perhaps
-                    if os.stat(place).st_ctime_ns >= since:
-                        yield place
-            except (OSError, ValueError):
-                continue
+            yield from recent.objects(top, since)
 
 
 def flush_written(
@@ -350,23 +333,6 @@ def is_partial(repository: Repository) -> bool:
         return False
 
 
-def _arrived_in(top: str, since: int) -> Iterator[str]:
-    """Yields the files in a directory of objects that came at an instant or after it, with their directories."""
-    with os.scandir(top) as places:
-        for place in places:
-            if len(place.name) != 2 and place.name != "pack":
-                continue
-            try:
-                names = _arrived(place.path, since) if place.stat().st_ctime_ns >= since else []
-            except FileNotFoundError:  # a gc has come, which deletes directories that are empty
-                continue
-            if names:
-                yield from names
-                yield place.path
-    if os.stat(top).st_ctime_ns >= since:
-        yield top
-
-
 def _started() -> int:
     """Returns when the machine was started by the clock as it is set now, in nanoseconds; 0 where the system does not tell."""
     for _ in range(_LOOKS if sys.platform == "linux" else 0):
@@ -375,22 +341,3 @@ def _started() -> int:
         if time.clock_gettime_ns(time.CLOCK_BOOTTIME) - runs < _STEP // _LOOKS:  # else it was held up between the looks
             return started
     return 0
-
-
-def _arrived(directory: str, since: int) -> list[str]:
-    with os.scandir(directory) as entries:
-        return [entry.path for entry in entries if not entry.name.startswith(_TEMPORARY) and _ctime(entry) >= since]
-
-
-def _came_at(path: str) -> int:
-    try:
-        return os.stat(path).st_ctime_ns
-    except FileNotFoundError:
-        return 0
-
-
-def _ctime(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_ctime_ns
-    except FileNotFoundError:
-        return 0

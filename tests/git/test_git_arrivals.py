@@ -256,3 +256,58 @@ def test_many_new_objects_are_flushed_at_once(main_checkout: Checkout, repositor
     commit = main_checkout.commit("many", **{f"file-{number}": f"{number}\n" for number in range(80)})
     Arrivals(repository).flush([commit], [])
     assert len(flushed) < 5
+
+
+def test_a_head_that_was_written_since_is_flushed_where_the_commit_is_known(
+    checkout: Checkout, repository: Repository, flushed: list[str]
+) -> None:
+    """A checkout of another branch at the same commit writes two files, and what is flushed next gets their names to the disk."""
+    commit = checkout.head()
+    git_dir = checkout.git("rev-parse", "--absolute-git-dir")
+    arrivals = Arrivals(Repository(git_dir, None))
+    arrivals.flush([commit], [], "main")
+    wait_for_a_tick(checkout.main)
+    checkout.git("checkout", "--quiet", "-b", "other")
+    branch = f"{checkout.main}/.git/refs/heads/other"
+    for each in (arrivals, Arrivals(Repository(git_dir, None))):  # one that knows the commit, and one that reads of it
+        flushed.clear()
+        wait_for_a_tick(checkout.main)
+        checkout.git("symbolic-ref", "HEAD", "refs/heads/other")
+        wait_for_a_tick(checkout.main)
+        assert not each.has_flushed([commit], "other")
+        each.flush([commit], [], "other")
+        assert f"{git_dir}/HEAD" in flushed
+        assert (branch in flushed) == (each is arrivals)
+        wait_for_a_tick(checkout.main)
+        flushed.clear()
+        each.flush([commit], [], "other")
+        assert (each.has_flushed([commit], "other"), flushed) == (True, [])
+
+
+def test_where_each_worktree_is_is_flushed_whoever_records(main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+    """There is one mark for all of them: what another worktree wrote before it would never be looked at."""
+    settle(main_checkout)
+    main_checkout.git("worktree", "add", "--quiet", "-b", "topic", str(tmp_path / "theirs"))
+    flushed.clear()
+    commit = main_checkout.commit("change")
+    Arrivals(Repository(str(main_checkout.path / ".git"), None)).flush([commit], [], "main")
+    common = main_checkout.path / ".git"
+    theirs = common / "worktrees/theirs"
+    files = {theirs / name for name in ("HEAD", "gitdir", "commondir")} | {common / "refs/heads/topic"}
+    assert {str(path) for path in (*files, theirs, common / "worktrees", common)} <= set(flushed)
+
+
+def test_a_branch_that_stands_for_another_one_is_flushed_with_that(main_checkout: Checkout, flushed: list[str]) -> None:
+    settle(main_checkout)
+    main_checkout.git("branch", "trunk")
+    main_checkout.git("symbolic-ref", "refs/heads/main", "refs/heads/trunk")
+    commit = main_checkout.commit("change")
+    flushed.clear()
+    Arrivals(Repository(str(main_checkout.path / ".git"), None)).flush([commit], [], "main")
+    assert {str(main_checkout.path / ".git/refs/heads" / name) for name in ("main", "trunk")} <= set(flushed)
+
+
+@pytest.mark.parametrize("said", ["ref: refs/heads/loop", "ref: refs/../../x", "ref: ", "\0\xff", "ref: refs/heads/a\0b"])
+def test_a_branch_that_stands_for_nothing_is_passed_over(main_checkout: Checkout, said: str) -> None:
+    (main_checkout.path / ".git/refs/heads/loop").write_text(said, encoding="latin-1")
+    Arrivals(Repository(str(main_checkout.path / ".git"), None)).flush([main_checkout.head()], [], "loop")

@@ -307,7 +307,7 @@ class Recorder:
         def flush() -> None:
             self._arrivals.flush(roots, written, fields.get("branch"), look, noted)
 
-        is_little = self._arrivals.has_flushed(roots)
+        is_little = self._arrivals.has_flushed(roots, fields.get("branch"))
         if not is_little:  # what others wrote may be much, and nobody shall wait for our locks meanwhile
             flush()
         try:

@@ -1,0 +1,147 @@
+"""What came into a repository since an instant, by time stamps: objects, refs, and where worktrees are. Imported by the hook."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gitckpt.git.repository import Repository
+
+_TEMPORARY = "tmp_"
+"""How git's names begin of what it is still writing."""
+
+_DEPTH = 5
+"""So many refs may stand for each other: git follows no more."""
+
+_REGISTERED = ("HEAD", "commondir", "gitdir")
+"""Without one of these, git sees no linked worktree."""
+
+
+def objects(top: str, since: int) -> Iterator[str]:
+    """Yields the files in a directory of objects that came at an instant or after it, with their directories."""
+    with os.scandir(top) as places:
+        for place in places:
+            if len(place.name) != 2 and place.name != "pack":
+                continue
+            try:
+                names = _arrived(place.path, since) if place.stat().st_ctime_ns >= since else []
+            except FileNotFoundError:  # a gc has come, which deletes directories that are empty
+                continue
+            if names:
+                yield from names
+                yield place.path
+    if os.stat(top).st_ctime_ns >= since:
+        yield top
+
+
+def standing(repository: Repository, branch: str | None) -> list[str]:
+    """Returns the files that say where the worktree is that a repository is seen from, and the main one: HEAD, and a branch.
+
+    Args:
+        branch: the one that is recorded on.
+    """
+    heads = [os.path.join(git_dir, "HEAD") for git_dir in dict.fromkeys((repository.git_dir, repository.common_dir))]
+    if not repository.has_reftable:
+        return [*heads, *_branches(repository.common_dir, f"refs/heads/{branch}" if branch else "")]
+    # Those of all are written with each record of ours, and flushed then; a linked worktree has some of its own.
+    return [*heads, *([os.path.join(repository.git_dir, "reftable", "tables.list")] if repository.is_linked else [])]
+
+
+def elsewhere(repository: Repository) -> Iterator[str]:
+    """Yields the files that say where the linked worktrees are, and what git keeps of each: who records in one vouches for all."""
+    top = os.path.join(repository.common_dir, "worktrees")
+    try:
+        names = os.listdir(top)
+    except FileNotFoundError:
+        return
+    for name in names:
+        yield from (os.path.join(top, name, each) for each in _REGISTERED)
+        try:
+            with open(os.path.join(top, name, "HEAD"), "rb") as file:
+                said = file.read(4096)
+        except OSError:  # it is being made, or removed
+            continue
+        if said.startswith(b"ref: refs/heads/"):
+            yield from _branches(repository.common_dir, os.fsdecode(said[5:].strip()))
+
+
+def refs(repository: Repository, names: Sequence[str], since: int) -> Iterator[str]:
+    """Yields the files of refs that were written at an instant or after it, with their directories.
+
+    Args:
+        names: of refs, or paths of files below the directory of the repository.
+    """
+    common = repository.common_dir
+    if names and repository.has_reftable:
+        yield from _tables(common, since)
+        names = [name for name in names if os.path.isabs(name)]
+    tops = tuple(os.path.join(common, name, "") for name in ("refs", "worktrees"))
+    for name in names:
+        path = os.path.join(common, name)
+        try:
+            if os.stat(path).st_ctime_ns < since:
+                continue
+            yield path
+            place = os.path.dirname(path)
+            yield place
+            while (place := os.path.dirname(place)).startswith(tops):  # which git has made with it, perhaps
+                if os.stat(place).st_ctime_ns >= since:
+                    yield place
+            above = os.path.dirname(tops[1])
+            if path.startswith(tops[1]) and os.stat(above).st_ctime_ns >= since:  # the first worktree, or a new one
+                yield from (above, common)
+        except (OSError, ValueError):
+            continue
+
+
+def came_at(path: str) -> int:
+    """Returns when a file was last written, renamed or linked, in nanoseconds; 0 where it is not there."""
+    try:
+        return os.stat(path).st_ctime_ns
+    except (OSError, ValueError):
+        return 0
+
+
+def _branches(common: str, ref: str) -> Iterator[str]:
+    """Yields the file of a branch; where that stands for another one, which a commit then writes, that of this as well."""
+    for _ in range(_DEPTH):
+        if not ref.startswith("refs/"):
+            return
+        path = os.path.join(common, ref)
+        yield path
+        try:
+            with open(path, "rb") as file:
+                said = file.read(4096)
+        except (OSError, ValueError):  # it is packed
+            return
+        ref = os.fsdecode(said[5:].strip()) if said.startswith(b"ref: ") else ""
+
+
+def _tables(common: str, since: int) -> Iterator[str]:
+    """Yields reftables that came at an instant or after it. A linked worktree has its own: HEAD, and the log that a commit writes."""
+    yield from _arrived(os.path.join(common, "reftable"), since)
+    yield os.path.join(common, "reftable")
+    top = os.path.join(common, "worktrees")
+    for name in os.listdir(top) if os.path.isdir(top) else ():
+        place = os.path.join(top, name, "reftable")
+        try:
+            new = _arrived(place, since)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if new:
+            yield from (*new, place)
+
+
+def _arrived(directory: str, since: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.path for entry in entries if not entry.name.startswith(_TEMPORARY) and _ctime(entry) >= since]
+
+
+def _ctime(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_ctime_ns
+    except FileNotFoundError:
+        return 0
