@@ -250,7 +250,10 @@ class Arrivals:
             except BaseException:
                 os.unlink(scratch)
                 raise
-        os.replace(scratch, self._mark())
+        try:
+            os.replace(scratch, self._mark())
+        except IsADirectoryError:  # then nobody knows next time what was flushed now, and no more
+            os.unlink(scratch)
         self._known.clear()
         self._known.update(roots)
         self._then = now
@@ -261,7 +264,7 @@ class Arrivals:
     def _read(self) -> tuple[int, list[str]]:
         """Returns until when all was flushed, in nanoseconds, and a commit that was; 0 and none where that is not known."""
         try:
-            with open(self._mark(), "rb") as file:
+            with open(self._mark(), "rb", opener=premises.create) as file:
                 then, identity, started, *commit = file.read().decode("ascii", "replace").split()
                 written = os.fstat(file.fileno()).st_mtime_ns
             if identity != self._identity():  # the repository was copied, or borrows elsewhere, and what it holds now is new
@@ -269,7 +272,7 @@ class Arrivals:
             # Where the clock was set back since, what came then may be older than the mark, whatever time it is by now.
             is_right = int(then) <= written and abs(int(started) - _started()) < _STEP
             return int(then) if is_right else 0, commit
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return 0, []
 
     def _stores(self) -> list[str]:

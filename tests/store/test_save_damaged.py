@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git import disk
 from gitckpt.git.damage import committed
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store import log
+from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer
+from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.damaging import KINDS, place_of, some, spoil, spoil_packed
@@ -244,11 +247,41 @@ def test_what_the_commit_has_and_no_file_is_named(main_checkout: Checkout, make_
 
 def test_what_no_snapshot_needs_any_more_stops_no_save(main_checkout: Checkout, make_store: MakeStore) -> None:
     main_checkout.commit("more", a="committed, and never flushed\n", b="b\n")
-    spoil_committed(main_checkout, "a", "empty")
+    oid = spoil_committed(main_checkout, "a", "empty")
     main_checkout.write("a", "another\n")
     with make_store(main_checkout) as store:
+        for count in (1, 2):  # as long as it is so
+            store.save("one-complete")
+            assert told(store) == []
+            said = Path(inside(store).repository.private_dir, log.FILE).read_text("utf-8")
+            sentence = f"the object {oid} of a is missing or damaged, and no file has its content; what was saved does not need it"
+            assert said.count(sentence) == count
+
+
+@pytest.mark.parametrize("how", ["garbage", "a directory", "a pipe", "a link to itself"])
+@pytest.mark.parametrize("name", [committed.FILE, disk.MARK, layout.MAINTAINED])
+def test_what_may_be_deleted_at_any_time_may_be_anything(main_checkout: Checkout, make_store: MakeStore, name: str, how: str) -> None:
+    """A cut, or a disk, leaves what it likes of files that nobody flushes; a save said that this was a bug, and nothing was saved again."""
+    with make_store(main_checkout) as store:
         store.save("one-complete")
-        assert told(store) == []
+        place = Path(inside(store).repository.private_dir, name)
+        place.unlink(missing_ok=True)
+        if how == "garbage":
+            place.write_bytes(b"\xff" * 40 + b" " + b"\xfe" * 40 + b"\n" + b"g" * 40 + b" " + b"h" * 40)
+        elif how == "a directory":
+            place.mkdir()
+        elif how == "a pipe":
+            os.mkfifo(place)
+        else:
+            place.symlink_to(place)
+        main_checkout.commit("more", a="a\n")
+        main_checkout.write("new", "new\n")
+        store.save("two-complete")
+    with make_store(main_checkout) as store:
+        store.save("three-complete")
+        maintenance.last(inside(store).repository)
+        assert (told(store), len(store.list())) == ([], 3)
+    require_whole(main_checkout)
 
 
 def test_of_many_new_objects_the_empty_ones_are_seen(

@@ -15,6 +15,7 @@ from gitckpt.git.disk import file_of, is_partial
 from gitckpt.git.files import premises
 from gitckpt.git.objects.diff import listed
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash
+from gitckpt.model import ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,11 +136,11 @@ def _is_sound(path: str, oid: str, object_format: str) -> bool:
 def _read(repository: Repository) -> list[tuple[str, str]]:
     """Returns commits that were found whole, each with its tree, the last one first."""
     try:
-        with open(os.path.join(repository.private_dir, FILE), encoding="ascii", errors="replace") as file:
+        with open(os.path.join(repository.private_dir, FILE), encoding="ascii", errors="replace", opener=premises.create) as file:
             lines = [line.split() for line in file.read().splitlines()]
-    except FileNotFoundError:
+    except OSError:
         return []
-    return [(line[0], line[1]) for line in lines if len(line) == 2 and len(line[0]) == len(line[1])]  # a cut may leave less
+    return [(line[0], line[1]) for line in lines if len(line) == 2 and ids.is_oid(line[0]) and ids.is_oid(line[1])]  # else a cut left it
 
 
 def _write(repository: Repository, known: list[tuple[str, str]]) -> None:

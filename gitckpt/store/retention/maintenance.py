@@ -87,10 +87,11 @@ def expect(repository: Repository) -> None:
 def last(repository: Repository) -> Maintained:
     """Returns when maintenance last ran, and how it ended."""
     try:
-        with open(os.path.join(repository.private_dir, layout.MAINTAINED), encoding="utf-8", errors="replace") as file:
+        path = os.path.join(repository.private_dir, layout.MAINTAINED)
+        with open(path, encoding="utf-8", errors="replace", opener=premises.create) as file:
             started = os.fstat(file.fileno()).st_mtime_ns // 1000
             ended, _, outcome = file.read().removesuffix("\n").partition(" ")
-    except FileNotFoundError:
+    except OSError:
         return Maintained()
     try:
         return Maintained() if outcome == _NEVER else Maintained(started, times.from_text(ended), outcome)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _WRITTEN = "the object {oid} was missing or damaged in the repository, and was written anew from {where}"
 _ASIDE = "the object {oid} was damaged in the repository, and is written anew; what was left of it is in {rest}"
 _BESIDE = "the object {oid} was damaged in a pack, and is written anew beside it"
+_NEEDLESS = "; what was saved does not need it, its commit does: look for it elsewhere: git ckpt verify --repair"
+_SHOWN = 3
 _PLACES = (b"files/", b"raw/", *(b"index/%d/" % stage for stage in range(4)))
 """Where the paths of a worktree stand in a snapshot."""
 
@@ -73,7 +75,7 @@ def mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> li
 
 
 def mend_committed(repository: Repository, objects: Objects, checkpoint: Checkpoint, lost: Collection[str]) -> list[str]:
-    """Writes objects anew that a snapshot shares with its commit; returns a sentence about each.
+    """Writes objects anew that a commit has; returns a sentence about each, and about the first that are nowhere, and not needed.
 
     Args:
         repository: seen from the worktree that was captured.
@@ -91,6 +93,7 @@ def mend_committed(repository: Repository, objects: Objects, checkpoint: Checkpo
     needed = _below(objects, checkpoint.tree, repository.object_format, trees) if left and checkpoint.tree is not None else committed
     for oid in sorted(left.keys() & needed.keys()):
         raise _nowhere(oid, left[oid])
+    said += [f"{_nowhere(oid, left[oid]).message}{_NEEDLESS}" for oid in sorted(left)[:_SHOWN]]
     return said
 
 
