@@ -208,14 +208,29 @@ class Repository:
         try:
             return self.commit(rev)
         except NotFoundError:
-            if rev == "HEAD":
-                return ""
-            raise
+            if rev != "HEAD":
+                raise
+        self.require_unborn()
+        return ""
+
+    def require_unborn(self) -> None:
+        """Raises `RepositoryError` where HEAD has a commit after all, which is missing: a power cut takes what `git commit` wrote."""
+        oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).out.decode("ascii", "replace").strip()
+        if oid:
+            raise lost_commit(oid)
 
     def close(self) -> None:
         """Ends the long-lived process."""
         for lookup in self._lookups:
             lookup.close()
+
+
+def lost_commit(oid: str) -> RepositoryError:
+    """Returns what to say of a commit that HEAD points to, and that cannot be read."""
+    return RepositoryError(
+        f"the commit {oid}, which HEAD points to, is missing or damaged",
+        hint="fetch it from where it still is, or go back to where HEAD was before: git reset --soft HEAD@{1}; see all: git ckpt verify",
+    )
 
 
 def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True) -> Repository:

@@ -160,7 +160,7 @@ class Checkpoints:
 
     def capture(self, limits: Limits | None = None, beside: Beside | None = None, *, with_submodules: bool = True) -> Worktree:
         """As `Store.capture`, with files of the run that lie `beside` the worktree, and that the snapshot keeps as well."""
-        commit = self.objects.head()[0]
+        commit = draft.head(self.repository, self.objects)[0]
         guess = self._memory.guess(commit, limits)
         found, known = (CLEAN, guess.limits) if guess is not None and guess.holds() else self._captured(commit, limits, with_submodules)
         return beside.added(self.repository, self.objects, found, commit, known) if beside is not None else found
@@ -212,7 +212,7 @@ class Checkpoints:
         draft.require_call(phase, details, state=state, change=change, progress_of=progress_of, **others)
         if run is not None:
             self.heads.move_up_once(run)
-        commit, branch = self.objects.head() if base is None else (base, None)
+        commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
         instant = self.clock()
         recorder = partial(self._recorder.record, instant=instant, holds=holds)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)

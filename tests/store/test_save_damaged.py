@@ -9,7 +9,7 @@ import pytest
 
 from gitckpt.git import disk
 from gitckpt.git.damage import committed
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store import log
 from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer
@@ -312,3 +312,29 @@ def test_a_commit_that_was_whole_is_not_looked_at_again(
         place.write_text(place.read_text("ascii")[:50], "ascii")  # cut off
         store.save("four-complete")
         assert len(place.read_text("ascii").splitlines()) == 1
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "garbage"])
+@pytest.mark.parametrize("adapter", ["libgit2", "plumbing"])
+def test_a_commit_that_is_lost_is_no_unborn_branch(main_checkout: Checkout, make_store: MakeStore, adapter: str, how: str) -> None:
+    """What a cut takes of a commit, `git commit` has said to be there: nothing is recorded as if there had never been one."""
+    commit = main_checkout.commit("more", a="a\n")
+    place = place_of(main_checkout, commit)
+    place.chmod(0o644)
+    if how == "missing":
+        place.unlink()
+    else:
+        place.write_bytes(b"" if how == "empty" else b"\xff" * 100)
+    with make_store(main_checkout, adapter=adapter) as store:
+        with pytest.raises(CkptError) as caught:
+            store.record("one-complete")
+        assert commit in caught.value.message
+        with pytest.raises(CkptError):
+            store.record("run-started", start="Add login!")
+    with make_store(main_checkout, adapter=adapter) as store, pytest.raises(CkptError):
+        inside(store).repository.commit_or_unborn("HEAD")
+    assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
+    main_checkout.git("symbolic-ref", "HEAD", "refs/heads/new")
+    with make_store(main_checkout, adapter=adapter) as store:
+        made = store.record("two-complete")
+        assert (made.git_sha, made.branch, inside(store).repository.commit_or_unborn("HEAD")) == ("", "new", "")

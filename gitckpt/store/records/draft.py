@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import NoneType
 
+from gitckpt.git.repository import lost_commit
 from gitckpt.model import phase as phases
 from gitckpt.model import times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
@@ -18,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypedDict
 
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
     from gitckpt.store.records.recorder import Change, ProgressOf
 
     class Details(TypedDict, total=False):
@@ -104,6 +107,20 @@ def require_call(phase: str, details: Details, /, **others: object) -> None:
 _KNOWN = frozenset(
     ("id", "trigger", "errors", "progress", "pipeline", "attempt", *_OPTIONAL_TEXTS),
 )
+
+
+def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
+    """As `Objects.head`, for what is to be recorded: not as one of an unborn branch where a power cut has taken the commit.
+
+    Raises:
+        RepositoryError: the commit is missing or damaged.
+    """
+    commit, branch = objects.head()
+    if not commit:
+        repository.require_unborn()
+    elif next(objects.read([commit], 0)) is None:
+        raise lost_commit(commit)
+    return commit, branch
 
 
 def draft(
