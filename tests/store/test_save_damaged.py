@@ -338,3 +338,55 @@ def test_a_commit_that_is_lost_is_no_unborn_branch(main_checkout: Checkout, make
     with make_store(main_checkout, adapter=adapter) as store:
         made = store.record("two-complete")
         assert (made.git_sha, made.branch, inside(store).repository.commit_or_unborn("HEAD")) == ("", "new", "")
+
+
+@pytest.mark.parametrize("what", ["", "^{tree}", ":a"])
+@pytest.mark.parametrize("how", ["missing", "empty"])
+@pytest.mark.parametrize("adapter", ["libgit2", "plumbing"])
+def test_what_the_commits_before_have_lost_is_said_once(
+    main_checkout: Checkout, make_store: MakeStore, adapter: str, how: str, what: str
+) -> None:
+    """A cut takes what was written last, and several commits may have come since anybody looked."""
+    with make_store(main_checkout, adapter=adapter) as store:
+        store.save("one-complete")
+        for text in ("one\n", "two\n", "three\n"):
+            main_checkout.commit(text, a=text)
+        oid = main_checkout.git("rev-parse", f"HEAD~1{what}")
+        place = place_of(main_checkout, oid)
+        place.chmod(0o644)
+        place.write_bytes(b"") if how == "empty" else place.unlink()
+        log_of = Path(inside(store).repository.private_dir, log.FILE)
+        for phase in ("two-complete", "three-complete"):
+            store.save(phase)
+            sentence = f"the object {oid} is missing or damaged, and no file has its content; what was saved does not need it, the history"
+            assert log_of.read_text("utf-8").count(sentence) == 1
+
+
+def test_what_the_commits_before_have_is_written_anew(main_checkout: Checkout, make_store: MakeStore) -> None:
+    with make_store(main_checkout) as store:
+        store.save("one-complete")
+        for text in ("one\n", "two\n", "three\n"):
+            main_checkout.commit(text, a=text)
+        main_checkout.git("clone", "--quiet", "--bare", "--no-local", ".", "other.git")
+        main_checkout.git("remote", "add", "origin", "other.git")
+        lost = main_checkout.git("rev-parse", "HEAD~1", "HEAD~1:a").split()
+        for oid in lost:
+            place_of(main_checkout, oid).chmod(0o644)
+            place_of(main_checkout, oid).write_bytes(b"")
+        store.save("two-complete")
+        assert sorted(sentence.split()[2] for sentence in told(store)) == sorted(lost)
+    assert main_checkout.git("fsck", "--no-dangling") == ""
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_where_history_is_cut_nothing_is_lost(main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, depth: int) -> None:
+    for text in ("one\n", "two\n"):
+        main_checkout.commit(text, a=text)
+    main_checkout.git("clone", "--quiet", f"--depth={depth}", f"file://{main_checkout.path}", str(tmp_path / "shallow"))
+    shallow = Checkout(tmp_path / "shallow")
+    with make_store(shallow) as store:
+        store.save("one-complete")
+        (tmp_path / "shallow/.git/ckpt" / committed.FILE).write_text(f"{'1' * 40} {'2' * 40}\n")
+        store.save("two-complete")
+        path = Path(inside(store).repository.private_dir, log.FILE)
+        assert "missing" not in (path.read_text("utf-8") if path.exists() else "")

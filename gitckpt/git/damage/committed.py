@@ -14,12 +14,12 @@ import zlib
 from gitckpt.git.disk import file_of, is_partial
 from gitckpt.git.files import premises
 from gitckpt.git.objects.diff import listed
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash, parents
 from gitckpt.model import ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
@@ -35,32 +35,92 @@ _MOST = 5000
 _FEW, _SMALL = 200, 8 << 20
 """So many loose objects, of so many bytes in all, are read."""
 
+_FAR = 200
+"""So many commits are looked at between one that was found whole and the newest; where more came, that one alone."""
+
 _CHUNK = 1 << 20
 
 
-def lacking(repository: Repository, objects: Objects, commit: str) -> set[str]:
-    """Returns objects that cannot be read, of those that came with a commit; where many came, others may be among them.
+def lacking(repository: Repository, objects: Objects, commit: str) -> tuple[set[str], set[str]]:
+    """Returns objects that cannot be read: of those that came with a commit (of many, others may be among them), and with those before it.
 
     Args:
         commit: its full oid; "" for none.
     """
     known = _read(repository)
     if not commit or any(commit == each for each, _ in known):
-        return set()
+        return set(), set()
     found = repository.cat_file.info(f"{commit}^{{tree}}")
     if found is None:
-        return set()  # nobody can capture anything then
+        return set(), set()  # nobody can capture anything then
     tree, came = found[0], None
+    before: set[str] = set()
     if not is_partial(repository):  # else to ask for what is missing would fetch it
         came = _came(objects, known[0][1] if known else "", tree, repository.object_format)
+        before = _before(repository, objects, commit, dict(known)) - (came or set()) if known else before
     suspects = _suspects(repository, came) if came is not None else _empty(repository)
-    if suspects:
+    before = _suspects(repository, before)
+    if suspects or before:
         from gitckpt.git.damage import integrity
 
-        suspects = integrity.damaged(repository, suspects)
-    if not suspects:
+        suspects, before = integrity.damaged(repository, suspects), integrity.damaged(repository, before)
+    if not suspects and not before:
         _write(repository, [(commit, tree), *known[: _KEPT - 1]])
-    return suspects
+    return suspects, before
+
+
+def pass_over(repository: Repository, commit: str) -> None:
+    """Takes a commit for whole though those before it are not, and cannot be made so: that is said once."""
+    found = repository.cat_file.info(f"{commit}^{{tree}}")
+    if found is not None:
+        _write(repository, [(commit, found[0]), *_read(repository)[: _KEPT - 1]])
+
+
+def _before(repository: Repository, objects: Objects, commit: str, known: dict[str, str]) -> set[str]:
+    """Returns the commits since those that were found whole, with what came with each of them but the newest; none where they are many.
+
+    Args:
+        known: commits that were found whole, each with its tree.
+    """
+    cut = "".join(_cuts(repository))
+    trees: dict[str, str] = dict(known)
+    above: dict[str, list[str]] = {}
+    level = [commit]
+    while level and len(above) <= _FAR:
+        below: list[str] = []
+        for oid, read in zip(level, objects.read(level, None), strict=True):
+            text = read[1] if read is not None and read[0] == "commit" else b""
+            trees[oid] = text[5 : text.find(b"\n")].decode("ascii", "replace") if text.startswith(b"tree ") else ""
+            above[oid] = _parents(text) if oid not in cut else []
+            below += above[oid]
+        level = [oid for oid in dict.fromkeys(below) if oid not in trees]
+    if level:
+        return set()
+    found = set(above)
+    for oid, parent in above.items():
+        new, old = trees[oid], trees[parent[0]] if parent else ""
+        if oid != commit and ids.is_oid(new):
+            found |= _came(objects, old, new, repository.object_format) or set()
+        if len(found) > _MOST:
+            return set()
+    return found
+
+
+def _parents(text: bytes) -> list[str]:
+    try:
+        return parents(text)
+    except UnicodeDecodeError:  # it is damaged, and among the objects that are looked at
+        return []
+
+
+def _cuts(repository: Repository) -> Iterator[str]:
+    """Yields what the files of shallow clones and grafts say."""
+    for name in ("shallow", "info/grafts"):
+        try:
+            with open(os.path.join(repository.common_dir, name), encoding="ascii", errors="replace") as file:
+                yield file.read()
+        except OSError:
+            continue
 
 
 def _suspects(repository: Repository, oids: set[str]) -> set[str]:

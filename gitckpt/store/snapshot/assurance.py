@@ -87,17 +87,25 @@ def _require_committed(
     """Sees to what a snapshot shares with its commit. Args and errors: as `recorded`."""
     if checkpoint.worktree is None or checkpoint.worktree.degraded is not None:
         return
-    lost = committed.lacking(repository, objects, checkpoint.git_sha)
-    if not lost:
-        return
-    from gitckpt.store.snapshot import repair
+    said: set[str] = set()
+    for _ in range(_ATTEMPTS):  # what a lost commit leads to is seen once it is back
+        lost, before = committed.lacking(repository, objects, checkpoint.git_sha)
+        if not lost and not before:
+            return
+        from gitckpt.store.snapshot import repair
 
-    try:
-        for sentence in repair.mend_committed(repository, objects, checkpoint, lost):
+        try:
+            new = [each for each in repair.mend_committed(repository, objects, checkpoint, lost, before) if each not in said]
+        except WorktreeError:
+            remove([checkpoint.id])
+            raise
+        for sentence in new:
             say(sentence)
-    except WorktreeError:
-        remove([checkpoint.id])
-        raise
+        said.update(new)
+        if not new:
+            break
+    if not lost:
+        committed.pass_over(repository, checkpoint.git_sha)
 
 
 def secure(

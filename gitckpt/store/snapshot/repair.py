@@ -24,6 +24,7 @@ _WRITTEN = "the object {oid} was missing or damaged in the repository, and was w
 _ASIDE = "the object {oid} was damaged in the repository, and is written anew; what was left of it is in {rest}"
 _BESIDE = "the object {oid} was damaged in a pack, and is written anew beside it"
 _NEEDLESS = "; what was saved does not need it, its commit does: look for it elsewhere: git ckpt verify --repair"
+_BEFORE = "; what was saved does not need it, the history of its commit does: look for it elsewhere: git ckpt verify --repair"
 _SHOWN = 3
 _PLACES = (b"files/", b"raw/", *(b"index/%d/" % stage for stage in range(4)))
 """Where the paths of a worktree stand in a snapshot."""
@@ -74,13 +75,16 @@ def mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> li
     return said
 
 
-def mend_committed(repository: Repository, objects: Objects, checkpoint: Checkpoint, lost: Collection[str]) -> list[str]:
+def mend_committed(
+    repository: Repository, objects: Objects, checkpoint: Checkpoint, lost: Collection[str], before: Collection[str] = ()
+) -> list[str]:
     """Writes objects anew that a commit has; returns a sentence about each, and about the first that are nowhere, and not needed.
 
     Args:
         repository: seen from the worktree that was captured.
         checkpoint: was recorded just now.
         lost: objects that cannot be read; what neither the commit nor the snapshot needs is left alone.
+        before: those that only the commits before it have.
 
     Raises:
         WorktreeError: the snapshot needs one that is nowhere.
@@ -93,6 +97,9 @@ def mend_committed(repository: Repository, objects: Objects, checkpoint: Checkpo
     needed = _below(objects, checkpoint.tree, repository.object_format, trees) if left and checkpoint.tree is not None else committed
     for oid in sorted(left.keys() & needed.keys()):
         raise _nowhere(oid, left[oid])
+    history: dict[str, set[bytes]] = {oid: set() for oid in before if oid not in committed}
+    said += _write_anew(repository, history)
+    said += [f"{_nowhere(oid, ()).message}{_BEFORE}" for oid in sorted(history)[:_SHOWN]]
     said += [f"{_nowhere(oid, left[oid]).message}{_NEEDLESS}" for oid in sorted(left)[:_SHOWN]]
     return said
 
