@@ -15,6 +15,9 @@ from gitckpt.model.errors import CkptError
 BUG = 3
 INTERRUPTED = 130
 
+_STREAMS = ("stdin", "stdout", "stderr")
+"""In the order of their numbers: who opens a file gets the lowest one that is free."""
+
 _NOT_OURS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
@@ -127,7 +130,16 @@ def _next(error: CkptError) -> str | None:
 
 
 def _prepare_streams() -> None:
-    """Escapes what a terminal's character set lacks: an old locale is no reason to end in the middle of a listing."""
+    """Escapes what a terminal's character set lacks: an old locale is no reason to end in the middle of a listing.
+
+    In the place of a stream that was closed comes the null device, as with git: a daemon saves like anybody else, and no file of ours gets
+    the number that what we start writes its errors to.
+    """
+    for name in _STREAMS:
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, True)
+            setattr(sys, name, open(null, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115 - as long as we live
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -228,6 +228,22 @@ def test_output_that_cannot_be_written_is_1(main_checkout: Checkout, git_ckpt: P
     assert (done.returncode, done.stderr) == (1, expected)
 
 
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_a_closed_stream_costs_what_is_said_there(spawn: Spawn, main_checkout: Checkout, closed: tuple[int, ...]) -> None:
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    main_checkout.write("README", "changed\n")
+    done = spawn("save", at=main_checkout, preexec=close)
+    assert (done.code, bool(done.out), bool(done.err)) == (0, 1 not in closed, 2 not in closed)
+    with Store.open(main_checkout.path) as store:
+        (made,) = store.list()
+        files = store.read(made.id).worktree
+    assert files is not None
+    assert files.dirty
+
+
 def test_an_old_locale_is_no_reason_to_fail(spawn: Spawn, main_checkout: Checkout) -> None:
     env = {"PYTHONIOENCODING": "ascii:strict"}
     assert spawn("save", "-m", "größer", at=main_checkout, env=env).code == 0
