@@ -8,7 +8,7 @@ from gitckpt.git.command import Git, ask_version, require_git
 from gitckpt.git.files import premises
 from gitckpt.git.process import Child, ending, environment, git_executable
 from gitckpt.model import ids
-from gitckpt.model.errors import NotFoundError, RepositoryError
+from gitckpt.model.errors import NotFoundError, RepositoryError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,10 +108,17 @@ class Repository:
         return path
 
     def head_ref(self) -> str:
-        """Returns the full name of the ref that HEAD stands for, without a process where its file says so; "" when detached."""
+        """Returns the full name of the ref that HEAD stands for, without a process where its file says so; "" when detached.
+
+        Raises:
+            WorktreeError: it cannot be read: git keeps nothing of this worktree any more, perhaps.
+        """
         path = os.path.join(self.git_dir, "HEAD")
-        with open(path, encoding="utf-8", errors="replace") as file:
-            said = file.read().removesuffix("\n")
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                said = file.read().removesuffix("\n")
+        except OSError as error:
+            raise WorktreeError(f"cannot read {path}: {error.strerror}", hint="see what is wrong: git ckpt doctor") from None
         ref = said.removeprefix("ref: ").strip()
         if ref == "refs/heads/.invalid" or os.path.islink(path):  # kept in a reftable, or as git did it long ago
             done = self.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))

@@ -75,6 +75,19 @@ class TestRun:
         stage.pipeline("one: echo said; echo 'fatal: no remote' >&2; echo 'and please' >&2; echo 'try again' >&2; exit 128")
         assert stage.ckpt("run", "ci").err.splitlines()[-2] == "error: phase 'one' failed: exit code 128: fatal: no remote"
 
+    @pytest.mark.parametrize("harm", ["rm -r $HERE", "mv $HERE ../moved", "rm -r $HERE; echo > $HERE", "git worktree remove -f -f $HERE"])
+    def test_a_phase_that_takes_its_worktree_away_is_told_so(self, stage: Stage, harm: str) -> None:
+        begins = "test -e again || { HERE=$PWD; cd $(git rev-parse --git-common-dir)"
+        stage.pipeline(f"one: {begins}; {harm}; }}", "two: true")
+        code, out, err = told(stage.ckpt("run", "ci"), stage)
+        assert (code, out) == (14, "STAMP-ci\n")
+        assert "warning: one-complete could not be recorded: cannot " in err
+        assert "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: it is not there\nhint: open the worktree again: " in err
+        stage.pipeline("one: true", "two: true")
+        if "echo" in harm:
+            next((stage.checkout.path / ".ckpt" / "worktrees").iterdir()).unlink()
+        assert stage.ckpt("resume", "--accept-changes").code == 0
+
     def test_blocked(self, stage: Stage) -> None:
         stage.pipeline("my phase: exit 4")
         code, _, err = told(stage.ckpt("run", "ci"), stage)

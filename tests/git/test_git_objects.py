@@ -18,7 +18,7 @@ from gitckpt.git.objects.libgit2 import Libgit2
 from gitckpt.git.objects.plumbing import Plumbing
 from gitckpt.git.process import GitError, git_executable
 from gitckpt.git.repository import Repository
-from gitckpt.model.errors import RepositoryError
+from gitckpt.model.errors import RepositoryError, WorktreeError
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
@@ -83,6 +83,16 @@ class TestHead:
     def test_packed_branches_are_seen(self, main_checkout: Checkout, objects: Objects) -> None:
         main_checkout.git("pack-refs", "--all", "--prune")
         assert objects.head() == (main_checkout.git("rev-parse", "HEAD"), "main")
+
+    def test_of_a_worktree_that_git_keeps_nothing_of_any_more(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str
+    ) -> None:
+        main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"))
+        objects = open_objects(opened(Checkout(tmp_path / "other")), adapter)
+        objects.head()
+        main_checkout.git("worktree", "remove", str(tmp_path / "other"))
+        with pytest.raises(WorktreeError, match="cannot read"):
+            objects.head()
 
     def test_of_a_bare_repository(self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))

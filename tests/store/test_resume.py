@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,6 +106,41 @@ class TestWhere:
         inner = make_store(opened.path)
         second = inner.record("b-complete", {}, worktree=inner.capture(), run=made.run)
         assert (second.sequence, resume(inside(inner), second), store.find("latest")) == (2, Opened(opened.path, made=False), second.id)
+
+
+class TestBrokenByThoseWhoWorkInIt:
+    def test_a_broken_worktree_is_in_nobody_elses_way(self, store: Store, checkout: Checkout) -> None:
+        broken, replaced, later = (store.record("a-complete", {}, start=name) for name in ("broken", "replaced", "later"))
+        inside_of_it, gone = (Path(resume(inside(store), made).path) for made in (broken, replaced))
+        (inside_of_it / ".git").unlink()
+        Checkout(inside_of_it).git("init", "--quiet")
+        shutil.rmtree(gone)
+        gone.write_text("no directory")
+        assert resume(inside(store), later).made
+        assert not resume(inside(store), later).made
+
+    def test_a_worktree_without_its_git_file_comes_back_as_it_is_told(self, store: Store) -> None:
+        made = store.record("a-complete", {}, start="r")
+        path = Path(resume(inside(store), made).path)
+        (path / ".git").unlink()
+        (path / "work").write_text("more")
+        error = refused(store, made)
+        assert error.message == f"{path} is a worktree of gitckpt whose .git is gone"
+        assert error.hint == f"to go on with its files: git worktree repair; or move it out of the way: mv {path} {path}.old"
+        inside(store).repository.git.run("worktree", "repair")
+        assert resume(inside(store), made) == Opened(str(path), made=False)
+        assert (path / "work").read_text() == "more"
+
+    def test_a_repository_in_its_place_is_moved_out_of_the_way(self, store: Store) -> None:
+        made = store.record("a-complete", {}, start="r")
+        path = Path(resume(inside(store), made).path)
+        (path / ".git").unlink()
+        Checkout(path).git("init", "--quiet")
+        error = refused(store, made)
+        assert error.message == f"{path} is a worktree of gitckpt whose .git is no file any more"
+        assert error.hint == f"move it out of the way: mv {path} {path}.old"
+        path.rename(f"{path}.old")
+        assert resume(inside(store), made) == Opened(str(path), made=True)
 
 
 class TestWhatItIs:

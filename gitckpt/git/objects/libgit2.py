@@ -11,7 +11,7 @@ from pygit2.enums import ObjectType
 from gitckpt.git.objects.anchor import Anchor
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.repository import Repository
-from gitckpt.model.errors import RepositoryError
+from gitckpt.model.errors import RepositoryError, WorktreeError
 from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
@@ -48,7 +48,11 @@ class Libgit2:
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
         with _TURN:
-            target = self._repo.lookup_reference("HEAD").raw_target
+            try:
+                target = self._repo.lookup_reference("HEAD").raw_target
+            except (KeyError, pygit2.GitError) as error:
+                message = f"cannot read HEAD of {self._repository.git_dir}: {error}"
+                raise WorktreeError(message, hint="see what is wrong: git ckpt doctor") from None
             if isinstance(target, pygit2.Oid):
                 return str(target), None
             branch = target.decode("utf-8", "replace").removeprefix("refs/heads/")

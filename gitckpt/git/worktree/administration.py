@@ -50,6 +50,32 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
             time.sleep(_PAUSE)
 
 
+def repair(repository: Repository, path: str) -> None:
+    """Lets git know where a linked worktree is, and the worktree where the repository is.
+
+    Git looks at all the others as well, and fails where one of them is broken: that is nothing to whoever works in this one.
+
+    Args:
+        repository: seen from any of its worktrees.
+        path: the top of the worktree.
+
+    Raises:
+        GitError: neither finds the other.
+    """
+    with turn(repository):
+        code = repository.git.run("worktree", "repair", path, ok=(0, 1)).code
+    if code and not _is_linked(repository, path):
+        call(repository, "repair", path)
+
+
+def _is_linked(repository: Repository, path: str) -> bool:
+    git_dir = named_by(path)
+    if git_dir is None or not is_ours(repository, git_dir):
+        return False
+    named = content(os.path.join(git_dir, "gitdir"))
+    return bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(os.path.join(path, ".git"))
+
+
 def turn(repository: Repository) -> Lock:
     """Returns the lock that is held by those of us who change what git keeps of linked worktrees."""
     return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)

@@ -90,6 +90,10 @@ class PrivateIndex:
         """
         if self._look is not None:
             return
+        top = self.repository.worktree
+        if top is not None and not os.path.isdir(top):  # whoever works in it may have deleted or moved it
+            state = "no directory" if os.path.lexists(top) else "gone"
+            raise WorktreeError(f"cannot look at the files of {top}: it is {state}", hint="if it is that of a run: git ckpt resume")
         self.opened = _clock(self.repository)
         try:
             self.copy_from(os.path.join(self.repository.git_dir, "index"))

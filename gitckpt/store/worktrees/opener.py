@@ -94,7 +94,7 @@ def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opene
     if forgotten is not None:
         moved = administration.moved_to(repository, forgotten, wish.path)
         if moved is not None:
-            administration.call(repository, "repair", moved)
+            administration.repair(repository, moved)
             remark = f"it was moved there from {wish.path}"
             return Opened(moved, made=False, remarks=(remark,), unfiltered=_completed(repository, moved))
         _rescue(repository, forgotten, wish)
@@ -136,15 +136,22 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     if git_dir is not None and not os.path.isdir(git_dir):
         again = os.path.join(administration.administration(repository), os.path.basename(git_dir))
         if os.path.isdir(again):  # the repository was moved
-            administration.call(repository, "repair", path)
+            administration.repair(repository, path)
         elif administration.is_ours(repository, git_dir) and os.path.basename(path) == (wanted.run or wanted.checkpoint):
             return _adopt(repository, objects, wish)
     found = ownership.owner_at(repository, path)
     if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
         remarks = _mend_head(repository, wish)
-        administration.call(repository, "repair", path)  # a kill may have kept the one that made it from doing so
+        administration.repair(repository, path)  # a kill may have kept the one that made it from doing so
         return Opened(path, made=False, remarks=remarks, unfiltered=_completed(repository, path))
     if found is None and ownership.registration_of(repository, path):
+        if git_dir is None:  # git does not remove such a worktree
+            is_there = os.path.lexists(os.path.join(path, ".git"))
+            away = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
+            raise WorktreeError(
+                f"{path} is a worktree of gitckpt whose .git {'is no file any more' if is_there else 'is gone'}",
+                hint=away if is_there else f"to go on with its files: git worktree repair; or {away}",
+            )
         raise WorktreeError(
             f"{path} is a worktree of gitckpt that does not say what it was made for",
             hint=f"save what you need of it, then: git worktree remove --force --force {shell_word(path)}",
@@ -202,7 +209,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             ownership.write_owner(made, wish.owner)
             made.close()
             os.replace(os.path.join(staged, ".git"), os.path.join(wish.path, ".git"))
-            administration.call(repository, "repair", wish.path)
+            administration.repair(repository, wish.path)
             administration.flush(repository, wish.path)
         except GitError as error:
             raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
@@ -296,7 +303,7 @@ def _move(repository: Repository, staged: str, path: str) -> bool:
         if os.path.lexists(path):
             return False
         raise WorktreeError(f"cannot make the worktree {path}: {error.strerror}") from None
-    administration.call(repository, "repair", path)
+    administration.repair(repository, path)
     return True
 
 

@@ -92,7 +92,7 @@ def _discard(repository: Repository, directory: str) -> None:
         there = administration.named_by(final)
         if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
             # A kill came between its move and what follows it.
-            administration.call(repository, "repair", final)
+            administration.repair(repository, final)
         else:
             with administration.turn(repository):
                 premises.discard(git_dir)
