@@ -28,12 +28,23 @@ class Lock:
     Args:
         path: the file.
         timeout: how long to wait for it, in seconds.
+        is_inherited: whether processes that are started while it is held hold it, too: where ours is killed, until they have ended.
+
+    Attributes:
+        is_taken: whether it was not got because somebody else had it.
     """
 
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
         self._path = path
         self._timeout = timeout
+        self._is_inherited = is_inherited
         self._fd = -1
+        self.is_taken = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is ours."""
+        return self._fd >= 0
 
     def acquire(self) -> bool:
         """Returns whether the lock was got in time. A file system without locks counts as not got."""
@@ -47,10 +58,13 @@ class Lock:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(fd).st_nlink:
                     _held[self._path], self._fd = get_ident(), fd
+                    if self._is_inherited:
+                        os.set_inheritable(fd, True)
                     return True
             except BlockingIOError:
                 os.close(fd)
                 if time.monotonic() >= deadline:
+                    self.is_taken = True
                     return False
                 time.sleep(_PAUSE)
                 continue

@@ -5,5 +5,6 @@ Doors:
     watchdog: `Watchdog`, which starts commands, and ends those of a driver that was killed.
     mark: `Mark`, by which it is known what descends from which run.
     leftovers: ends what the commands of a driver that is gone left running.
+    exclusion: whoever brings files into the worktree of a run does so alone.
     processes: what other processes do.
 """

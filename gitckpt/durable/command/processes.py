@@ -116,6 +116,24 @@ def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
     return found
 
 
+def holders(path: str) -> list[Process]:
+    """Returns the processes that have a file open, by number; none where the system does not tell."""
+    try:
+        meant = os.stat(path)
+        there = table() if os.path.exists(_SELF) else {}
+    except OSError:
+        return []
+    found = []
+    for pid, process in sorted(there.items()):
+        try:
+            held = any(os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), meant) for fd in os.listdir(f"/proc/{pid}/fd"))
+        except OSError:
+            continue  # it has ended, or is somebody else's
+        if held and pid != os.getpid():
+            found.append(process)
+    return found
+
+
 def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
     """Returns what a process had in its environment when it began; nothing where that cannot be read, as somebody else's.
 

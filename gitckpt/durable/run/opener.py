@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.durable.command import leftovers
+from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.command.mark import Mark
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
@@ -175,7 +176,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         Untrusted: it was not written here, and is not trusted.
         LeaseHeld: somebody who is alive drives it.
         WorktreeError: its worktree cannot be opened.
-        BusyError: a process that an earlier attempt left cannot be ended.
+        BusyError: a process that an earlier attempt left cannot be ended, or somebody still brings files into the worktree.
     """
     unknown = sorted(set(how) - _KNOWN)
     if unknown:
@@ -196,16 +197,17 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         if crashed or hold.before is None:
             store.relink(run)
         ended = _end_what_is_left(store, hold)
-        opened = resumption.resume(store, newest, how.get("directory"))
-        if opened.unfiltered:  # nobody is there to notice what an agent makes of them
-            raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-        there = administration.seen_from(store.repository, opened.path)
-        if there is None:
-            raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
-        files = run_files.of_run(store.repository, run)
-        tree = newest.tree
-        if tree is not None:
-            files.bring_back(store.repository, store.objects, tree)
+        with Exclusion(store.repository, hold):
+            opened = resumption.resume(store, newest, how.get("directory"))
+            if opened.unfiltered:  # nobody is there to notice what an agent makes of them
+                raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
+            there = administration.seen_from(store.repository, opened.path)
+            if there is None:
+                raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
+            files = run_files.of_run(store.repository, run)
+            tree = newest.tree
+            if tree is not None:
+                files.bring_back(store.repository, store.objects, tree)
         seen = store.seen_from(there, how.get("adapter", "auto"))
         seen.rules.forgive()  # the file is what a commit has, or a phase has made of it: the run goes on, and ends, all the same
     except BaseException:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.run import rewind
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
@@ -167,12 +168,14 @@ class Writer:
 
         Raises:
             WorktreeError: they cannot be brought back.
+            BusyError: as `Exclusion`.
         """
-        rewind.take_output_back(self._store, self._files, checkpoint)
-        recorded = self.newest if self._known else None
-        for safety in rewind.go_back(self._store, checkpoint):
-            if recorded is not None and rewind.is_held(self._store, self._store.read(safety), recorded, checkpoint):
-                self._store.remove([safety])
+        with Exclusion(self._store.repository, self._hold):
+            rewind.take_output_back(self._store, self._files, checkpoint)
+            recorded = self.newest if self._known else None
+            for safety in rewind.go_back(self._store, checkpoint):
+                if recorded is not None and rewind.is_held(self._store, self._store.read(safety), recorded, checkpoint):
+                    self._store.remove([safety])
         self._known = False
 
     def prepare_again(self, attempt: Attempt, *, resets: bool) -> Attempt:

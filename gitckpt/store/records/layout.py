@@ -71,6 +71,9 @@ MAINTAINED = "maintained"
 MAINTENANCE_LOCK = "maintenance.lock"
 """In the private directory: held while tasks of the background are at work."""
 
+FILES_LOCK = "files.{}.lock"
+"""In the private directory, while files are brought into the worktree of a run, whose id stands in the middle."""
+
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
     """Returns the lock of writers.

@@ -47,7 +47,22 @@ def sweep_files(repository: Repository) -> list[str]:
         The paths of what is gone; what cannot be deleted stays, and `doctor` counts it.
     """
     gone = [path for path, known in left_files(repository).items() if leftovers.discard(path, known)]
+    gone += filter(_discard_lock, _in_private(repository, *layout.FILES_LOCK.split("{}")))
     return sorted([*gone, *(path for path in scaffold.abandoned(repository) if scaffold.discard(repository, path))])
+
+
+def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:
+    place = repository.private_dir
+    there = os.listdir(place) if os.path.isdir(place) else ()
+    return [os.path.join(place, name) for name in there if name.startswith(beginning) and name.endswith(end)]
+
+
+def _discard_lock(path: str) -> bool:
+    """Deletes the file of a lock that nobody has, be it that its holder was killed; returns whether it did."""
+    with Lock(path, 0) as is_left:
+        if is_left:
+            os.unlink(path)
+        return is_left
 
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
