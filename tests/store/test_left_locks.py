@@ -104,6 +104,17 @@ class TestWhoMeetsOne:
         assert not any(lock.exists() for lock in there)
         assert main_checkout.refs(*layout.OWN).keys() <= {f"refs/keep/ckpt/{made.git_sha}"}  # within the hour
 
+    def test_an_expiry_which_none_is_in_the_way_of_says_so_too(
+        self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = make_store(main_checkout)
+        told: list[str] = []
+        monkeypatch.setattr(inside(store)._listener, "tell", told.append)
+        (lock,) = left(main_checkout, "refs/ckpt/leases/somebodys")
+        store.expire()
+        assert not lock.exists()
+        assert told == said(main_checkout) == [f"removed {lock}, which a git had left that was killed"]
+
     def test_a_lease(self, main_checkout: Checkout, make_store: MakeStore) -> None:
         store = make_store(main_checkout)
         store.record("a-started", {"x": 1}, start="r")

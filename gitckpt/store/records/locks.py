@@ -38,14 +38,13 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
         else:
             with layout.turn(repository, _PATIENCE) as alone:
                 gone = _clear(repository) if alone else []
-    if gone:
-        tell(f"removed {first_of(gone, 1)}, which a git had left that was killed")
+    _say(gone, tell)
     return not os.path.lexists(in_the_way)
 
 
-def discard_left(repository: Repository) -> None:
-    """Removes the locks below refs of ours that nobody who is alive can have made; the caller holds the lock of writers."""
-    _clear(repository)
+def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
+    """Removes the locks below refs of ours that nobody who is alive can have made, and tells of it; the caller holds the lock of writers."""
+    _say(_clear(repository), tell)
 
 
 def is_ours(repository: Repository, path: str) -> bool:
@@ -63,6 +62,11 @@ def there(repository: Repository) -> list[str]:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
             found += [os.path.join(parent, name) for name in names if name.endswith(_SUFFIX)]
     return [path for path in found if is_ours(repository, path) and os.path.lexists(path)]
+
+
+def _say(gone: list[str], tell: Callable[[str], object]) -> None:
+    if gone:
+        tell(f"removed {first_of(gone, 1)}, which a git had left that was killed")
 
 
 def _clear(repository: Repository) -> list[str]:

@@ -109,7 +109,7 @@ def _carried(store: Checkpoints) -> Carried:
 def _finish(store: Checkpoints) -> None:
     """Ends what removals have begun that were interrupted, and clears away what other processes have left that were killed."""
     with contextlib.suppress(BusyError):  # the next one does it
-        sweep.sweep(store.repository, store.refs)  # first: what is left over may stand in the way of a ref that is needed
+        sweep.sweep(store.repository, store.refs, store.announce)  # first: what is left over may stand in the way of a ref that is needed
         store.finish()
     sweep.sweep_files(store.repository)
 

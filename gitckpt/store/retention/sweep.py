@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gitckpt.git import leftovers
 from gitckpt.git.leftovers import FileMark
@@ -22,8 +22,13 @@ _BESIDE = ("ckpt-exact", "ckpt-seen", "ckpt-undo", "ckpt-unfiltered")
 """… and in the administrative directory of a worktree."""
 
 
-def sweep(repository: Repository, refs: Refs) -> list[str]:
+def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None) -> list[str]:
     """Deletes the refs that hold something for a checkpoint which does not exist.
+
+    Args:
+        repository: whose.
+        refs: of it.
+        tell: is told which locks of refs were removed.
 
     Returns:
         The refs that are gone; none while a checkpoint is being written.
@@ -36,7 +41,7 @@ def sweep(repository: Repository, refs: Refs) -> list[str]:
     with layout.turn(repository, 0) as alone:
         if not alone:
             return []
-        locks.discard_left(repository)  # nobody may ever need the ref again, and remove its lock then
+        locks.discard_left(repository, tell)  # nobody may ever need the ref again, and remove its lock then
         return _sweep(repository, refs)
 
 
