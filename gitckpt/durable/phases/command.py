@@ -117,12 +117,12 @@ class _Exchange:
         """
         run_files.make_directory(self.output_path)
         self._before = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-        try:
-            for path, data in ((self.state_path, self._before), (self.set_path, b"")):
+        for path, data in ((self.state_path, self._before), (self.set_path, b"")):
+            try:
                 with open(path, "wb") as file:
                     file.write(data)
-        except OSError as error:
-            raise CkptError(f"cannot write {error.filename}: {error.strerror}") from None
+            except OSError as error:  # of a full disk, it names no file
+                raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def state(self, outcome: Ending) -> dict[str, Any]:
         """Returns the state that the command, which succeeded, leaves.

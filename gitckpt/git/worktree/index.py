@@ -142,7 +142,8 @@ class PrivateIndex:
             self._remove()
         except OSError as error:
             self._let_go()
-            raise WorktreeError(f"cannot copy the index to {self.path}: {error.strerror}") from None
+            place = os.path.dirname(self.path)  # not by its own name: who tries again and again says the same again
+            raise WorktreeError(f"cannot copy the index into {place}: {error.strerror}") from None
 
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
         """Runs a git command on this index and returns its output.
