@@ -131,5 +131,5 @@ class TestCleared:
 
     def test_whoever_writes_discards_them_without_a_word(self, repository: Repository) -> None:
         left(repository, *OURS)
-        locks.discard_left(repository)
+        locks.discard_left(repository, lambda _: None)
         assert locks.there(repository) == []

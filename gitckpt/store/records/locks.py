@@ -43,7 +43,7 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 
 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
-    """Removes the locks below refs of ours that nobody who is alive can have made, and tells of it; the caller holds the lock of writers."""
+    """Removes the locks below refs of ours that nobody who is alive can have made, and tells of it; the caller has the lock of writers."""
     _say(_clear(repository), tell)
 
 
