@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from gitckpt.git import leftovers
 from gitckpt.git.leftovers import FileMark
+from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
