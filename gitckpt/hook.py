@@ -85,7 +85,7 @@ def _follow_up(repository: Repository, event: str, checkpoint_id: str) -> None:
     """Does what is due after a checkpoint was recorded."""
     if event == "post-rewrite":
         _sort_lines(repository)
-    if _a_day_has_passed(repository):
+    if _wants_maintenance(repository):
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # one in 256: looking each time would take time, too
         _detach(repository, PACK)
@@ -339,22 +339,24 @@ def keep_up(repository: Repository) -> None:
             from gitckpt.store.retention import maintenance  # once in the life of a repository
 
             maintenance.expect(repository)
-        elif _a_day_has_passed(repository):
+        elif _wants_maintenance(repository):
             _start_maintenance(repository)
     except (CkptError, OSError) as error:
         _report(repository, _GC, f"{_FAILURES[_GC]}: {error}")
 
 
-def _a_day_has_passed(repository: Repository) -> bool:
-    """Tells whether maintenance is due; after a start in the future, too: a clock was wrong then, or is now."""
+def _wants_maintenance(repository: Repository) -> bool:
+    """Tells whether a day has passed, a clock was wrong, or history was cut off (`git fetch --depth`): no ref keeps what is below that."""
     import time
 
     from gitckpt.store.records import layout
 
     try:
-        return not 0 <= time.time() - os.stat(os.path.join(repository.private_dir, layout.MAINTAINED)).st_mtime <= DAY
+        started, now = os.stat(os.path.join(repository.private_dir, layout.MAINTAINED)).st_mtime, time.time()
     except FileNotFoundError:
         return True
+    cuts = (os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts"))
+    return not 0 <= now - started <= DAY or any(started <= os.stat(cut).st_mtime <= now for cut in cuts if os.path.isfile(cut))
 
 
 def _start_maintenance(repository: Repository) -> None:

@@ -220,6 +220,21 @@ class TestDue:
         assert begun == [hook.MAINTAIN]
         assert maintenance.last(repository).outcome == "was cut off"
 
+    @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
+    def test_where_history_was_cut_off_since(self, repository: Repository, begun: list[str], name: str) -> None:
+        cut = Path(repository.common_dir, name)
+        cut.parent.mkdir(exist_ok=True)
+        cut.touch()
+        os.utime(cut, (time.time() - 60,) * 2)
+        for _ in range(2):
+            hook.keep_up(repository)
+        assert begun == [], "it was so when the first command recorded"
+        cut.touch()
+        for _ in range(2):
+            hook.keep_up(repository)
+            os.utime(cut, (time.time() - 60,) * 2)
+        assert begun == [hook.MAINTAIN]
+
     def test_what_keeps_it_from_starting_is_said(
         self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
