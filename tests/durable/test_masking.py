@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.agent.transcript import Transcript
+from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 from tests import forked
 from tests.conftest import Checkout
@@ -43,6 +44,16 @@ def test_no_document_and_no_transcript_of_a_run_holds_the_secret(main_checkout: 
         newest = store.list()[0]
     log = main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:run/output/tell/agent.log")
     assert log == "said [masked: github-pat]"
+
+
+def test_what_a_phase_returns_is_masked_for_later_starts_and_the_state_is_not(plain: Store) -> None:
+    with Run.start(plain, "leak") as run:
+        run.state["token"] = TOKEN
+        assert run.phase("tell", lambda: [TOKEN, 1]) == [TOKEN, 1]
+        run.pause()
+    with Run.resume(plain, run.id) as run:
+        assert run.phase("tell", lambda: None) == ["[masked: github-pat]", 1]
+        assert run.state == {"token": TOKEN}
 
 
 def test_a_transcript_is_masked_when_it_is_closed(tmp_path: Path) -> None:

@@ -239,7 +239,8 @@ class Run:
 
         Args:
             name: of the phase.
-            work: called with the inputs by name. It works in the directory `path`, may change `state`, and returns a JSON value.
+            work: called with the inputs by name. It works in the directory `path`, may change `state`, and returns a JSON value, which is
+                stored, and returned by a later start, with what looks like a secret masked.
             inputs: JSON values. They belong to the phase: with other ones it is not the same.
             conduct: how often it is tried, and so on.
 
