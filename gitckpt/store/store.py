@@ -139,8 +139,11 @@ class Store(Supervision):
             CkptError: the objects or refs could not be written; nothing was recorded.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
-        if isinstance(base, str) and base != "" and not ids.is_oid(base):
-            base = checkpoints.repository.commit_or_unborn(base)
+        if isinstance(base, str) and base != "":
+            # Of a full oid git is asked by the process that is there anyway. It may be that of a tag, which no history can go on with.
+            found = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
+            if found is None or found[1] != "commit":
+                base = checkpoints.repository.commit_or_unborn(base)
         return checkpoints.record(phase, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details)
 
     def save(

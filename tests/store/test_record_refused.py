@@ -189,3 +189,17 @@ def test_what_is_handed_in_wrongly_is_named(plain: Store, call: Callable[[Any], 
         call(plain)
     assert caught.value.message == message
     assert plain.list() == []
+
+
+def test_a_base_is_a_commit(plain: Store, main_checkout: Checkout) -> None:
+    """The oid of an annotated tag is what `git rev-parse` prints of it; of what is no commit, no history could be walked."""
+    main_checkout.git("tag", "-a", "-m", "annotated", "v1.0")
+    tag = main_checkout.git("rev-parse", "v1.0")
+    for base in (tag, "v1.0", main_checkout.head()):
+        assert plain.record("plan", base=base).git_sha == main_checkout.head() != tag
+    for base in ("1" * 40, main_checkout.git("rev-parse", "HEAD^{tree}"), main_checkout.git("rev-parse", "HEAD:README")):
+        with pytest.raises(NotFoundError, match=rf"^no commit goes by '{base}'$"):
+            plain.record("plan", base=base)
+    assert len(plain.list()) == 3
+    main_checkout.git("gc", "--quiet", "--prune=now")
+    assert plain.verify().findings == []
