@@ -16,6 +16,7 @@ from gitckpt.git.command import Git
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import discover
 from tests.conftest import Checkout
+from tests.git.test_git_process import children_of_ours
 
 
 class Interrupt(BaseException):
@@ -44,30 +45,22 @@ def descriptors() -> list[str]:
     return sorted(os.listdir("/dev/fd"))
 
 
-def is_alone() -> bool:
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
-
-
 def test_of_a_command(git: Git, after: Callable[[float], object]) -> None:
-    before = descriptors()
+    before = descriptors(), children_of_ours()
     after(0.2)
     with pytest.raises(Interrupt):
         git.run("-c", "alias.wait=!exec sleep 600", "wait")
-    assert (descriptors(), is_alone()) == (before, True)
+    assert (descriptors(), children_of_ours()) == before
 
 
 def test_of_one_that_is_listened_to(git: Git) -> None:
     def take(_lines: list[bytes]) -> None:
         raise Interrupt
 
-    before = descriptors()
+    before = descriptors(), children_of_ours()
     with pytest.raises(Interrupt):
         git.each_line("version", take=take)
-    assert (descriptors(), is_alone()) == (before, True)
+    assert (descriptors(), children_of_ours()) == before
 
 
 @pytest.mark.parametrize("argument", ["a\0", "\ud800"])

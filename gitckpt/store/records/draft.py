@@ -118,7 +118,7 @@ def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
     commit, branch = objects.head()
     if not commit:
         repository.require_unborn()
-    elif next(objects.read([commit], 0)) is None:
+    elif next(objects.read([commit])) is None:  # with a limit, git would be ended instead of being listened to
         raise lost_commit(commit)
     return commit, branch
 
