@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import disk
 from gitckpt.git.contents import exchange
-from gitckpt.git.files import atomic
+from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
+from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
@@ -260,10 +262,14 @@ def _alone(repository: Repository) -> Lock:
 def _read(repository: Repository) -> Stack | None:
     """Returns what the file says; None where it is lost, or says something else."""
     try:
-        with open(_path(repository), encoding="utf-8") as file:
+        with open(_path(repository), encoding="utf-8", opener=premises.create) as file:
             said = json.load(file)
         undo, redo, here, is_open = (said[key] for key in ("undo", "redo", "here", "open"))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except OSError as error:
+        if error.errno in (ENOENT, EISDIR, ELOOP):  # none of ours
+            return None
+        raise
+    except (ValueError, KeyError, TypeError):
         return None
     if not (isinstance(undo, list) and isinstance(redo, list) and all(ids.is_id(each) for each in [*undo, *redo])):
         return None
@@ -276,7 +282,8 @@ def _write(repository: Repository, stack: Stack) -> None:
     try:
         atomic.write_own(path, json.dumps(said).encode(), flushed=True)
     except OSError as error:
-        raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
+        hint = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}" if error.errno == EISDIR else None
+        raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     disk.flush([repository.git_dir])
 
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from gitckpt.git.files import atomic
+from gitckpt.git.files import atomic, premises
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.values import dataclass, field
 
@@ -67,7 +67,7 @@ def load(index: PrivateIndex) -> Sightings:
     """Returns what was seen of the worktree whose index this is a copy of; nothing where the file is missing or damaged."""
     checksum = index.checksum()
     try:
-        with open(_path(index), "rb") as file:
+        with open(_path(index), "rb", opener=premises.create) as file:
             (version, before, *counts), *records, end = (record.split(b"\0") for record in file.read().split(_END))
         of_tracked, of_directories = map(int, counts)
         if version != _VERSION or len(records) != of_tracked + of_directories or end != [b""]:

@@ -1,0 +1,62 @@
+"""What keeps the steps of `undo`, and what was seen of a worktree, are files: whatever else lies in their place holds nobody up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt.model.errors import WorktreeError
+from gitckpt.store import chains, roster
+from gitckpt.store.restore import restorer
+from gitckpt.store.snapshot import seen
+from gitckpt.store.store import inside
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore
+
+UNDO = "ckpt-undo"
+
+
+def put(place: Path, what: str) -> None:
+    place.unlink(missing_ok=True)
+    if what == "a pipe":
+        os.mkfifo(place)
+    elif what == "a directory":
+        place.mkdir()
+    else:
+        place.symlink_to(place.name)
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a link to itself", "a directory"])
+@pytest.mark.parametrize("name", [UNDO, seen.FILE])
+def test_what_lies_in_the_place_of_a_file(main_checkout: Checkout, make_store: MakeStore, name: str, what: str) -> None:
+    main_checkout.write("new", "one\n")
+    with make_store(main_checkout) as store:
+        saved = store.save("one-complete")
+    put(main_checkout.path / ".git" / name, what)
+    main_checkout.write("new", "two\n")
+    with make_store(main_checkout) as store:
+        if (name, what) == (UNDO, "a directory"):
+            with pytest.raises(WorktreeError) as caught:
+                restorer.restore(inside(store), saved)
+            assert caught.value.hint == f"move it out of the way: mv {main_checkout.path}/.git/{name} {main_checkout.path}/.git/{name}.old"
+            assert (main_checkout.path / "new").read_text() == "two\n"
+        else:
+            restorer.restore(inside(store), saved)
+            assert (main_checkout.path / "new").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a link to itself", "a directory"])
+def test_what_lies_in_the_place_of_a_list_of_documents(main_checkout: Checkout, make_store: MakeStore, what: str) -> None:
+    with make_store(main_checkout) as store:
+        run = str(store.record("run-started", start="Add login!").run)
+        store.record("plan-complete")
+        private = Path(inside(store).repository.private_dir)
+        for place in (private / "chains" / run, private / roster.FILE):
+            put(place, what)
+    with make_store(main_checkout) as store:
+        store.record("plan-complete", run=run)
+        store.record("plan-complete")
+        assert chains.known(inside(store).repository, run) == frozenset()
+        assert len(store.list()) == 4
