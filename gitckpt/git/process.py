@@ -48,6 +48,9 @@ def ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
+_UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
+
+
 class GitError(CkptError):
     """A git command failed.
 
@@ -61,6 +64,8 @@ class GitError(CkptError):
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
         said = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
         name = next((word for word in command if not word.startswith("-") and "=" not in word), "git")
+        if hint is None and ("unexpected line in" in said or "unterminated line in" in said):  # of `packed-refs`: it says in which
+            hint = _UNREADABLE
         super().__init__(f"git {name} failed: {said}", hint=hint)
         self.command = list(command)
         self.code = code

@@ -15,7 +15,7 @@ from gitckpt.git.command import Standby
 from gitckpt.git.process import Child, GitError, detach, git_executable, run, run_attached
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
 
 ROOT = Path(__file__).parents[2]
 SCREAM = "import sys; sys.stderr.buffer.write(b'e' * 3_000_000); sys.stderr.flush(); print('done')"
@@ -315,6 +315,19 @@ class TestGitError:
 
     def test_without_a_word_it_gives_the_code(self) -> None:
         assert str(GitError(["gc"], -9, "")) == "git gc failed: killed by signal 9"
+
+    @pytest.mark.parametrize("line", ["garbage\n", "1" * 40 + " refs/heads/cut-off"])
+    def test_a_line_of_packed_refs_that_is_broken(self, main_checkout: Checkout, line: str) -> None:
+        """Each command that asks for refs fails of it, `doctor` as well."""
+        main_checkout.git("pack-refs", "--all")
+        with open(main_checkout.path / ".git/packed-refs", "a") as file:
+            file.write(line)
+        repository = repository_of(main_checkout)
+        with pytest.raises(GitError) as caught:
+            repository.git.run("for-each-ref")
+        repository.close()
+        assert f"line in {main_checkout.path}/.git/packed-refs: {line.strip()}" in caught.value.message
+        assert str(caught.value.hint).startswith("git reads no ref until that line is taken out of the file")
 
 
 def test_git_executable_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
