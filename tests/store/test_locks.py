@@ -129,7 +129,9 @@ class TestCleared:
         assert (told, locks.there(repository)) == ([], [path])
         assert (locks.clear(repository, told.append, path), len(told)) == (True, 1)
 
-    def test_whoever_writes_discards_them_without_a_word(self, repository: Repository) -> None:
+    def test_whoever_sweeps_discards_them_and_says_so(self, repository: Repository) -> None:
+        told: list[str] = []
         left(repository, *OURS)
-        locks.discard_left(repository, lambda _: None)
-        assert locks.there(repository) == []
+        locks.discard_left(repository, told.append)
+        locks.discard_left(repository, told.append)
+        assert (len(told), locks.there(repository)) == (1, [])
