@@ -5,7 +5,9 @@ It starts as a copy of the user's index with its time stamp, so that git reads a
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import time
 
 from gitckpt.git.command import NO_HOOKS
@@ -44,6 +46,12 @@ _GRAIN = 2_000_000_000
 
 _CHECKED = 20
 """So many bytes at the end of an index tell it from others: of a checksum of any kind."""
+
+TRIES = 5
+"""How often git is asked to read files that change meanwhile."""
+
+_CHANGED = ("unstable object source data", "short read while indexing", "failed to read ")
+_SIGBUS = 10 if sys.platform == "darwin" else 7  # importing `signal` takes as long as all else that a capture imports
 
 _CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
 
@@ -156,7 +164,20 @@ class PrivateIndex:
     def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,), env: Mapping[str, str] | None = None) -> Completed:
         """Runs a git command on this index and returns all that it said; `env` are more variables. Raises as `git`."""
         environment = {"GIT_INDEX_FILE": self.path, **(env or {})}
-        return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
+        left = TRIES
+        while True:
+            try:
+                return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
+            except GitError as error:
+                left -= 1
+                if not left or not met_change(error):
+                    raise
+            self.unlock()
+
+    def unlock(self) -> None:
+        """Removes the lock on this copy that a git of ours has left which was killed."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self.path}.lock")
 
     def start(self, *args: str) -> Child:
         """Starts a git command on this index, for `finish`."""
@@ -303,10 +324,8 @@ class PrivateIndex:
 
     def _remove(self) -> None:
         for leftover in (self.path, f"{self.path}.lock"):
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
-            except FileNotFoundError:
-                pass
 
 
 def _copy(source: BinaryIO, target: str) -> None:
@@ -381,6 +400,11 @@ def _is_left_over(lock: str, directory: str) -> bool:
         if name.startswith("index.") and os.path.samestat(os.stat(path), found):
             return not is_alive(int(name.split(".")[1]))
     return False
+
+
+def met_change(error: GitError) -> bool:
+    """Tells whether git failed because a file changed while it read that, or was ended, as what it has mapped into memory is not there."""
+    return error.code == -_SIGBUS or any(words in error.stderr for words in _CHANGED)
 
 
 def is_corrupt(error: GitError) -> bool:

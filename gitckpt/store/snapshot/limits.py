@@ -108,8 +108,8 @@ class Limits:
             return f"its name looks like a secret ({pattern})", None
         try:
             status = os.lstat(path)
-        except FileNotFoundError:
-            return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # it has gone, perhaps with a directory that is a file by now
         if self.max_file_size is not None and stat.S_ISREG(status.st_mode) and status.st_size > self.max_file_size:
             return f"larger than {size_text(self.max_file_size)}", status.st_size
         return None

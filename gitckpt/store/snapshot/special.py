@@ -75,7 +75,7 @@ class Scan:
         except PermissionError:
             self.found.append((prefix, "cannot be read: permission denied"))
             return
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return  # it is tracked, and no longer there
         self.seen[directory] = here
         if directory:
@@ -110,6 +110,6 @@ def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
 def _kind(entry: os.DirEntry[bytes]) -> str:
     try:
         mode = entry.stat(follow_symlinks=False).st_mode
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "gone"
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")

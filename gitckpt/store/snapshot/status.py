@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gitckpt.git.contents import layout
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import intent, modules
-from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.git.worktree.index import TRIES, PrivateIndex, met_change
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass, field
@@ -133,7 +133,7 @@ class Surveyor:
     def _status_out(self) -> bytes:
         """Returns what `git status` says. Where a filter that is required fails, the files that need it count as changed."""
         try:
-            return self._index.finish(self._status)
+            return self._finished()
         except GitError as error:
             failing = set(_FAILING.findall(error.stderr))
             if not failing:
@@ -141,6 +141,19 @@ class Surveyor:
         without = [f"filter.{name}.{key}" for name in sorted(failing) for key in ("clean=", "process=", "required=false")]
         self._status = self._index.look(*(word for setting in without for word in ("-c", setting)))
         return self._index.finish(self._status)
+
+    def _finished(self) -> bytes:
+        """Returns what `git status` says, which is asked again where a file changed while it read that."""
+        left = TRIES
+        while True:
+            try:
+                return self._index.finish(self._status)
+            except GitError as error:
+                left -= 1
+                if not left or not met_change(error):
+                    raise
+            self._index.unlock()
+            self._status = self._index.look()
 
     def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
         """Returns the directories that lead to tracked files; notes the flags of the index, and has flagged files looked at."""
