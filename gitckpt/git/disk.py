@@ -14,8 +14,7 @@ import time
 from _thread import allocate_lock, start_new_thread  # `threading` would cost the hook 2 ms
 from errno import EBADF, EINVAL, ENOENT, ENOSYS, ENOTDIR, ENOTSUP
 
-from gitckpt.git import recent
-from gitckpt.git.files import premises
+from gitckpt.git.files import premises, recent
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False

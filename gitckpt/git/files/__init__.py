@@ -6,6 +6,7 @@ Doors:
     atomic: a file written whole or not at all.
     order: in which many objects are read most quickly.
     packed: what differs between two states of packed refs.
+    recent: what came into a repository since an instant.
     validity: whether refs can have changed since they were listed.
     premises: directories of ours, which may lie where a branch has put a link.
 """

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.objects.encoding import object_hash, oid_size
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
+from gitckpt.git.worktree.complaints import TRIES, met_change
 from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
@@ -46,14 +46,6 @@ _GRAIN = 2_000_000_000
 
 _CHECKED = 20
 """So many bytes at the end of an index tell it from others: of a checksum of any kind."""
-
-TRIES = 5
-"""How often git is asked to read files that change meanwhile."""
-
-_CHANGED = ("unstable object source data", "short read while indexing", "failed to read ")
-_SIGBUS = 10 if sys.platform == "darwin" else 7  # importing `signal` takes as long as all else that a capture imports
-
-_CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
 
 
 class PrivateIndex:
@@ -400,13 +392,3 @@ def _is_left_over(lock: str, directory: str) -> bool:
         if name.startswith("index.") and os.path.samestat(os.stat(path), found):
             return not is_alive(int(name.split(".")[1]))
     return False
-
-
-def met_change(error: GitError) -> bool:
-    """Tells whether git failed because a file changed while it read that, or was ended, as what it has mapped into memory is not there."""
-    return error.code == -_SIGBUS or any(words in error.stderr for words in _CHANGED)
-
-
-def is_corrupt(error: GitError) -> bool:
-    """Tells whether git failed because it could not read the index."""
-    return any(words in error.stderr for words in _CORRUPT)

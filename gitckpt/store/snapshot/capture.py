@@ -15,7 +15,8 @@ from gitckpt.git.damage import unusable
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation, sparse
-from gitckpt.git.worktree.index import PrivateIndex, is_corrupt
+from gitckpt.git.worktree.complaints import is_corrupt
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted

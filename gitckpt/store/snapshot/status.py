@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from gitckpt.git.contents import layout
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import intent, modules
-from gitckpt.git.worktree.index import TRIES, PrivateIndex, met_change
+from gitckpt.git.worktree.complaints import TRIES, met_change
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass, field
