@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 
 from gitckpt.model.errors import UsageError
@@ -141,10 +140,11 @@ def require_path(name: str, value: object, *, as_text: bool = False) -> None:
         raise refused(name, value, "a path")
     if ("\0" if isinstance(found, str) else b"\0") in found:
         raise refused(name, value, "a path, which has no zero byte")
-    try:
-        os.fsencode(found)
-    except UnicodeEncodeError:
-        raise refused(name, value, "a path, in which a surrogate stands for a byte, or none is") from None
+    if isinstance(found, str):
+        try:
+            found.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise refused(name, value, "a path, in which a surrogate stands for a byte, or none is") from None
 
 
 def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
