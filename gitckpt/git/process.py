@@ -40,15 +40,13 @@ Left in place, they would make a call for another worktree write into the caller
 
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
 _CHUNK = 65536
+_UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
 
 
 def ending(code: int) -> str:
     """Returns how a process ended that said nothing, by its exit code; a negative one names a signal."""
     return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-
-
-_UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
 
 
 class GitError(CkptError):
@@ -63,7 +61,8 @@ class GitError(CkptError):
     def __init__(self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None) -> None:
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
         said = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
-        name = next((word for word in command if not word.startswith("-") and "=" not in word), "git")
+        words = (word for before, word in zip(["", *command], command, strict=False) if before != "-C")
+        name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
         if hint is None and ("unexpected line in" in said or "unterminated line in" in said):  # of `packed-refs`: it says in which
             hint = _UNREADABLE
         super().__init__(f"git {name} failed: {said}", hint=hint)

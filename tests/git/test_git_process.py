@@ -315,6 +315,7 @@ class TestGitError:
 
     def test_without_a_word_it_gives_the_code(self) -> None:
         assert str(GitError(["gc"], -9, "")) == "git gc failed: killed by signal 9"
+        assert str(GitError(["-C", "/a/place", "--work-tree=/a/place", "status"], 1, "no")) == "git status failed: no"
 
     @pytest.mark.parametrize("line", ["garbage\n", "1" * 40 + " refs/heads/cut-off"])
     def test_a_line_of_packed_refs_that_is_broken(self, main_checkout: Checkout, line: str) -> None:
