@@ -225,11 +225,19 @@ class Repository:
         oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).out.decode("ascii", "replace").strip()
         if oid:
             raise lost_commit(oid)
+        from gitckpt.git.files import packed
+
+        if packed.are_emptied(self.common_dir):
+            raise RepositoryError(f"{os.path.join(self.common_dir, 'packed-refs')} is empty: the branch may have been in it", hint=EMPTIED)
 
     def close(self) -> None:
         """Ends the long-lived process."""
         for lookup in self._lookups:
             lookup.close()
+
+
+EMPTIED = "fetch what was in it from a clone, or look up in .git/logs where refs were; then delete the file; see more: git ckpt verify"
+"""What to do about a file of packed refs that holds nothing."""
 
 
 def lost_commit(oid: str) -> RepositoryError:

@@ -12,6 +12,7 @@ import pytest
 from gitckpt.git.files import validity
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
+from gitckpt.model.errors import RepositoryError
 from gitckpt.model.names import shell_word
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
@@ -203,6 +204,23 @@ def test_a_broken_ref(main_checkout: Checkout, ref: str) -> None:
     place.touch()
     seen = require_left(main_checkout, [("broken-ref", ref, "git cannot read this ref")])
     assert seen.findings[0].cure == f"rm {shell_word(str(place))}"
+
+
+def test_packed_refs_that_are_gone(main_checkout: Checkout, make_store: MakeStore) -> None:
+    with make_store(main_checkout) as store:
+        store.record("plan-complete")
+    main_checkout.git("pack-refs", "--all")
+    path = main_checkout.path / ".git/packed-refs"
+    before = path.read_bytes()
+    path.write_bytes(b"")
+    require_left(
+        main_checkout, [("broken-ref", str(path), "is empty, as a power cut leaves it: git takes all refs that were packed to be gone")]
+    )
+    with make_store(main_checkout) as store, pytest.raises(RepositoryError) as caught:
+        store.save("more-complete")
+    assert caught.value.message == f"{path} is empty: the branch may have been in it"
+    path.write_bytes(before)
+    assert look(main_checkout).findings == []
 
 
 def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore) -> None:

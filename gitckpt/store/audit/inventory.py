@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
+from gitckpt.git.files import packed
 from gitckpt.git.files.order import in_packs
 from gitckpt.git.graph import kinds
 from gitckpt.git.refs import in_parts
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import EMPTIED, Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
@@ -258,11 +259,16 @@ def cure_of_invalid(ref: str) -> str:
 def broken(repository: Repository, complaint: str) -> list[Flaw]:
     """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those.
 
+    Of an empty file of packed refs it does not even complain.
+
     Args:
         complaint: what `list_refs` returned.
     """
+    emptied = "is empty, as a power cut leaves it: git takes all refs that were packed to be gone"
+    path = os.path.join(repository.common_dir, "packed-refs")
+    flaws = [lasting("broken-ref", path, emptied, EMPTIED)] if packed.are_emptied(repository.common_dir) else []
     refs = dict.fromkeys(line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line)  # each part may name it
-    return [
+    return flaws + [
         lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}")
         for ref in refs
         if not layout.is_foreign(ref)
