@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gitckpt.model.checkpoint import SAFETY
@@ -145,6 +147,15 @@ class TestLatest:
     def test_where_there_are_none_it_says_how_to_make_one(self, plain: Store) -> None:
         said = refused(lambda: plain.find("latest"))
         assert said == (NotFoundError, "there are no checkpoints yet", "make one: git ckpt save", None)
+
+
+def test_latest_in_a_fresh_clone_is_of_no_run(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    """Nobody can tell there what was written here; but a run is gone on with only where it is named."""
+    plain.record("plan-complete", {})
+    run = plain.record("run-started", {}, start="Add login").run
+    main_checkout.git("clone", "--quiet", "--mirror", ".", str(tmp_path / "clone"))
+    with Store.open(tmp_path / "clone", adapter="plumbing") as store:
+        assert (store.find("latest"), store.find(str(run))) == (ONE, TWO)
 
 
 class TestACommit:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records.entry import Entry, Query, of_audited
+from gitckpt.store.records.index import Index
 from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
 from tests import forked
@@ -18,6 +19,8 @@ from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, listed, nth
 
 Damage = Callable[[Path], object]
+
+FOREIGN = "ffffffff-0000-4000-8000-00000000000f"
 
 
 def cut(path: Path) -> None:
@@ -240,3 +243,62 @@ class TestTheIndexFollowsTheRefs:
         store.find("latest")
         store.find(nth(1))
         assert read == []
+
+
+class TestWhatItAnswers:
+    """Each question but that of `list`, compared with what the list says."""
+
+    @pytest.fixture
+    def index(self, plain: Store, main_checkout: Checkout) -> Index:
+        plain.record("plan-complete")
+        begun = plain.record("begin", start="a")
+        second = main_checkout.commit("second")
+        plain.record("tests-failed", run=begun.run)
+        plain.record("run-started", {"step": 1}, start="b")
+        document = plain.raw(plain.record("plan-complete").id).decode()
+        assert second in document
+        line = next(each for each in document.splitlines() if each.startswith("timestamp"))
+        other = document.replace(nth(5), FOREIGN).replace(line, 'timestamp = "2026-01-05T01:00:00.5+01:00"')
+        main_checkout.git("update-ref", f"refs/checkpoints/{FOREIGN}", main_checkout.git("hash-object", "-w", "--stdin", data=other))
+        return inside(plain).index
+
+    def test_what_is_linked_to_commits(self, index: Index) -> None:
+        entries = index.select()
+        commits = sorted({entry.git_sha for entry in entries})
+        assert len(commits) == 2
+        wanted = {each: [(each, e.id, e.phase, e.timestamp) for e in reversed(entries) if e.git_sha == each] for each in commits}
+        assert any(one[3] == "2026-01-05T01:00:00.5+01:00" for one in wanted[index.select(Query(ids=[FOREIGN]))[0].git_sha])
+        for commit in commits:
+            assert list(index.linked([commit])) == wanted[commit]
+            assert list(index.linked_below([commit[:4]])) == wanted[commit]
+        assert sorted(index.linked(commits)) == sorted(line for lines in wanted.values() for line in lines)
+        assert list(index.linked_below([each[:2] for each in commits])) == [line for each in commits for line in wanted[each]]
+        assert (list(index.linked([])), list(index.linked_below(["00" * 20]))) == ([], [])
+
+    def test_how_much_there_is(self, index: Index) -> None:
+        entries = index.select()
+        first = {str(entry.run): entry for entry in entries if entry.run}
+        of_run = {run: (sum(entry.run == run for entry in entries), one.id, one.oid) for run, one in first.items()}
+        assert index.sizes() == (6, of_run)
+        assert index.runs() == sorted(of_run)
+
+    def test_of_each_run_its_ends(self, index: Index) -> None:
+        newest, first = index.select(), list(reversed(index.select()))
+        rows = {row[0]: row for row in index.run_rows()}
+        assert rows.keys() == {entry.run for entry in newest if entry.run}
+        for run, (_, time, id_, oid, branch, label, *_, started, _, _, _) in rows.items():
+            last = next(entry for entry in newest if entry.run == run)
+            assert (time, id_, oid, branch, label) == (last.time, last.id, last.oid, last.branch, last.phase)
+            assert started == next(entry for entry in first if entry.run == run).time
+
+    def test_which_commits_are_needed(self, index: Index, main_checkout: Checkout) -> None:
+        assert index.commits() == {entry.git_sha for entry in index.select()}
+        main_checkout.git("update-ref", f"refs/checkpoints/{nth(9)}", "HEAD")
+        index.refresh()
+        assert index.commits() is None
+        assert [problem.ref for problem in index.problems()] == [f"refs/checkpoints/{nth(9)}"]
+
+    def test_every_row_is_looked_at(self, index: Index) -> None:
+        seen: list[Entry] = []
+        index.audited(lambda rows: seen.extend(map(of_audited, rows)))
+        assert sorted(seen, key=lambda one: one.id) == sorted(index.select(), key=lambda one: one.id)
