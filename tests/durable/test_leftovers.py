@@ -82,9 +82,11 @@ def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so
     driver = stage.begin("run", "ci")
     left = tools(stage)
     watching = [driver.pid, *watchdogs(driver.pid)]
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # none of them is to notice the end of another one
-        for pid in watching:
-            os.kill(pid, number)
+    for pid in watching:  # none of them is to notice the end of another one
+        os.kill(pid, signal.SIGSTOP)
+    # The driver last: with it their group becomes an orphaned one, whose stopped members the kernel lets go on (_exit(2)).
+    for pid in reversed(watching):
+        os.kill(pid, signal.SIGKILL)
     driver.wait()
     assert all(map(runs, left))
     done = stage.ckpt("resume")
