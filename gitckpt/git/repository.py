@@ -225,10 +225,17 @@ class Repository:
         oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).out.decode("ascii", "replace").strip()
         if oid:
             raise lost_commit(oid)
-        from gitckpt.git.files import packed
+        emptied = self.emptied_refs()
+        if emptied is not None:
+            raise RepositoryError(f"{emptied} is empty: the branch may have been in it", hint=EMPTIED)
 
-        if packed.are_emptied(self.common_dir):
-            raise RepositoryError(f"{os.path.join(self.common_dir, 'packed-refs')} is empty: the branch may have been in it", hint=EMPTIED)
+    def emptied_refs(self) -> str | None:
+        """Returns the file of packed refs where it is of length zero, as a cut leaves it: git, which writes a header, says nothing."""
+        path = os.path.join(self.common_dir, "packed-refs")
+        try:
+            return path if os.stat(path).st_size == 0 else None
+        except OSError:
+            return None
 
     def close(self) -> None:
         """Ends the long-lived process."""

@@ -24,14 +24,6 @@ _LARGE = 4 << 20
 _HEADER, _SORTED = b"# pack-refs with:", b" sorted "
 
 
-def are_emptied(common_dir: str) -> bool:
-    """Tells whether the file of packed refs is of length zero, as a cut leaves it: git, which writes a header, takes that for no refs."""
-    try:
-        return os.stat(os.path.join(common_dir, "packed-refs")).st_size == 0
-    except OSError:
-        return False
-
-
 class Packed:
     """The packed refs as they were at one time. The file stays open: git never writes into it, but puts another one in its place.
 

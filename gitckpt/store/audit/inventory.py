@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
-from gitckpt.git.files import packed
 from gitckpt.git.files.order import in_packs
 from gitckpt.git.graph import kinds
 from gitckpt.git.refs import in_parts
@@ -264,9 +263,8 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
     Args:
         complaint: what `list_refs` returned.
     """
-    emptied = "is empty, as a power cut leaves it: git takes all refs that were packed to be gone"
-    path = os.path.join(repository.common_dir, "packed-refs")
-    flaws = [lasting("broken-ref", path, emptied, EMPTIED)] if packed.are_emptied(repository.common_dir) else []
+    emptied, sentence = repository.emptied_refs(), "is empty, as a power cut leaves it: git takes all refs that were packed to be gone"
+    flaws = [lasting("broken-ref", emptied, sentence, EMPTIED)] if emptied is not None else []
     refs = dict.fromkeys(line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line)  # each part may name it
     return flaws + [
         lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}")

@@ -363,8 +363,6 @@ def _cuts(repository: Repository) -> Iterator[bytes]:
 
 
 def _text(repository: Repository, oid: str) -> bytes:
-    """Returns a commit as it is, whatever replaces it (git-replace(1)): a gc does not look at replacements."""
+    """Returns a commit. Errors: `GitError`, which says what is wrong with it."""
     found = next(repository.cat_file.contents([oid]))
-    if found is not None and object_id("commit", found[2], repository.object_format) == oid:
-        return found[2]
-    return repository.git.run("cat-file", "commit", oid, env=AS_GC).out
+    return found[2] if found is not None else repository.git.run("cat-file", "commit", oid, env=AS_GC).out
