@@ -15,7 +15,7 @@ from gitckpt.git import disk
 from gitckpt.git.disk import MARK, Arrivals
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
 
 
 def files_of(checkout: Checkout, rev: str) -> set[str]:
@@ -311,3 +311,38 @@ def test_a_branch_that_stands_for_another_one_is_flushed_with_that(main_checkout
 def test_a_branch_that_stands_for_nothing_is_passed_over(main_checkout: Checkout, said: str) -> None:
     (main_checkout.path / ".git/refs/heads/loop").write_text(said, encoding="latin-1")
     Arrivals(Repository(str(main_checkout.path / ".git"), None)).flush([main_checkout.head()], [], "loop")
+
+
+def test_worktrees_of_somebody_else_are_in_nobodys_way(mortal: None, main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+    """Who may not read what git keeps of one cannot flush it, and works in another one: each commit and save failed."""
+    commit = main_checkout.commit("change", one="1\n")
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    repository = repository_of(main_checkout)
+    place = main_checkout.path / ".git/worktrees/linked"
+    hidden = place / "gitdir"
+    hidden.chmod(0)
+    Arrivals(repository).flush([commit], [], "main")
+    assert str(place / "HEAD") in flushed
+    assert str(hidden) not in flushed
+    repository.close()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+def test_what_is_no_head_of_a_worktree_holds_nobody_up(make: Callable[[Path], None], main_checkout: Checkout, flushed: list[str]) -> None:
+    commit = main_checkout.commit("change", one="1\n")
+    place = main_checkout.path / ".git/worktrees/odd"
+    place.mkdir(parents=True)
+    make(place / "HEAD")
+    repository = repository_of(main_checkout)
+    Arrivals(repository).flush([commit], [], "main")
+    assert files_of(main_checkout, commit) <= set(flushed)
+    repository.close()
+
+
+def test_a_file_in_the_place_of_all_worktrees_is_none(main_checkout: Checkout, flushed: list[str]) -> None:
+    commit = main_checkout.commit("change", one="1\n")
+    (main_checkout.path / ".git/worktrees").touch()
+    repository = repository_of(main_checkout)
+    Arrivals(repository).flush([commit], [], "main")
+    assert files_of(main_checkout, commit) <= set(flushed)
+    repository.close()

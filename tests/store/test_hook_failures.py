@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from collections.abc import Iterator
@@ -21,24 +20,6 @@ from gitckpt.store.hooks.files import FileChange
 from gitckpt.store.hooks.installation import install, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import OLD, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for
-
-
-@pytest.fixture
-def mortal() -> Iterator[None]:
-    """Takes from this thread the power of root to write where permissions forbid it."""
-    if os.geteuid() != 0:
-        yield
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    data = (ctypes.c_uint32 * 6)()
-    assert libc.capget(header, data) == 0
-    before = data[0]
-    data[0] &= ~0b110
-    assert libc.capset(header, data) == 0
-    yield
-    data[0] = before
-    assert libc.capset(header, data) == 0
 
 
 class TestFailures:

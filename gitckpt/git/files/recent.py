@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,17 +54,9 @@ def standing(repository: Repository, branch: str | None) -> list[str]:
 def elsewhere(repository: Repository) -> Iterator[str]:
     """Yields the files that say where the linked worktrees are, and what git keeps of each: who records in one vouches for all."""
     top = os.path.join(repository.common_dir, "worktrees")
-    try:
-        names = os.listdir(top)
-    except FileNotFoundError:
-        return
-    for name in names:
-        yield from (os.path.join(top, name, each) for each in _REGISTERED)
-        try:
-            with open(os.path.join(top, name, "HEAD"), "rb") as file:
-                said = file.read(4096)
-        except OSError:  # it is being made, or removed
-            continue
+    for name in _names(top):
+        yield from (f"{top}/{name}/{each}" for each in _REGISTERED)
+        said = _beginning(f"{top}/{name}/HEAD")  # of none, it is being made, or removed
         if said.startswith(b"ref: refs/heads/"):
             yield from _branches(repository.common_dir, os.fsdecode(said[5:].strip()))
 
@@ -74,6 +67,10 @@ def refs(repository: Repository, names: Sequence[str], since: int) -> Iterator[s
     Args:
         names: of refs, or paths of files below the directory of the repository.
     """
+    return filter(_is_open_to_us, _refs(repository, names, since))
+
+
+def _refs(repository: Repository, names: Sequence[str], since: int) -> Iterator[str]:
     common = repository.common_dir
     if names and repository.has_reftable:
         yield from _tables(common, since)
@@ -82,7 +79,8 @@ def refs(repository: Repository, names: Sequence[str], since: int) -> Iterator[s
     for name in names:
         path = os.path.join(common, name)
         try:
-            if os.stat(path).st_ctime_ns < since:
+            found = os.stat(path)
+            if found.st_ctime_ns < since or not stat.S_ISREG(found.st_mode):
                 continue
             yield path
             place = os.path.dirname(path)
@@ -112,12 +110,33 @@ def _branches(common: str, ref: str) -> Iterator[str]:
             return
         path = os.path.join(common, ref)
         yield path
-        try:
-            with open(path, "rb") as file:
-                said = file.read(4096)
-        except (OSError, ValueError):  # it is packed
-            return
+        said = _beginning(path)  # of none, it is packed
         ref = os.fsdecode(said[5:].strip()) if said.startswith(b"ref: ") else ""
+
+
+def _beginning(path: str) -> bytes:
+    """Returns what a file says, b"" where it cannot be read. Each commit asks for two of each worktree, and `open` takes four times as long."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(fd, 4096)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _is_open_to_us(path: str) -> bool:
+    """Tells whether we may read a file, and so flush it: a worktree may be somebody else's, whose umask lets nobody do that."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except PermissionError:
+        return False
+    except OSError:  # of another one, the flush tells
+        return True
+    return True
 
 
 def _tables(common: str, since: int) -> Iterator[str]:
@@ -125,14 +144,21 @@ def _tables(common: str, since: int) -> Iterator[str]:
     yield from _arrived(os.path.join(common, "reftable"), since)
     yield os.path.join(common, "reftable")
     top = os.path.join(common, "worktrees")
-    for name in os.listdir(top) if os.path.isdir(top) else ():
+    for name in _names(top):
         place = os.path.join(top, name, "reftable")
         try:
             new = _arrived(place, since)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # it is being made or removed, or is somebody else's alone
             continue
         if new:
             yield from (*new, place)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:  # there is none, or what lies there is nothing that git would use
+        return []
 
 
 def _arrived(directory: str, since: int) -> list[str]:
