@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import argparse
+import ctypes
 import functools
 import gc
 import hashlib

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 

@@ -115,7 +115,7 @@ def _branches(common: str, ref: str) -> Iterator[str]:
 
 
 def _beginning(path: str) -> bytes:
-    """Returns what a file says, b"" where it cannot be read. Each commit asks for two of each worktree, and `open` takes four times as long."""
+    """Returns what a file says, b"" where it cannot be read: two of each worktree at each commit, for which `open` takes twice as long."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
