@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
+from gitckpt.git.refs import plain as plainly_said
+from gitckpt.git.repository import Repository
 from gitckpt.store.records import abandoned
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -43,3 +47,35 @@ def test_one_that_is_not_sorted(plain: Store, main_checkout: Checkout, monkeypat
     Path(repository.common_dir, "packed-refs").write_text(f"# pack-refs with: peeled \n{main_checkout.head()} refs/heads/a\n")
     monkeypatch.setattr(abandoned, "_WHOLE", 10)
     assert abandoned._packed(repository) is None
+
+
+def test_nothing_is_looked_at_again_that_has_not_changed(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record of a run comes by: with a thousand branches that have checkpoints, it took thirty times as long."""
+    for name in ("a", "below/b"):
+        main_checkout.git("checkout", "--quiet", "-b", name, "main")
+        main_checkout.commit(name)
+        plain.record("a-complete", {})
+    main_checkout.git("checkout", "--quiet", "main")
+    plain.record("a-complete", {})
+    refs = main_checkout.path / ".git" / "refs"
+    long_ago = time.time() - 60
+    for place in (refs / "heads", refs / "heads" / "below", main_checkout.path / ".git" / "packed-refs"):
+        if place.exists():
+            os.utime(place, (long_ago, long_ago))
+    looked: list[str] = []
+    real = plainly_said
+
+    def plainly(repository: Repository, ref: str) -> str | None:
+        looked.append(ref)
+        return real(repository, ref)
+
+    monkeypatch.setattr(abandoned, "plain", plainly)
+    plain.record("a-complete", {})
+    assert "refs/heads/below/b" in looked
+    looked.clear()
+    plain.record("a-complete", {})
+    assert looked == []
+    gone = main_checkout.git("rev-parse", "below/b")
+    main_checkout.git("branch", "--quiet", "-D", "below/b")
+    plain.record("a-complete", {})
+    assert main_checkout.git("rev-parse", f"refs/keep/ckpt/{gone}") != gone, "it lends no name any more"
