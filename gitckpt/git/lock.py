@@ -41,11 +41,6 @@ class Lock:
         self._fd = -1
         self.is_taken = False
 
-    @property
-    def is_held(self) -> bool:
-        """Whether it is ours."""
-        return self._fd >= 0
-
     def acquire(self) -> bool:
         """Returns whether the lock was got in time. A file system without locks counts as not got."""
         deadline = time.monotonic() + self._timeout
@@ -79,9 +74,18 @@ class Lock:
                 raise
             os.close(fd)  # somebody deleted the file meanwhile; a lock on it excludes nobody
 
-    def release(self) -> None:
-        """Gives the lock back; does nothing where it is not held."""
+    def release(self, *, delete: bool = False) -> None:
+        """Gives the lock back; does nothing where it is not held.
+
+        Args:
+            delete: whether the file goes, unless somebody else has deleted it: another one may be held in its place by now.
+        """
         if self._fd >= 0:
+            if delete and os.fstat(self._fd).st_nlink:
+                try:
+                    os.unlink(self._path)  # first: nobody else can have a lock on it yet
+                except OSError:
+                    pass  # maintenance does it
             _held.pop(self._path, None)  # somebody may have deleted the file, and another lock of ours be on a new one
             fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing alone would leave it to a process forked meanwhile
             os.close(self._fd)

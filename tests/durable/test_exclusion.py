@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import exclusion
+from gitckpt.durable.command.exclusion import Exclusion
+from gitckpt.durable.run.run import Run
 from gitckpt.git.lock import Lock
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
@@ -65,3 +67,20 @@ def test_what_a_kill_left_of_it_is_swept(stage: Stage) -> None:
             assert sweep.sweep_files(repository) == []
         assert sweep.sweep_files(repository) == [str(left)]
         assert not left.exists()
+
+
+def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(stage: Stage) -> None:
+    """It was a bug to whoever brought files back; and the file that the next one holds must not go."""
+    stage.pipeline("one: true")
+    with stage.store() as store:
+        run = str(Run.begin(store, "r")[0].run)
+        hold = inside(store).leases.acquire(run, "a test")
+        path = Path(inside(store).repository.make_private_dir()) / f"files.{run}.lock"
+        with Exclusion(inside(store).repository, hold):
+            path.unlink()
+        with Exclusion(inside(store).repository, hold):
+            path.unlink()
+            with Lock(str(path), 0) as is_got:
+                assert is_got
+        assert path.exists()
+        hold.release()

@@ -56,9 +56,7 @@ class Exclusion:
         self._give_back()
 
     def _give_back(self) -> None:
-        if self._lock.is_held:
-            os.unlink(self._path)  # first: nobody else can have a lock on it yet
-        self._lock.release()
+        self._lock.release(delete=True)
 
 
 def _busy(run: str, path: str) -> BusyError:
