@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -180,4 +181,16 @@ def test_what_is_kept_of_an_operation_is_flushed(main_checkout: Checkout, tmp_pa
     administration.flush(repository, str(tmp_path / "linked"))
     assert {str(place / "rebase-merge"), str(place / "rebase-merge/done")} <= set(flushed)
     assert str(place / "modules/done") not in flushed
+    repository.close()
+
+
+def test_what_is_no_file_of_a_worktree_is_not_flushed(main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+    """Git's file system monitor listens at a socket there; of a pipe, the flush waited for ever."""
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    place = main_checkout.path / ".git/worktrees/linked"
+    os.mkfifo(place / "pipe")
+    os.mknod(place / "fsmonitor--daemon.ipc", 0o600 | stat.S_IFSOCK)
+    repository = repository_of(main_checkout)
+    administration.flush(repository, str(tmp_path / "linked"))
+    assert str(place / "HEAD") in flushed
     repository.close()

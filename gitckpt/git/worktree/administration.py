@@ -143,7 +143,8 @@ def flush(repository: Repository, path: str) -> None:
         kept = []
         for place, names, files in os.walk(git_dir):  # an operation in progress has directories of its own, and so have reftables
             names[:] = [name for name in names if name != "modules"]  # of submodules nothing is flushed, as of files
-            kept += [os.path.join(place, name) for name in files if not os.path.islink(os.path.join(place, name))]
+            paths = [os.path.join(place, name) for name in files]  # a daemon of git's has a socket there
+            kept += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
             kept.append(place)
         places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
         disk.flush([*kept, os.path.join(path, ".git"), *places])
