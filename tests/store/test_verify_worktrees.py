@@ -64,6 +64,26 @@ def test_a_head_that_a_power_cut_has_emptied(checkout: Checkout, opened: Path, m
     assert told(look(checkout)) == []
 
 
+def test_a_head_that_a_power_cut_has_taken(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+    head = admin(checkout, opened) / "HEAD"
+    before = head.read_text()
+    head.unlink()
+    sentence = "its HEAD is gone, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+    seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
+    assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
+    with make_store(checkout) as store:
+        again = resume(inside(store), store.read(opened.name))
+    assert again.remarks == (f"its HEAD was gone, and is detached at {before[:10]} now; what it was at before: git reflog",)
+    assert [head.read_text(), told(look(checkout))] == [before, []]
+
+
+def test_a_head_that_git_is_about_to_write(main_checkout: Checkout, tmp_path: Path) -> None:
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
+    for name in ("HEAD", "index"):
+        (main_checkout.path / ".git/worktrees/theirs" / name).unlink()
+    assert told(look(main_checkout)) == []
+
+
 def test_a_head_of_somebody_elses_worktree(main_checkout: Checkout, tmp_path: Path) -> None:
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
     head = main_checkout.path / ".git/worktrees/theirs/HEAD"

@@ -180,6 +180,27 @@ class TestMovedByHand:
         assert registered(Checkout(new)) == [f"{path} locked gitckpt {made.run}"]
 
 
+class TestCopied:
+    """With the repository, by a person: what the copy keeps of worktrees names those of the original."""
+
+    @pytest.mark.parametrize("how", ["as it is", "moved by hand"])
+    def test_those_of_the_original_stay_its_own(
+        self, make_store: MakeStore, main_checkout: Checkout, made: Checkpoint, plain: Store, tmp_path: Path, how: str
+    ) -> None:
+        theirs = [tmp_path / "by a person", Path(resume(inside(plain), made, tmp_path / "ours").path)]
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(theirs[0]))
+        before = [(path / ".git").read_text() for path in theirs]
+        copy = tmp_path / "copy"
+        shutil.copytree(main_checkout.path, copy, symlinks=True)
+        store = make_store(copy)
+        here = resumed(store, store.save("b-complete"))
+        if how == "moved by hand":
+            here.path.rename(here.path.with_name("moved"))
+        assert not resume(inside(store), store.read(here.path.name)).made
+        assert [(path / ".git").read_text() for path in theirs] == before
+        assert {Checkout(path).git("rev-parse", "--git-common-dir") for path in theirs} == {str(main_checkout.path / ".git")}
+
+
 class TestForgotten:
     def test_it_is_adopted_with_its_files_as_they_are(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
         here = resumed(plain, made)

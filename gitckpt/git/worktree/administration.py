@@ -14,7 +14,7 @@ import time
 import zlib
 
 from gitckpt.git import config, disk
-from gitckpt.git.files import premises
+from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
@@ -53,19 +53,29 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
 def repair(repository: Repository, path: str) -> None:
     """Lets git know where a linked worktree is, and the worktree where the repository is.
 
-    Git looks at all the others as well, and fails where one of them is broken: that is nothing to whoever works in this one.
+    `git worktree repair`, also that of one path, has all other worktrees point here as well: in a copy of a repository, those of the original.
 
     Args:
         repository: seen from any of its worktrees.
         path: the top of the worktree.
 
     Raises:
-        GitError: neither finds the other.
+        GitError: git keeps nothing of such a worktree, or it cannot be written.
     """
     with turn(repository):
-        code = repository.git.run("worktree", "repair", path, ok=(0, 1)).code
-    if code and not _is_linked(repository, path):
-        call(repository, "repair", path)
+        if _is_linked(repository, path):
+            return
+        named = named_by(path)
+        git_dir = os.path.join(administration(repository), os.path.basename(named or ""))
+        if named is None or not os.path.isdir(git_dir):
+            raise GitError(["worktree", "repair", path], 1, f"{path}: git keeps no worktree of that name")
+        dot_git = os.path.join(os.path.realpath(path), ".git")
+        try:
+            if not is_ours(repository, named):
+                atomic.write(dot_git, b"gitdir: %s\n" % os.fsencode(os.path.realpath(git_dir)))
+            atomic.write(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"))
+        except OSError as error:
+            raise GitError(["worktree", "repair", path], 1, f"{error.filename or path}: {error.strerror}") from None
 
 
 def _is_linked(repository: Repository, path: str) -> bool:
@@ -171,16 +181,23 @@ def lock_reason(git_dir: str) -> str | None:
 
 
 def lacks_head(repository: Repository, git_dir: str) -> bool:
-    """Tells whether HEAD of a linked worktree is empty or broken, as a power cut leaves what nobody has flushed.
+    """Tells whether HEAD of a linked worktree is gone, empty or broken, as a power cut leaves what nobody has flushed.
 
     Git sees no worktree then; where a reftable has it, one without a commit.
     """
     path = os.path.join(git_dir, "HEAD")
-    said = content(path)
-    is_whole = said.startswith("ref: refs/") or (len(said) in (40, 64) and not said.strip("0123456789abcdef"))
     if repository.has_reftable and lacks_tables(git_dir):
         return True
+    if has_no_head(git_dir):
+        return True
+    said = content(path)
+    is_whole = said.startswith("ref: refs/") or (len(said) in (40, 64) and not said.strip("0123456789abcdef"))
     return not is_whole and os.path.isfile(path) and not os.path.islink(path)
+
+
+def has_no_head(git_dir: str) -> bool:
+    """Tells whether HEAD of a linked worktree is gone. While git makes one, it is not there yet, and neither is an index."""
+    return os.path.exists(os.path.join(git_dir, "index")) and not os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_tables(git_dir: str) -> bool:

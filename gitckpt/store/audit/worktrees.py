@@ -43,7 +43,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
 
 
 def headless(repository: Repository) -> list[Finding]:
-    """Returns those worktrees whose HEAD is empty or broken, whoever made them, while their directories are where they belong."""
+    """Returns those worktrees whose HEAD is gone, empty or broken, whoever made them, while their directories are where they belong."""
     found = []
     for git_dir, path in administration.registered(repository):
         named = administration.named_by(path)
@@ -52,14 +52,15 @@ def headless(repository: Repository) -> list[Finding]:
             continue
         owner = ownership.owner_in(git_dir)
         head, log = shell_word(os.path.join(git_dir, "HEAD")), shell_word(os.path.join(git_dir, "logs", "HEAD"))
-        sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+        state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
+        sentence = f"its HEAD is {state}, as a power cut leaves it: to git it is no worktree, and every git gc fails"
         cure = f"write into {head} where it was: ref: refs/heads/BRANCH, or the last commit that {log} names"
         if repository.has_reftable and administration.lacks_tables(git_dir):
             sentence = "the reftable of its HEAD is empty or broken, as a power cut leaves it: to git it is at no commit"
             tables = shell_word(os.path.join(git_dir, "reftable"))
             cure = f"rm -f {tables}/*; git -C {shell_word(path)} symbolic-ref HEAD refs/heads/BRANCH, or update-ref --no-deref HEAD COMMIT"
         elif repository.has_reftable:
-            sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree"
+            sentence = f"its HEAD is {state}, as a power cut leaves it: to git it is no worktree"
             cure = f"write into {head}, as the reftables say where it is: ref: refs/heads/.invalid"
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"

@@ -163,21 +163,22 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
 
 
 def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
-    """Writes HEAD of a worktree anew that a power cut has emptied: what is started in it would be in none, or in the one around it."""
+    """Writes HEAD of a worktree anew that a power cut has taken or emptied: what is started in it would be in none, or in the one around it."""
     git_dir = administration.named_by(wish.path)
     if git_dir is None or not administration.lacks_head(repository, git_dir):
         return ()
     commit = wish.checkpoint.git_sha
+    state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
     if not commit and wish.branch is None:
         raise WorktreeError(
-            f"HEAD of the worktree {wish.path} is empty or broken, and checkpoint {wish.checkpoint.id} has no commit",
+            f"HEAD of the worktree {wish.path} is {state}, and checkpoint {wish.checkpoint.id} has no commit",
             hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
         )
     _require_objects(repository, wish.checkpoint)
     has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else that went with it
     administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}")
     where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
-    return (f"its HEAD was empty or broken, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",)
+    return (f"its HEAD was {state}, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",)
 
 
 def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
