@@ -13,7 +13,7 @@ import pytest
 from gitckpt.git import leftovers
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
-from gitckpt.model import times
+from gitckpt.model import ids, times
 from gitckpt.model.policy import Policy
 from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
@@ -220,7 +220,8 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
 def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Checkout) -> None:
     """It is locked first, and says where it is later: to git, too, it is no worktree, but none that may be pruned."""
     place = main_checkout.path / ".git/worktrees"
-    for name, reason in (("ours", "gitckpt 11111111"), ("young", "gitckpt 11111111"), ("theirs", "initializing")):
+    ours = f"gitckpt {ids.new_id()}"
+    for name, reason in (("ours", ours), ("young", ours), ("theirs", "initializing"), ("a person's", "gitckpt must not touch it")):
         (place / name).mkdir(parents=True)
         (place / name / "locked").write_text(reason)
         if name != "young":
@@ -230,4 +231,4 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
         store.record("a-complete")
         assert list(store.verify().findings) == []
         assert sweep.sweep_files(inside(store).repository) == [str(place / "ours")]
-    assert sorted(os.listdir(place)) == ["theirs", "young"]
+    assert sorted(os.listdir(place)) == ["a person's", "theirs", "young"]

@@ -61,10 +61,11 @@ def test_it_stays_where_its_worktree_holds_what_no_checkpoint_does(plain: Store,
     assert not path.exists()
 
 
-def test_it_stays_where_somebody_has_locked_its_worktree(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+@pytest.mark.parametrize("why", ["", "gitckpt", "gitckpt: not yet, please", "gitckpt must leave this"])
+def test_it_stays_where_somebody_has_locked_its_worktree(plain: Store, main_checkout: Checkout, make_store: MakeStore, why: str) -> None:
     work = worked(plain, "done", make_store)
     main_checkout.git("worktree", "unlock", str(work.worktree.path))
-    main_checkout.git("worktree", "lock", str(work.worktree.path))
+    main_checkout.git("worktree", "lock", "--reason", why, str(work.worktree.path))
     error = refused(plain, work.run, main_checkout)
     assert error.message == f"run {work.run} stays: its worktree {work.worktree.path} is locked"
     assert error.hint == f"once that is settled: git ckpt remove {work.run}"

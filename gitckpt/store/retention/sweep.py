@@ -115,12 +115,7 @@ def _scratch(repository: Repository) -> list[str]:
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
     """Returns what git keeps of worktrees that it was killed at making for us: locked first, they are nothing for `git worktree prune`."""
-    ours = (
-        git_dir
-        for git_dir in administration.unfinished(repository)
-        if (administration.lock_reason(git_dir) or "").startswith(f"{ownership.LOCK_REASON} ")
-    )
-    return leftovers.left_directories(repository, ours)
+    return leftovers.left_directories(repository, filter(ownership.is_locked_by_us, administration.unfinished(repository)))
 
 
 def _left_keeps(repository: Repository) -> dict[str, FileMark]:

@@ -9,6 +9,7 @@ import os
 
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import lock_reason, moved_to, registered, seen_from, went_along
+from gitckpt.model import ids
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 LOCK_REASON = "gitckpt"
-"""Begins the reason for which our worktrees are locked: `git worktree prune` shall leave them."""
+"""Begins the reason for which our worktrees are locked, before the id of a run or a checkpoint: `git worktree prune` shall leave them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ def registration_of(repository: Repository, path: str) -> str | None:
 
 def is_locked_by_us(git_dir: str) -> bool:
     """Tells of what git keeps of a worktree whether that is locked as we lock those that we make."""
-    return (lock_reason(git_dir) or "").startswith(LOCK_REASON)
+    word, _, name = (lock_reason(git_dir) or "").partition(" ")
+    return word == LOCK_REASON and (ids.is_run_id(name) or ids.is_id(name))
 
 
 def is_locked_by_others(git_dir: str) -> bool:
