@@ -149,6 +149,22 @@ def test_it_is_in_another_store(saved: Checkout, tmp_path: Path, kind: str) -> N
     assert told(read_all(saved)) == []
 
 
+def test_what_is_borrowed_is_left_to_its_owner(saved: Checkout, tmp_path: Path) -> None:
+    """An empty file there is nothing that we may delete, also where the content is found, and written here."""
+    oid, lender = oid_of(saved, "files/new"), tmp_path / "lender"
+    (saved.path / ".git/objects").rename(lender)
+    for name in ("info", "pack"):
+        (saved.path / ".git/objects" / name).mkdir(parents=True)
+    (saved.path / ".git/objects/info/alternates").write_text(f"{lender}\n")
+    path = lender / oid[:2] / oid[2:]
+    spoil(path, "empty")
+    mended = read_all(saved, repair=True)
+    assert [(each.code, each.repaired) for each in mended.findings] == [("objects-missing", True), ("object-empty", False)]
+    assert mended.findings[1].cure == "in the repository that has it, this one borrows from it: git ckpt verify --repair"
+    assert (path.read_bytes(), place_of(saved, oid).stat().st_size > 0) == (b"", True)
+    require_whole(saved)
+
+
 def test_what_nobody_has(saved: Checkout) -> None:
     oid = oid_of(saved, "files/new")
     for how in KINDS[1:]:

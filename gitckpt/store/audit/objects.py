@@ -69,7 +69,10 @@ def _of_files(repository: Repository, damage: Damage, wanted: Mapping[str, Colle
         sentence = (
             f"the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again{where}"
         )
-        yield Flaw(Finding("object-empty", path, sentence, REPAIR), anew=again, empty=path)
+        if path == file_of(repository, oid):
+            yield Flaw(Finding("object-empty", path, sentence, REPAIR), anew=again, empty=path)
+        else:  # nobody but its owner deletes in a repository that is borrowed from
+            yield lasting("object-empty", path, sentence, f"in the repository that has it, this one borrows from it: {REPAIR}")
     for path, sentence in sorted(damage.packs.items()):
         cure = f"git index-pack {shell_word(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _FROM_CLONE
         yield lasting("pack-damaged", path, f"{sentence}: git does not use it", cure)
