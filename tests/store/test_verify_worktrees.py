@@ -368,7 +368,7 @@ def unfinished(checkout: Checkout, opened: Path) -> tuple[Path, Path]:
         ("HEAD", "0" * 40),
         ("commondir", "../.."),
         ("gitdir", f"{scaffold}/unfinished/.git"),
-        ("locked", "gitckpt 11111111"),
+        ("locked", f"gitckpt {ONE}"),
     ):
         (kept / name).write_text(f"{text}\n")
     return scaffold, kept

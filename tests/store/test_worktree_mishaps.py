@@ -200,6 +200,23 @@ class TestCopied:
         assert [(path / ".git").read_text() for path in theirs] == before
         assert {Checkout(path).git("rev-parse", "--git-common-dir") for path in theirs} == {str(main_checkout.path / ".git")}
 
+    def test_one_of_the_original_is_said_to_be_that(
+        self, make_store: MakeStore, main_checkout: Checkout, made: Checkpoint, plain: Store, tmp_path: Path
+    ) -> None:
+        path = resume(inside(plain), made, tmp_path / "ours").path
+        copy = tmp_path / "copy"
+        shutil.copytree(main_checkout.path, copy, symlinks=True)
+        store = make_store(copy)
+        sentence = f"another repository: {main_checkout.path / '.git'}"
+        with pytest.raises(WorktreeError) as caught:
+            resume(inside(store), made, path)
+        assert caught.value.message == f"{path} is a worktree of {sentence}"
+        assert caught.value.hint == f"make one of this repository elsewhere: git ckpt resume {made.run} --into DIR"
+        found = store.verify().findings[0]
+        assert (found.code, found.object, found.sentence) == ("worktree-moved", path, f"is of {sentence}")
+        assert str(found.cure).endswith(f"rm -r {copy / '.git/worktrees/ours'}")
+        assert plain.verify().is_clean
+
 
 class TestForgotten:
     def test_it_is_adopted_with_its_files_as_they_are(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:

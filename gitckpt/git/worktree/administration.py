@@ -53,7 +53,8 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
 def repair(repository: Repository, path: str) -> None:
     """Lets git know where a linked worktree is, and the worktree where the repository is.
 
-    `git worktree repair`, also that of one path, has all other worktrees point here as well: in a copy of a repository, those of the original.
+    `git worktree repair`, also that of one path, has all other worktrees point here as well: in a copy of a repository, those of
+    the original.
 
     Args:
         repository: seen from any of its worktrees.
@@ -163,6 +164,21 @@ def flush(repository: Repository, path: str) -> None:
 def is_ours(repository: Repository, git_dir: str) -> bool:
     """Tells whether an administrative directory is, or would be, one of this repository."""
     return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(administration(repository))
+
+
+def elsewhere(repository: Repository, path: str) -> str | None:
+    """Returns the git directory of the other repository that a worktree is of; None where it is of this one, of none, or that is not there.
+
+    In a copy of a repository, what it keeps of worktrees names those of the original.
+
+    Args:
+        repository: seen from any of its worktrees.
+        path: the top of the worktree.
+    """
+    git_dir = named_by(path)
+    if git_dir is None or is_ours(repository, git_dir) or not os.path.isfile(os.path.join(git_dir, "commondir")):
+        return None
+    return os.path.dirname(os.path.dirname(git_dir))
 
 
 def administration(repository: Repository) -> str:

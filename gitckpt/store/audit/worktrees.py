@@ -141,6 +141,11 @@ def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None
     moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
     if moved is not None:
         return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shell_word(moved)}")
+    other = administration.elsewhere(repository, path)
+    if other is not None:  # `git worktree repair` would take it from there
+        sentence = f"is of another repository: {other}"
+        cure = f"leave it to that; what is kept of it here is of no use, unless that one is a copy of this: rm -r {shell_word(git_dir)}"
+        return lasting("worktree-moved", path, sentence, cure)
     if os.path.lexists(path):
         sentence = f"is not the worktree that git keeps {git_dir} for"
         # Without the path: with it, git mends it as well, and fails all the same.

@@ -144,6 +144,12 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
         remarks = _mend_head(repository, wish)
         administration.repair(repository, path)  # a kill may have kept the one that made it from doing so
         return Opened(path, made=False, remarks=remarks, unfiltered=_completed(repository, path))
+    other = administration.elsewhere(repository, path)
+    if other is not None:
+        raise WorktreeError(
+            f"{path} is a worktree of another repository: {other}",
+            hint=f"make one of this repository elsewhere: git ckpt resume {shell_word(wanted.run or wanted.checkpoint)} --into DIR",
+        )
     if found is None and ownership.registration_of(repository, path):
         if git_dir is None:  # git does not remove such a worktree
             is_there = os.path.lexists(os.path.join(path, ".git"))
@@ -163,7 +169,7 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
 
 
 def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
-    """Writes HEAD of a worktree anew that a power cut has taken or emptied: what is started in it would be in none, or in the one around it."""
+    """Writes HEAD of a worktree anew that a power cut has taken or emptied: what is started in it would be in none, or in another."""
     git_dir = administration.named_by(wish.path)
     if git_dir is None or not administration.lacks_head(repository, git_dir):
         return ()
