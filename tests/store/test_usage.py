@@ -434,7 +434,7 @@ class TestLeftovers:
         made.mkdir(parents=True)
         keep.parent.mkdir(exist_ok=True)
         keep.write_text(f"gitckpt {dead}\n")
-        (made / "locked").write_text("gitckpt 11111111")
+        (made / "locked").write_text("gitckpt 11111111-1111-4111-8111-111111111111")
         flush.write_bytes(b"")
         for path in (keep, made / "locked", made, flush):
             os.utime(path, (1_000_000_000, 1_000_000_000))
