@@ -39,6 +39,7 @@ _CURES = (
 )
 """What the system says, in our words or git's, and what helps."""
 
+_DONE = "what was recorded or changed by then is: git ckpt list shows it; see to where the output goes"
 _KILLED = "git was killed, and no harm is done: run the command again"
 _AGAIN = "run the command again; if it fails again, see what is wrong: git ckpt doctor"
 
@@ -80,6 +81,9 @@ def _run(argv: list[str]) -> int:
     except OSError as error:
         if error.errno not in _NOT_OURS:
             return _bug(error, argv)
+        if _is_of_output(error):
+            _discard_output()
+            return terminal.fail(CkptError(f"cannot write the output: {error.strerror}", hint=_DONE))
         _discard_output()
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         return terminal.fail(CkptError(message, hint=_sandbox_cure(message) or _cure(message) or _AGAIN))
@@ -143,6 +147,14 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Tells whether an error is that of writing standard output, by who raised it: it is written when all else is done."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and at.tb_frame.f_globals["__name__"] in (terminal.__name__, __name__)
 
 
 def _discard_output() -> None:

@@ -224,8 +224,13 @@ def test_output_that_cannot_be_written_is_1(main_checkout: Checkout, git_ckpt: P
     assert git_ckpt.exists()
     main_checkout.git("ckpt", "-q", "save")
     done = subprocess.run(["sh", "-c", "git ckpt list > /dev/full"], cwd=main_checkout.path, capture_output=True, check=False, text=True)
-    expected = "error: No space left on device\nhint: make room on the disk, and run the command again\n"
+    expected = (
+        "error: cannot write the output: No space left on device\n"
+        "hint: what was recorded or changed by then is: git ckpt list shows it; see to where the output goes\n"
+    )
     assert (done.returncode, done.stderr) == (1, expected)
+    done = subprocess.run(["sh", "-c", "git ckpt save > /dev/full"], cwd=main_checkout.path, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr, len(main_checkout.refs("refs/checkpoints"))) == (1, expected, 2)
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
