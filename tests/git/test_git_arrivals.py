@@ -58,7 +58,7 @@ def test_nothing_is_flushed_twice(main_checkout: Checkout, repository: Repositor
     commit = main_checkout.commit("change", one="1\n")
     Arrivals(repository).flush([commit], [], None)
     files = [path for path in flushed if os.path.isfile(path)]
-    assert set(files) == files_of(main_checkout, commit)
+    assert set(files) == files_of(main_checkout, commit) | {str(main_checkout.path / ".git/refs/heads/main")}
     wait_for_a_tick(main_checkout.path)
     flushed.clear()
     for arrivals in (Arrivals(repository), Arrivals(repository)):
@@ -345,4 +345,36 @@ def test_a_file_in_the_place_of_all_worktrees_is_none(main_checkout: Checkout, f
     repository = repository_of(main_checkout)
     Arrivals(repository).flush([commit], [], "main")
     assert files_of(main_checkout, commit) <= set(flushed)
+    repository.close()
+
+
+def test_the_branch_of_the_main_worktree_is_flushed_by_who_records_in_another_one(
+    main_checkout: Checkout, tmp_path: Path, flushed: list[str]
+) -> None:
+    """What is older than the mark, which is that of all, is never looked at again."""
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    settle(main_checkout)
+    commit = main_checkout.commit("without a hook")
+    linked = repository_of(Checkout(tmp_path / "linked", main_checkout.path))
+    other = main_checkout.git("rev-parse", "HEAD~1")
+    flushed.clear()
+    Arrivals(linked).flush([other], [], None)
+    here = repository_of(main_checkout)
+    wait_for_a_tick(main_checkout.main)
+    Arrivals(here).flush([commit], [], "main")
+    assert str(main_checkout.path / ".git/refs/heads/main") in flushed
+    for repository in (linked, here):
+        repository.close()
+
+
+def test_a_branch_is_flushed_that_notes_were_flushed_after(main_checkout: Checkout, flushed: list[str]) -> None:
+    """A rebase ends with both, and the hook that follows looks at the notes first."""
+    settle(main_checkout)
+    flushed.clear()
+    commit = main_checkout.commit("rebased")
+    repository = repository_of(main_checkout)
+    Arrivals(repository).catch_up(refs=["refs/notes/checkpoints"])
+    wait_for_a_tick(main_checkout.main)
+    Arrivals(repository).flush([commit], [], "main")
+    assert str(main_checkout.path / ".git/refs/heads/main") in flushed
     repository.close()

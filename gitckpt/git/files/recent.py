@@ -39,14 +39,15 @@ def objects(top: str, since: int) -> Iterator[str]:
 
 
 def standing(repository: Repository, branch: str | None) -> list[str]:
-    """Returns the files that say where the worktree is that a repository is seen from, and the main one: HEAD, and a branch.
+    """Returns the files that say where the worktree is that a repository is seen from, and the main one: HEAD, and its branch.
 
     Args:
         branch: the one that is recorded on.
     """
     heads = [os.path.join(git_dir, "HEAD") for git_dir in dict.fromkeys((repository.git_dir, repository.common_dir))]
     if not repository.has_reftable:
-        return [*heads, *_branches(repository.common_dir, f"refs/heads/{branch}" if branch else "")]
+        refs = [*([f"refs/heads/{branch}"] if branch else []), *map(_branch_at, heads)]  # the main worktree is on another one
+        return [*heads, *dict.fromkeys(path for ref in refs for path in _branches(repository.common_dir, ref))]
     # Those of all are written with each record of ours, and flushed then; a linked worktree has some of its own.
     return [*heads, *([os.path.join(repository.git_dir, "reftable", "tables.list")] if repository.is_linked else [])]
 
@@ -56,9 +57,7 @@ def elsewhere(repository: Repository) -> Iterator[str]:
     top = os.path.join(repository.common_dir, "worktrees")
     for name in _names(top):
         yield from (f"{top}/{name}/{each}" for each in _REGISTERED)
-        said = _beginning(f"{top}/{name}/HEAD")  # of none, it is being made, or removed
-        if said.startswith(b"ref: refs/heads/"):
-            yield from _branches(repository.common_dir, os.fsdecode(said[5:].strip()))
+        yield from _branches(repository.common_dir, _branch_at(f"{top}/{name}/HEAD"))
 
 
 def refs(repository: Repository, names: Sequence[str], since: int) -> Iterator[str]:
@@ -101,6 +100,12 @@ def came_at(path: str) -> int:
         return os.stat(path).st_ctime_ns
     except (OSError, ValueError):
         return 0
+
+
+def _branch_at(head: str) -> str:
+    """Returns the branch that a file HEAD says; "" where it is detached, or the worktree is being made, or removed."""
+    said = _beginning(head)
+    return os.fsdecode(said[5:].strip()) if said.startswith(b"ref: refs/heads/") else ""
 
 
 def _branches(common: str, ref: str) -> Iterator[str]:
