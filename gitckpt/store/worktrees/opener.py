@@ -144,12 +144,7 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
         remarks = _mend_head(repository, wish)
         administration.repair(repository, path)  # a kill may have kept the one that made it from doing so
         return Opened(path, made=False, remarks=remarks, unfiltered=_completed(repository, path))
-    other = administration.elsewhere(repository, path)
-    if other is not None:
-        raise WorktreeError(
-            f"{path} is a worktree of another repository: {other}",
-            hint=f"make one of this repository elsewhere: git ckpt resume {shell_word(wanted.run or wanted.checkpoint)} --into DIR",
-        )
+    ownership.require_not_elsewhere(repository, path, wanted)
     if found is None and ownership.registration_of(repository, path):
         if git_dir is None:  # git does not remove such a worktree
             is_there = os.path.lexists(os.path.join(path, ".git"))

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import lock_reason, moved_to, registered, seen_from, went_along
+from gitckpt.git.worktree.administration import elsewhere, lock_reason, moved_to, registered, seen_from, went_along
 from gitckpt.model import ids
+from gitckpt.model.errors import WorktreeError
+from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 
@@ -86,6 +88,16 @@ def registration_of(repository: Repository, path: str) -> str | None:
         if os.path.realpath(where) == os.path.realpath(path) and is_locked_by_us(git_dir):
             return git_dir
     return None
+
+
+def require_not_elsewhere(repository: Repository, path: str, wanted: Owner) -> None:
+    """Raises `WorktreeError` if a directory is a worktree of another repository, as in a copy of that. `wanted`: whose it should be."""
+    other = elsewhere(repository, path)
+    if other is not None:
+        raise WorktreeError(
+            f"{path} is a worktree of another repository: {other}",
+            hint=f"make one of this repository elsewhere: git ckpt resume {shell_word(wanted.run or wanted.checkpoint)} --into DIR",
+        )
 
 
 def is_locked_by_us(git_dir: str) -> bool:
