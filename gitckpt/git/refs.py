@@ -6,10 +6,12 @@ A long-lived `git update-ref --stdin` serves many transactions; a long-lived `gi
 from __future__ import annotations
 
 import os
+import stat
+import time
 
 from gitckpt.git import disk
 from gitckpt.git.command import DURABLE, Standby
-from gitckpt.git.process import GitError
+from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.repository import OF_A_WORKTREE
 from gitckpt.model.errors import BusyError, CkptError
 
@@ -25,6 +27,8 @@ LOCK_TIMEOUT_MS = 2000
 
 PATIENCE = 30.0
 """After how many seconds without an answer git is told that there is no more to come: its answer may be lost, and it would wait for us."""
+
+_PATIENCE = 20.0  # seconds; a million refs are listed in three
 
 _CHECKPOINTS = "refs/checkpoints"
 """The directory of what needs the others: once its name is flushed, a checkpoint is there."""
@@ -224,7 +228,12 @@ class Refs:
             patterns: complete directories such as `refs/checkpoints`, or globs.
             fields: a format of `git for-each-ref`.
         """
-        return self._repository.git.run("for-each-ref", f"--format={fields}", *patterns).out
+        words = ("for-each-ref", f"--format={fields}", *patterns)
+        try:
+            return self._repository.git.run(*words, deadline=time.monotonic() + _PATIENCE).out
+        except DeadlinePassed:
+            require_no_pipes(self._repository)
+            return self._repository.git.run(*words).out  # there are many, or the disk is slow
 
     def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
         """Yields full name and oid of each ref below the patterns, sorted by name; bytes that are not UTF-8 become surrogates.
@@ -244,6 +253,28 @@ class Refs:
     def close(self) -> None:
         """Ends the long-lived process."""
         self._standby.close()
+
+
+def require_no_pipes(repository: Repository) -> None:
+    """Raises `CkptError` if in the place of a ref there is what git waits for, and nobody may ever write to."""
+    for directory, _, names in os.walk(os.path.join(repository.common_dir, "refs")):
+        for path in (os.path.join(directory, name) for name in names):
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:  # refs come and go
+                continue
+            _require_no_pipe_at(path, status)
+
+
+def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
+    if stat.S_ISFIFO(status.st_mode):
+        from gitckpt.model.names import shell_word
+
+        raise CkptError(f"{path} is a pipe in the place of a ref: git waits for it for ever", hint=f"remove it: rm {shell_word(path)}")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def in_parts(repository: Repository, directory: str) -> list[str]:
@@ -283,8 +314,10 @@ def plain(repository: Repository, ref: str) -> str | None:
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     try:
-        with open(os.path.join(repository.common_dir, ref), "rb", buffering=0) as file:
-            said = file.read(_LINE)
+        with open(os.path.join(repository.common_dir, ref), "rb", buffering=0, opener=_without_waiting) as file:
+            said = file.read(_LINE) or b""
+            if not said:
+                _require_no_pipe_at(file.name, os.fstat(file.fileno()))
     except (OSError, ValueError):
         return None
     oid = said.rstrip()

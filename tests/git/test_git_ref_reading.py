@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from gitckpt.git import refs as refs_module
 from gitckpt.git.process import git_executable
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import discover
+from gitckpt.model.errors import CkptError
 from tests.conftest import Checkout
 
 A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
+
+
+class TestAPipeInThePlaceOfARef:
+    """Git waits for whoever writes to it, and so did we."""
+
+    @pytest.mark.parametrize("how", ["read", "listed"])
+    def test_is_named(self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+        monkeypatch.setattr(refs_module, "_PATIENCE", 0.3)
+        main_checkout.git("update-ref", B, "HEAD")
+        path = main_checkout.path / ".git" / A
+        os.mkfifo(path)
+        with pytest.raises(CkptError, match="is a pipe in the place of a ref") as caught:
+            refs_module.plain(discover(str(main_checkout.path)), A) if how == "read" else refs.list("refs/checkpoints")
+        assert caught.value.hint == f"remove it: rm {path}"
+        path.unlink()
+        assert refs.list("refs/checkpoints").count(b"\n") == 1
+
+    def test_it_is_waited_for_git_as_long_as_there_is_none(
+        self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(refs_module, "_PATIENCE", 0.0)
+        main_checkout.git("update-ref", B, "HEAD")
+        assert refs.list("refs/checkpoints").count(b"\n") == 1
 
 
 class TestRead:

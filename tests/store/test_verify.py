@@ -12,7 +12,7 @@ import pytest
 from gitckpt.git.files import validity
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import RepositoryError
+from gitckpt.model.errors import CkptError, RepositoryError
 from gitckpt.model.names import shell_word
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
@@ -66,6 +66,15 @@ def test_what_was_recorded_is_clean_and_counted(filled: Checkout, adapter: str) 
     assert report.is_clean
     assert report.checked == {"checkpoints": 4, "refs": 9, "runs": 1, "links": 4, "leases": 0, "worktrees": 0}
     assert filled.fingerprint() == before
+
+
+@pytest.mark.parametrize("space", [layout.CHECKPOINTS, layout.RUNS, layout.KEEP])
+def test_nobody_waits_for_a_pipe_in_the_place_of_a_ref(filled: Checkout, space: str) -> None:
+    path = Path(discover(str(filled.path)).common_dir) / space / "x"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(CkptError, match=f"{path} is a pipe in the place of a ref"):
+        look(filled)
 
 
 def test_sha256(make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from gitckpt.git.files.order import in_packs
 from gitckpt.git.graph import kinds
-from gitckpt.git.refs import in_parts
+from gitckpt.git.refs import in_parts, require_no_pipes
 from gitckpt.git.repository import EMPTIED, Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
@@ -163,6 +163,7 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
                 barring.append(ref)
             take(oid, ref, target)
 
+    require_no_pipes(repository)  # git would wait for them
     *parts, last = in_parts(repository, layout.OWN[0])
     itself = f"{layout.OWN[0][:-1]}[{layout.OWN[0][-1]}]"  # a ref of that name, and none below it
     complaint = ""
