@@ -266,6 +266,16 @@ def require_no_pipes(repository: Repository) -> None:
             _require_no_pipe_at(path, status)
 
 
+def require_no_pipe(repository: Repository, ref: str) -> None:
+    """Raises `CkptError` if in the place of this ref is what git waits for; a look that takes two microseconds."""
+    path = os.path.join(repository.common_dir, ref)
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return
+    _require_no_pipe_at(path, status)
+
+
 def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
     if stat.S_ISFIFO(status.st_mode):
         from gitckpt.model.names import shell_word

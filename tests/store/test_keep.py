@@ -20,6 +20,7 @@ from gitckpt.git.objects import holder
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.repository import discover
 from gitckpt.model import times
+from gitckpt.model.errors import CkptError
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
@@ -207,6 +208,15 @@ class TestALine:
         assert set(kept(main_checkout)) == {first, commit}
         inside(plain).settle()
         assert set(kept(main_checkout)) == {first, commit}
+
+    def test_a_pipe_in_the_place_of_its_ref_is_named(self, plain: Store, main_checkout: Checkout) -> None:
+        path = main_checkout.path / ".git/refs/keep/ckpt" / main_checkout.git("rev-parse", "HEAD")
+        path.parent.mkdir(parents=True)
+        os.mkfifo(path)
+        with pytest.raises(CkptError, match=f"{path} is a pipe in the place of a ref"):
+            plain.record("one-complete")
+        path.unlink()
+        assert plain.record("two-complete").git_sha == path.name
 
     def test_starts_no_processes_of_its_own(self, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
         with make_store(main_checkout) as store:

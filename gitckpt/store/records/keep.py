@@ -15,7 +15,7 @@ from gitckpt.git.command import AS_GC
 from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import object_id, oid_size, parents
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, Update, plain
+from gitckpt.git.refs import LockHeld, Update, plain, require_no_pipe
 from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
@@ -322,6 +322,7 @@ def _stand_in(repository: Repository, objects: Objects, oid: str) -> Update:
 
 def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
     """Returns what a ref points to; "" where it is not there, or, but for `again`, is packed while its object is missing."""
+    require_no_pipe(repository, ref)
     found = repository.cat_file.info(ref)
     if found is not None:
         return found[0]
