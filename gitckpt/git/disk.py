@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Self
 
     from gitckpt.git.repository import Repository
 
@@ -47,6 +48,9 @@ _ALL_FROM = 64
 
 With fewer it is not worth the risk: it waits for what other programs write, too.
 """
+
+_MUCH = 4 << 20
+"""In bytes: a disk that writes 100 MB a second takes 40 ms for that."""
 
 _GONE = (ENOENT, ENOTDIR)
 _UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)
@@ -165,6 +169,55 @@ def _failed(error: OSError) -> CkptError:
     return CkptError(f"cannot flush {error.filename} to the disk: {error.strerror}", hint="look at the disk: dmesg")
 
 
+class Due:
+    """What has to be on the disk before a checkpoint is, as it was found. As a context, it takes away what only its flush makes use of.
+
+    Attributes:
+        is_much: whether it takes so long that nobody should have to wait for our locks meanwhile.
+    """
+
+    __slots__ = ("_above", "_keep", "_lots", "_scratch", "is_much")
+
+    def __init__(
+        self,
+        lots: Sequence[Sequence[str]],
+        above: Sequence[str],
+        *,
+        is_much: bool = False,
+        scratch: str = "",
+        keep: Callable[[], object] | None = None,
+    ) -> None:
+        self._lots = lots
+        self._above = above
+        self._scratch = scratch
+        self._keep = keep
+        self.is_much = is_much
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._scratch:
+            os.unlink(self._scratch)
+
+    def flush(self, meanwhile: Callable[[], object] | None = None) -> None:
+        """Waits until it is; again, where it is called again.
+
+        Args:
+            meanwhile: as for the function `flush`.
+
+        Raises:
+            CkptError: the disk reports an error.
+            Exception: what `meanwhile` raises.
+        """
+        for lot in self._lots:
+            flush(lot, self._above, meanwhile)
+            meanwhile = None
+        if self._keep is not None:
+            self._keep()
+            self._scratch, self._keep = "", None
+
+
 class Arrivals:
     """The objects that came into a repository since they were last flushed, whoever wrote them."""
 
@@ -174,15 +227,14 @@ class Arrivals:
         self._known: set[str] = set()
         self._then = 0
 
-    def flush(
+    def look(
         self,
         roots: Collection[str],
         written: Iterable[str],
         branch: str | None = None,
-        meanwhile: Callable[[], object] | None = None,
         beside: tuple[Sequence[str], Sequence[str]] = ((), ()),
-    ) -> None:
-        """Waits until what a checkpoint needs is on the disk.
+    ) -> Due:
+        """Looks for what has to be on the disk before a checkpoint is.
 
         Args:
             roots: oids of what it leans on, with all beneath: first the commit, then trees.
@@ -191,22 +243,15 @@ class Arrivals:
                 takes one that is empty for broken. The packed refs are flushed, too: a `git gc` flushes none of those that it packs.
                 So is HEAD, which a commit writes where it is detached, and a checkout everywhere: git opens no worktree where it is empty.
                 The same goes for every other worktree: what is written before the mark is never looked at again.
-            meanwhile: as for the function `flush`.
             beside: files that are no objects, and directories that seldom change, as `paths` and `above` of the function `flush`.
-
-        Raises:
-            CkptError: the disk reports an error.
-            Exception: what `meanwhile` raises.
         """
         if self.has_flushed(roots, branch):
-            flush_written(self._repository, written, meanwhile, beside)
-        else:
-            if meanwhile is not None:
-                meanwhile()
-            self.catch_up(roots, [_PACKED, *recent.standing(self._repository, branch)], beside)
+            paths, above = _places(self._repository, written)
+            return Due([[*paths, *beside[0]]], [*above, *beside[1]])
+        return self._look(roots, [_PACKED, *recent.standing(self._repository, branch)], beside)
 
     def has_flushed(self, roots: Collection[str], branch: str | None = None) -> bool:
-        """Tells whether what a checkpoint leans on is on the disk, so that `flush` takes no longer than a few files do. Args: as there."""
+        """Tells whether what a checkpoint leans on is on the disk. Args: as for `look`."""
         files = recent.standing(self._repository, branch)
         if self._known.issuperset(roots):
             then = self._then
@@ -217,45 +262,50 @@ class Arrivals:
                 return False
         return not any(recent.came_at(path) >= then for path in files)
 
-    def catch_up(
-        self, roots: Collection[str] = (), refs: Sequence[str] = (), beside: tuple[Sequence[str], Sequence[str]] = ((), ())
-    ) -> None:
+    def catch_up(self, refs: Sequence[str] = ()) -> None:
         """Waits until all objects that are there are on the disk.
 
         Args:
-            roots: as for `flush`.
-            refs: refs that others wrote, and that are to be on the disk, too: their names, or the paths of their files.
-            beside: as for `flush`.
+            refs: refs that others wrote, and that are to be on the disk after them: their names, or the paths of their files.
 
         Raises:
             CkptError: the disk reports an error.
         """
+        with self._look((), refs, ((), ())) as due:
+            due.flush()
+
+    def _look(self, roots: Collection[str], refs: Sequence[str], beside: tuple[Sequence[str], Sequence[str]]) -> Due:
         then, commit = self._read()
-        scratch = f"{self._mark()}.{os.getpid()}.{os.urandom(4).hex()}"
-        with open(scratch, "xb", opener=premises.create) as file:
-            try:
-                now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
-                hour_ago = now - SETTLED * _NANO
-                since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back, and has not caught up yet
-                if refs:
-                    refs = [*refs, *recent.standing(self._repository, None), *recent.elsewhere(self._repository)]
-                above = _changed([os.path.join(self._repository.common_dir, _PACKED)] if _PACKED in refs else ())
-                new, theirs = self._new(since), recent.refs(self._repository, refs, since)
-                # The notes that git has copied come after what they need; a branch leads to its commit already.
-                for lot in [[*new, *theirs, *beside[0]]] if roots else [new, theirs]:
-                    flush(lot, beside[1])
-                _above.update(above)
-                file.write(" ".join([str(now), self._identity(), str(_started()), *([*roots][:1] or commit)]).encode("ascii"))
-            except BaseException:
-                os.unlink(scratch)
-                raise
+        path = f"{self._mark()}.{os.getpid()}.{os.urandom(4).hex()}"
+        with open(path, "xb", opener=premises.create) as file:
+            now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
         try:
-            os.replace(scratch, self._mark())
-        except IsADirectoryError:  # then nobody knows next time what was flushed now, and no more
-            os.unlink(scratch)
-        self._known.clear()
-        self._known.update(roots)
-        self._then = now
+            hour_ago = now - SETTLED * _NANO
+            since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back, and has not caught up yet
+            if refs:
+                refs = [*refs, *recent.standing(self._repository, None), *recent.elsewhere(self._repository)]
+            changed = _changed([os.path.join(self._repository.common_dir, _PACKED)] if _PACKED in refs else ())
+            new, theirs = [*self._new(since), *beside[0]], [*recent.refs(self._repository, refs, since)]
+            # The notes that git has copied come after what they need; a branch leads to its commit already.
+            lots = [[*new, *theirs]] if roots else [new, theirs]
+            is_much = _is_much(new)
+        except BaseException:
+            os.unlink(path)
+            raise
+
+        def keep() -> None:
+            _above.update(changed)
+            with open(path, "wb", opener=premises.create) as file:
+                file.write(" ".join([str(now), self._identity(), str(_started()), *([*roots][:1] or commit)]).encode("ascii"))
+            try:
+                os.replace(path, self._mark())
+            except IsADirectoryError:  # then nobody knows next time what was flushed now, and no more
+                os.unlink(path)
+            self._known.clear()
+            self._known.update(roots)
+            self._then = now
+
+        return Due(lots, beside[1], is_much=is_much, scratch=path, keep=keep)
 
     def _mark(self) -> str:
         return os.path.join(self._repository.make_private_dir(), MARK)
@@ -291,27 +341,32 @@ class Arrivals:
             yield from recent.objects(top, since)
 
 
-def flush_written(
-    repository: Repository,
-    oids: Iterable[str],
-    meanwhile: Callable[[], object] | None = None,
-    beside: tuple[Sequence[str], Sequence[str]] = ((), ()),
-) -> None:
+def flush_written(repository: Repository, oids: Iterable[str]) -> None:
     """Waits until loose objects are on the disk; those in a pack are.
-
-    Args:
-        oids: of the objects.
-        meanwhile: as for `flush`.
-        beside: as for `Arrivals.flush`.
 
     Raises:
         CkptError: the disk reports an error.
-        Exception: what `meanwhile` raises.
     """
+    flush(*_places(repository, oids))
+
+
+def _places(repository: Repository, oids: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Returns the files of loose objects and their directories, and the one above these, which seldom changes."""
     paths = [file_of(repository, oid) for oid in oids]
-    if paths or meanwhile is not None:
-        above = [os.path.join(repository.common_dir, "objects")] if paths else []
-        flush([*paths, *map(os.path.dirname, paths), *beside[0]], [*above, *beside[1]], meanwhile)
+    return [*paths, *map(os.path.dirname, paths)], [os.path.join(repository.common_dir, "objects")] if paths else []
+
+
+def _is_much(paths: Sequence[str]) -> bool:
+    """Tells whether it takes long to flush some files, such as that of a large file which was committed just now."""
+    if len(paths) >= _ALL_FROM:
+        return True
+    left = _MUCH
+    for path in paths:
+        try:
+            left -= os.stat(path).st_size
+        except OSError:  # a gc has packed it
+            continue
+    return left < 0
 
 
 def file_of(repository: Repository, oid: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git import disk
-from gitckpt.git.disk import MARK, Arrivals
+from gitckpt.git.disk import MARK, Arrivals, Due
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from tests.conftest import Checkout, repository_of
@@ -32,6 +32,11 @@ def settle(checkout: Checkout) -> Arrivals:
     return made
 
 
+def get_to_disk(due: Due) -> None:
+    with due:
+        due.flush()
+
+
 def wait_for_a_tick(place: Path) -> None:
     """Goes on once the clock of the file system has."""
     path = place / ".git" / "tick"
@@ -47,7 +52,7 @@ def test_what_git_wrote_is_flushed_with_its_names(checkout: Checkout, repository
     checkout.write("staged", "3\n")
     checkout.git("add", "staged")
     staged = checkout.git("rev-parse", ":staged")
-    Arrivals(repository).flush([commit], [], "main")
+    get_to_disk(Arrivals(repository).look([commit], [], "main"))
     wanted = files_of(checkout, commit) | {str(checkout.main / ".git/objects" / staged[:2] / staged[2:])}
     assert set(flushed) >= wanted | {os.path.dirname(path) for path in wanted} | {str(checkout.main / ".git/objects")}
 
@@ -57,13 +62,13 @@ def test_nothing_is_flushed_twice(main_checkout: Checkout, repository: Repositor
     flushed.clear()
     commit = main_checkout.commit("change", one="1\n")
     wait_for_a_tick(main_checkout.path)  # a branch written in the tick of the mark may have been written after it
-    Arrivals(repository).flush([commit], [], None)
+    get_to_disk(Arrivals(repository).look([commit], [], None))
     files = [path for path in flushed if os.path.isfile(path)]
     assert set(files) == files_of(main_checkout, commit) | {str(main_checkout.path / ".git/refs/heads/main")}
     wait_for_a_tick(main_checkout.path)
     flushed.clear()
     for arrivals in (Arrivals(repository), Arrivals(repository)):
-        arrivals.flush([commit], [], None)
+        get_to_disk(arrivals.look([commit], [], None))
     assert flushed == []
 
 
@@ -72,10 +77,10 @@ def test_only_what_was_written_is_flushed_where_the_commit_is_known(
 ) -> None:
     commit = main_checkout.git("rev-parse", "HEAD")
     arrivals = Arrivals(repository)
-    arrivals.flush([commit], [])
+    get_to_disk(arrivals.look([commit], []))
     flushed.clear()
     oid = main_checkout.git("hash-object", "-w", "--stdin", data="document")
-    arrivals.flush([commit], [oid])
+    get_to_disk(arrivals.look([commit], [oid]))
     place = main_checkout.path / ".git/objects" / oid[:2]
     assert set(flushed) >= {str(place / oid[2:]), str(place)}
     assert {path for path in flushed if os.path.isfile(path)} == {str(place / oid[2:])}
@@ -88,7 +93,7 @@ def test_a_tree_is_looked_for_each_time_another_process_asks(main_checkout: Chec
     main_checkout.write("new", "1\n")
     main_checkout.git("add", "new")
     tree = main_checkout.git("write-tree")
-    Arrivals(repository).flush([commit, tree], [])
+    get_to_disk(Arrivals(repository).look([commit, tree], []))
     assert str(main_checkout.path / ".git/objects" / tree[:2] / tree[2:]) in flushed
 
 
@@ -96,7 +101,7 @@ def test_the_branch_and_the_packed_refs_are_flushed(main_checkout: Checkout, rep
     main_checkout.git("pack-refs", "--all")
     main_checkout.git("checkout", "--quiet", "-b", "feature/one")
     commit = main_checkout.commit("change")
-    Arrivals(repository).flush([commit], [], "feature/one")
+    get_to_disk(Arrivals(repository).look([commit], [], "feature/one"))
     common = str(main_checkout.path / ".git")
     assert {f"{common}/refs/heads/feature/one", f"{common}/refs/heads/feature", f"{common}/packed-refs", common} <= set(flushed)
 
@@ -106,14 +111,14 @@ def test_so_are_the_directories_above_a_branch_that_are_new(main_checkout: Check
     main_checkout.git("checkout", "--quiet", "-b", "feature/deep/one")
     commit = main_checkout.commit("change")
     flushed.clear()
-    Arrivals(repository).flush([commit], [], "feature/deep/one")
+    get_to_disk(Arrivals(repository).look([commit], [], "feature/deep/one"))
     heads = f"{main_checkout.path}/.git/refs/heads"
     assert {f"{heads}/feature/deep/one", f"{heads}/feature/deep", f"{heads}/feature", heads} <= set(flushed)
     assert f"{main_checkout.path}/.git/HEAD" in flushed  # it was written, too, and git flushes none
     wait_for_a_tick(main_checkout.path)
     commit = main_checkout.commit("another")
     flushed.clear()
-    Arrivals(repository).flush([commit], [], "feature/deep/one")
+    get_to_disk(Arrivals(repository).look([commit], [], "feature/deep/one"))
     assert not {f"{heads}/feature", heads, f"{main_checkout.path}/.git/HEAD", f"{main_checkout.path}/.git/refs"} & set(flushed)
 
 
@@ -126,7 +131,7 @@ def test_a_head_that_is_detached_is_flushed_with_its_commit(checkout: Checkout, 
     flushed.clear()
     commit = checkout.commit("adrift")
     git_dir = checkout.git("rev-parse", "--absolute-git-dir")
-    Arrivals(Repository(git_dir, None)).flush([commit], [], None)
+    get_to_disk(Arrivals(Repository(git_dir, None)).look([commit], [], None))
     assert {f"{git_dir}/HEAD", git_dir} <= set(flushed)
 
 
@@ -147,7 +152,7 @@ def test_where_it_is_not_known_what_was_flushed_all_that_is_recent_is(
     flushed.clear()
     spoil(main_checkout.path / ".git/ckpt" / MARK)
     commit = main_checkout.git("rev-parse", "HEAD")
-    Arrivals(repository).flush([commit, commit], [])
+    get_to_disk(Arrivals(repository).look([commit, commit], []))
     assert set(flushed) >= files_of(main_checkout, commit)
 
 
@@ -162,7 +167,7 @@ def test_a_clock_that_was_set_since_is_noticed(
         settle(main_checkout)
     flushed.clear()
     commit = main_checkout.git("rev-parse", "HEAD")
-    Arrivals(repository).flush([commit, commit], [])
+    get_to_disk(Arrivals(repository).look([commit, commit], []))
     assert set(flushed) >= files_of(main_checkout, commit)
 
 
@@ -174,7 +179,7 @@ def test_a_mark_that_was_ahead_of_its_own_file_is_not_believed(main_checkout: Ch
     commit = main_checkout.commit("change", one="1\n")
     time.sleep(1.1)
     flushed.clear()
-    Arrivals(repository).flush([commit], [])
+    get_to_disk(Arrivals(repository).look([commit], []))
     assert set(flushed) >= files_of(main_checkout, commit)
 
 
@@ -186,7 +191,7 @@ def test_what_is_borrowed_is_flushed_where_it_lies(main_checkout: Checkout, tmp_
     commit = main_checkout.commit("change", one="1\n", **{"below/two": "2\n"})
     borrower.git("fetch", "--quiet", str(main_checkout.path))
     flushed.clear()
-    Arrivals(Repository(str(borrower.path / ".git"), None)).flush([commit], [])
+    get_to_disk(Arrivals(Repository(str(borrower.path / ".git"), None)).look([commit], []))
     wanted = files_of(main_checkout, commit)
     assert set(flushed) >= wanted | {os.path.dirname(path) for path in wanted}
 
@@ -202,7 +207,7 @@ def test_of_a_store_that_is_borrowed_from_since_all_that_is_recent_is_flushed(
     (borrower.path / ".git/objects/info/alternates").write_text(f"{main_checkout.path}/.git/objects\n{tmp_path}/gone\n")
     commit = main_checkout.git("rev-parse", "HEAD")
     flushed.clear()
-    Arrivals(Repository(str(borrower.path / ".git"), None)).flush([commit], [])
+    get_to_disk(Arrivals(Repository(str(borrower.path / ".git"), None)).look([commit], []))
     assert set(flushed) >= files_of(main_checkout, commit)
 
 
@@ -212,7 +217,7 @@ def test_a_copy_of_the_repository_is_not_taken_for_flushed(main_checkout: Checko
     flushed.clear()
     copy = Checkout(tmp_path / "copy")
     commit = copy.git("rev-parse", "HEAD")
-    Arrivals(Repository(str(copy.path / ".git"), None)).flush([commit], [])
+    get_to_disk(Arrivals(Repository(str(copy.path / ".git"), None)).look([commit], []))
     assert set(flushed) >= files_of(copy, commit)
 
 
@@ -229,10 +234,43 @@ def test_what_could_not_be_flushed_is_not_taken_for_flushed(
     with monkeypatch.context() as broken:
         broken.setattr(disk, "flush", lambda *_paths: (_ for _ in ()).throw(CkptError("the disk is broken")))
         with pytest.raises(CkptError, match="the disk is broken"):
-            Arrivals(repository).flush([commit], [])
+            get_to_disk(Arrivals(repository).look([commit], []))
     assert os.listdir(main_checkout.path / ".git/ckpt") == []
-    Arrivals(repository).flush([commit], [])
+    get_to_disk(Arrivals(repository).look([commit], []))
     assert set(flushed) >= files_of(main_checkout, commit)
+
+
+def test_what_was_looked_for_and_is_not_flushed_is_found_again(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    commit = main_checkout.head()
+    with Arrivals(repository).look([commit], []):
+        pass
+    assert (os.listdir(main_checkout.path / ".git/ckpt"), flushed) == ([], [])
+    get_to_disk(Arrivals(repository).look([commit], []))
+    assert set(flushed) >= files_of(main_checkout, commit)
+
+
+def test_what_is_flushed_a_second_time_is_on_the_disk_as_well(main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    """A transaction whose git was killed is tried again, and what it leads to is flushed again."""
+    commit = main_checkout.head()
+    with Arrivals(repository).look([commit], []) as due:
+        due.flush()
+        first = [*flushed]
+        due.flush()
+    assert sorted(flushed) == sorted(first * 2)
+    assert os.listdir(main_checkout.path / ".git/ckpt") == [MARK]
+
+
+@pytest.mark.parametrize(("files", "size", "is_much"), [(1, 100, False), (20, 100, False), (80, 100, True), (1, 6 << 20, True)])
+def test_much_is_many_files_or_a_large_one(
+    main_checkout: Checkout, repository: Repository, files: int, size: int, *, is_much: bool
+) -> None:
+    settle(main_checkout)
+    for number in range(files):
+        (main_checkout.path / f"file-{number}").write_bytes(os.urandom(size))
+    main_checkout.git("add", ".")
+    main_checkout.git("commit", "-qm", "new")
+    with Arrivals(repository).look([main_checkout.head()], []) as due:
+        assert due.is_much == is_much
 
 
 def test_packed_refs_that_were_flushed_count_as_changed_when_they_change_again(
@@ -243,7 +281,7 @@ def test_packed_refs_that_were_flushed_count_as_changed_when_they_change_again(
     main_checkout.git("pack-refs", "--all")
     packed = str(main_checkout.path / ".git/packed-refs")
     assert disk.has_changed(packed)
-    Arrivals(repository).flush([commit], [], "main")
+    get_to_disk(Arrivals(repository).look([commit], [], "main"))
     assert not disk.has_changed(packed)
     wait_for_a_tick(main_checkout.path)
     main_checkout.git("tag", "v1")
@@ -255,7 +293,7 @@ def test_many_new_objects_are_flushed_at_once(main_checkout: Checkout, repositor
     settle(main_checkout)
     flushed.clear()
     commit = main_checkout.commit("many", **{f"file-{number}": f"{number}\n" for number in range(80)})
-    Arrivals(repository).flush([commit], [])
+    get_to_disk(Arrivals(repository).look([commit], []))
     assert len(flushed) < 5
 
 
@@ -266,7 +304,7 @@ def test_a_head_that_was_written_since_is_flushed_where_the_commit_is_known(
     commit = checkout.head()
     git_dir = checkout.git("rev-parse", "--absolute-git-dir")
     arrivals = Arrivals(Repository(git_dir, None))
-    arrivals.flush([commit], [], "main")
+    get_to_disk(arrivals.look([commit], [], "main"))
     wait_for_a_tick(checkout.main)
     checkout.git("checkout", "--quiet", "-b", "other")
     branch = f"{checkout.main}/.git/refs/heads/other"
@@ -276,12 +314,12 @@ def test_a_head_that_was_written_since_is_flushed_where_the_commit_is_known(
         checkout.git("symbolic-ref", "HEAD", "refs/heads/other")
         wait_for_a_tick(checkout.main)
         assert not each.has_flushed([commit], "other")
-        each.flush([commit], [], "other")
+        get_to_disk(each.look([commit], [], "other"))
         assert f"{git_dir}/HEAD" in flushed
         assert (branch in flushed) == (each is arrivals)
         wait_for_a_tick(checkout.main)
         flushed.clear()
-        each.flush([commit], [], "other")
+        get_to_disk(each.look([commit], [], "other"))
         assert (each.has_flushed([commit], "other"), flushed) == (True, [])
 
 
@@ -291,7 +329,7 @@ def test_where_each_worktree_is_is_flushed_whoever_records(main_checkout: Checko
     main_checkout.git("worktree", "add", "--quiet", "-b", "topic", str(tmp_path / "theirs"))
     flushed.clear()
     commit = main_checkout.commit("change")
-    Arrivals(Repository(str(main_checkout.path / ".git"), None)).flush([commit], [], "main")
+    get_to_disk(Arrivals(Repository(str(main_checkout.path / ".git"), None)).look([commit], [], "main"))
     common = main_checkout.path / ".git"
     theirs = common / "worktrees/theirs"
     files = {theirs / name for name in ("HEAD", "gitdir", "commondir")} | {common / "refs/heads/topic"}
@@ -304,14 +342,14 @@ def test_a_branch_that_stands_for_another_one_is_flushed_with_that(main_checkout
     main_checkout.git("symbolic-ref", "refs/heads/main", "refs/heads/trunk")
     commit = main_checkout.commit("change")
     flushed.clear()
-    Arrivals(Repository(str(main_checkout.path / ".git"), None)).flush([commit], [], "main")
+    get_to_disk(Arrivals(Repository(str(main_checkout.path / ".git"), None)).look([commit], [], "main"))
     assert {str(main_checkout.path / ".git/refs/heads" / name) for name in ("main", "trunk")} <= set(flushed)
 
 
 @pytest.mark.parametrize("said", ["ref: refs/heads/loop", "ref: refs/../../x", "ref: ", "\0\xff", "ref: refs/heads/a\0b"])
 def test_a_branch_that_stands_for_nothing_is_passed_over(main_checkout: Checkout, said: str) -> None:
     (main_checkout.path / ".git/refs/heads/loop").write_text(said, encoding="latin-1")
-    Arrivals(Repository(str(main_checkout.path / ".git"), None)).flush([main_checkout.head()], [], "loop")
+    get_to_disk(Arrivals(Repository(str(main_checkout.path / ".git"), None)).look([main_checkout.head()], [], "loop"))
 
 
 def test_worktrees_of_somebody_else_are_in_nobodys_way(mortal: None, main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
@@ -322,7 +360,7 @@ def test_worktrees_of_somebody_else_are_in_nobodys_way(mortal: None, main_checko
     place = main_checkout.path / ".git/worktrees/linked"
     hidden = place / "gitdir"
     hidden.chmod(0)
-    Arrivals(repository).flush([commit], [], "main")
+    get_to_disk(Arrivals(repository).look([commit], [], "main"))
     assert str(place / "HEAD") in flushed
     assert str(hidden) not in flushed
     repository.close()
@@ -335,7 +373,7 @@ def test_what_is_no_head_of_a_worktree_holds_nobody_up(make: Callable[[Path], No
     place.mkdir(parents=True)
     make(place / "HEAD")
     repository = repository_of(main_checkout)
-    Arrivals(repository).flush([commit], [], "main")
+    get_to_disk(Arrivals(repository).look([commit], [], "main"))
     assert files_of(main_checkout, commit) <= set(flushed)
     repository.close()
 
@@ -344,7 +382,7 @@ def test_a_file_in_the_place_of_all_worktrees_is_none(main_checkout: Checkout, f
     commit = main_checkout.commit("change", one="1\n")
     (main_checkout.path / ".git/worktrees").touch()
     repository = repository_of(main_checkout)
-    Arrivals(repository).flush([commit], [], "main")
+    get_to_disk(Arrivals(repository).look([commit], [], "main"))
     assert files_of(main_checkout, commit) <= set(flushed)
     repository.close()
 
@@ -359,10 +397,10 @@ def test_the_branch_of_the_main_worktree_is_flushed_by_who_records_in_another_on
     linked = repository_of(Checkout(tmp_path / "linked", main_checkout.path))
     other = main_checkout.git("rev-parse", "HEAD~1")
     flushed.clear()
-    Arrivals(linked).flush([other], [], None)
+    get_to_disk(Arrivals(linked).look([other], [], None))
     here = repository_of(main_checkout)
     wait_for_a_tick(main_checkout.main)
-    Arrivals(here).flush([commit], [], "main")
+    get_to_disk(Arrivals(here).look([commit], [], "main"))
     assert str(main_checkout.path / ".git/refs/heads/main") in flushed
     for repository in (linked, here):
         repository.close()
@@ -376,6 +414,6 @@ def test_a_branch_is_flushed_that_notes_were_flushed_after(main_checkout: Checko
     repository = repository_of(main_checkout)
     Arrivals(repository).catch_up(refs=["refs/notes/checkpoints"])
     wait_for_a_tick(main_checkout.main)
-    Arrivals(repository).flush([commit], [], "main")
+    get_to_disk(Arrivals(repository).look([commit], [], "main"))
     assert str(main_checkout.path / ".git/refs/heads/main") in flushed
     repository.close()

@@ -162,7 +162,8 @@ def test_a_linked_worktree_has_reftables_of_its_own(
     place = checkout.path / ".git/worktrees/linked"
     tables = [str(each) for each in (place / "reftable").iterdir()]
     repository = repository_of(Checkout(tmp_path / "linked", checkout.path))
-    Arrivals(repository).flush([commit], [])
+    with Arrivals(repository).look([commit], []) as due:
+        due.flush()
     assert set(flushed) >= {*tables, str(place / "reftable"), str(place / "HEAD"), str(checkout.path / ".git/reftable")}
     flushed.clear()
     administration.flush(repository, str(tmp_path / "linked"))

@@ -305,21 +305,21 @@ class Recorder:
                 raise Differs
 
         def flush() -> None:
-            self._arrivals.flush(roots, written, fields.get("branch"), look, noted)
+            due.flush(look if holds is not None else None)
 
-        is_little = self._arrivals.has_flushed(roots, fields.get("branch"))
-        if not is_little:  # what others wrote may be much, and nobody shall wait for our locks meanwhile
-            flush()
-        try:
-            self._apply(updates, line, flush if is_little else None)
-        except GitError:
-            gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
-            if not gone:
-                raise
-            if (fields.get("worktree") or {}).get("tree") in gone:
-                raise FilesPruned from None
-            self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
-            self._refs.update(updates)
+        with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:
+            if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
+                flush()
+            try:
+                self._apply(updates, line, None if due.is_much else flush)
+            except GitError:
+                gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
+                if not gone:
+                    raise
+                if (fields.get("worktree") or {}).get("tree") in gone:
+                    raise FilesPruned from None
+                self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
+                self._refs.update(updates)
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
         elif not fields.get("run"):
