@@ -305,7 +305,7 @@ class Recorder:
                 raise Differs
 
         def flush() -> None:
-            due.flush(look if holds is not None else None)
+            due.flush(look)
 
         with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:
             if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
