@@ -123,9 +123,16 @@ def _dbos(scratch: Scratch, ours: Callable[[], None]) -> Iterator[Row]:
 
 
 def expire(scratch: Scratch, many: int) -> Iterator[Row]:
-    """The default policy, which lets the oldest tenth go, in copies of the same store."""
+    """The default policy, which lets the oldest tenth go, in copies of the same store: as each day, and the first time in a clone."""
     source = scratch.store(many)
     subprocess.run([*CKPT, "list"], cwd=source, check=True, stdout=subprocess.DEVNULL)
+    daily = scratch.copy(source, "expire-daily")
+    subprocess.run([*CKPT, "expire", "--older-than", "100d"], cwd=daily, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    yield _expire(scratch, daily, f"among {many:,}")
+    yield _expire(scratch, source, f"among {many:,}, the first")
+
+
+def _expire(scratch: Scratch, source: str, among: str) -> Row:
     ours_path, theirs_path = "", ""
 
     def fresh() -> None:
@@ -146,7 +153,7 @@ def expire(scratch: Scratch, many: int) -> Iterator[Row]:
         git(theirs_path, "update-ref", "--stdin", data=deletions.encode())
 
     pair = alternate(ours, theirs, runs=3, before=fresh, warm_up=1)
-    yield Row(f"expire of {len(gone):,} among {many:,}", "git update-ref --stdin", pair.ratio, 1.5, "x", pair)
+    return Row(f"expire of {len(gone):,} {among}", "git update-ref --stdin", pair.ratio, 1.5, "x", pair)
 
 
 def bystanders(scratch: Scratch, many: int) -> Iterator[Row]:
