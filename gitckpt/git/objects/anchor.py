@@ -92,7 +92,7 @@ class Anchor:
         if len(items) < _PACKED_FROM and not self.is_needed():
             failed = loose.write(self._repository, items, oids)
             if failed is None:
-                self._remember(items)
+                self._remember(zip(oids, items, strict=True))
                 if flushed:
                     disk.flush_written(self._repository, oids)
                 return oids
@@ -118,13 +118,13 @@ class Anchor:
             self._kept().append(held)
         return held is not None
 
-    def _remember(self, items: Sequence[Item]) -> None:
-        """Takes note of objects that were written loosely."""
+    def _remember(self, written: Iterable[tuple[str, Item]]) -> None:
+        """Takes note of objects that were written loosely, each with its oid."""
         remembered = self._loose()
-        remembered += items
-        size = sum(len(data) for _, data in remembered)
+        remembered += written
+        size = sum(len(data) for _, (_, data) in remembered)
         while size > _REMEMBERED:
-            size -= len(remembered.pop(0)[1])
+            size -= len(remembered.pop(0)[1][1])
 
     def settle(self) -> None:
         """Lets go of what this thread has written, as refs lead to it by now; writes anew what a gc has taken before, or may still take.
@@ -135,11 +135,11 @@ class Anchor:
         remembered = self._loose()
         if remembered:
             # In this order: a gc that is over by the first question has deleted all it will by the second.
-            lost = remembered if self.is_needed() else [item for item in remembered if not self._is_there(item)]
+            lost = remembered if self.is_needed() else [each for each in remembered if not self._is_there(each[0])]
             if lost:
                 from gitckpt.git.objects import pack
 
-                pack.write(self._repository, lost)
+                pack.write(self._repository, [item for _, item in lost])
             remembered.clear()
         self.close()
 
@@ -152,12 +152,11 @@ class Anchor:
             except FileNotFoundError:
                 pass
 
-    def _is_there(self, item: Item) -> bool:
-        oid = object_id(*item, self._repository.object_format)
+    def _is_there(self, oid: str) -> bool:
         return disk.is_there(self._repository, oid) or self._repository.cat_file.info(oid) is not None
 
-    def _loose(self) -> list[Item]:
-        found: list[Item] = self._own.__dict__.setdefault("loose", [])
+    def _loose(self) -> list[tuple[str, Item]]:
+        found: list[tuple[str, Item]] = self._own.__dict__.setdefault("loose", [])
         return found
 
     def _kept(self) -> list[str]:
