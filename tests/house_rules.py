@@ -97,6 +97,9 @@ BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py
 INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/checkpoints/save.py")
 """Those that may look into a `Store`; `save` starts maintenance as the hook does, which is no part of the library."""
 REPOSITORY = "gitckpt/git/repository.py"
+LISTINGS = {"ls-tree": "gitckpt/git/objects/trees.py", "diff-tree": "gitckpt/git/objects/diff.py"}
+"""Commands of git whose output has a form of its own, and who reads it: each of seven readers once knew another part of that form."""
+
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
 LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -241,6 +244,7 @@ def violations(path: str, source: str) -> list[str]:
         *_processes(path, tree, imports),
         *_speaking(path, tree),
         *_private_directory(path, tree),
+        *_listings(path, tree),
         *_broad_excepts(path, tree),
         *_changed_errors(path, tree),
         *_shape(path, source, tree),
@@ -414,6 +418,12 @@ def _private_directory(path: str, tree: ast.Module) -> Iterator[str]:
 
 def _is_private(argument: ast.expr) -> bool:
     return isinstance(argument, ast.Constant) and str(argument.value).split("/")[0] == "ckpt"
+
+
+def _listings(path: str, tree: ast.Module) -> Iterator[str]:
+    for node in _nodes(tree):
+        if isinstance(node, ast.Constant) and node.value in LISTINGS and path != LISTINGS[node.value]:
+            yield f"{path}:{node.lineno}: asks git for {node.value!r}; only {LISTINGS[node.value]} reads what that prints, for all others"
 
 
 def _broad_excepts(path: str, tree: ast.Module) -> Iterator[str]:

@@ -180,6 +180,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations, width
         ("gitckpt/cli/commands/x.py", "def f(\n    a,\n):\n" + "    g()\n" * 61, "x.py:1: f has 61 lines"),
         ("gitckpt/store/audit/x.py", "import os\nos.path.join(r.common_dir, 'ckpt')", "x.py:2: `os.path.join(r.common_dir, 'ckpt')`"),
         ("gitckpt/store/audit/x.py", "import os\nos.path.join(r.common_dir, 'ckpt/index')", "knows the path of the private directory"),
+        ("gitckpt/store/runs/x.py", "def f(git):\n    git.run('ls-tree', '-r')", "x.py:2: asks git for 'ls-tree'; only gitckpt/git/"),
         ("gitckpt/store/utils.py", "", "is called utils; such a name says nothing"),
         ("gitckpt/git/_helpers.py", "", "is called _helpers"),
         ("gitckpt/store/common/x.py", "", "is called common"),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from gitckpt.git.contents import attributes, verdicts
 from gitckpt.git.contents.attributes import AttributeRules, Treatment
 from gitckpt.git.objects import pack
-from gitckpt.git.objects.encoding import object_hash, object_id
+from gitckpt.git.objects.encoding import FILES, object_hash, object_id
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -33,7 +33,6 @@ _PORTION = 32 << 20
 _MANY = 500
 """From so many blobs on, they go into a pack."""
 
-_FILES = (b"100644", b"100755")
 _FAILED = "external filter"
 
 
@@ -325,7 +324,7 @@ def _entries(index: PrivateIndex) -> Iterator[tuple[bytes, str]]:
     for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]:
         fields, _, path = entry.partition(b"\t")
         mode, oid, stage = fields.split(b" ")
-        if stage == b"0" and mode in _FILES:
+        if stage == b"0" and mode in FILES:
             yield path, oid.decode("ascii")
 
 

@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from gitckpt.git.objects.trees import leaves
 from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
@@ -102,7 +103,7 @@ def empty(repository: Repository, top: bytes, candidates: Collection[bytes], fil
     """
     known = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if known:
-        known -= set(repository.git.run("ls-tree", "-r", "-t", "--name-only", "-z", files).out.split(b"\0"))
+        known.difference_update(path for path, _, _ in leaves(repository, files, with_trees=True))
     return sorted(known)
 
 

@@ -7,6 +7,7 @@ Doors:
     anchor: whether a `git gc` is at work, which objects have to be held against.
     pack: packs of our own, against such a gc.
     encoding: oids and trees as bytes.
+    trees: what is at which path of a tree.
     diff: what differs between trees, and at how many paths.
     alternates: where objects are borrowed from.
     holder: keeps commits and lends them no name.

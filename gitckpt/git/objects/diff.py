@@ -186,17 +186,6 @@ def _empty(repository: Repository) -> str:
     return empty_tree(repository.object_format)
 
 
-def present(repository: Repository, tree: str, paths: Iterable[bytes]) -> set[bytes]:
-    """Returns the files of a tree that have one of the paths, or are in a directory that has.
-
-    Args:
-        tree: its oid.
-        paths: one at least, literally.
-    """
-    wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
-    return set(repository.git.run("--literal-pathspecs", "ls-tree", "-r", "--name-only", "-z", tree, "--", *wanted).out.split(b"\0")[:-1])
-
-
 def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
     """Returns what git would not have written into a tree, such as a way out of the worktree; "" where there is nothing of that.
 

@@ -73,6 +73,7 @@ FILE = b"100644"
 EXECUTABLE = b"100755"
 LINK = b"120000"
 GITLINK = b"160000"
+FILES = (FILE, EXECUTABLE)
 _USUAL = frozenset((DIRECTORY, FILE, GITLINK, EXECUTABLE, LINK))
 _SHOWN = 60
 """So many bytes of a name are told: a name may be of any length."""

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from gitckpt.git.files import premises
+from gitckpt.git.objects.encoding import FILES
+from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import Repository
 
 RULES = b".gitignore"
@@ -13,12 +15,7 @@ RULES = b".gitignore"
 
 def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
     """Returns the files of a tree that hold rules: oid by path."""
-    found = {}
-    for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]:
-        fields, _, path = entry.partition(b"\t")
-        if os.path.basename(path) == RULES and fields.startswith(b"100"):
-            found[path] = fields.split(b" ")[2].decode("ascii")
-    return found
+    return {path: oid for path, mode, oid in leaves(repository, tree) if os.path.basename(path) == RULES and mode in FILES}
 
 
 def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]) -> set[bytes]:

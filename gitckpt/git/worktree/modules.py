@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.command import Git
+from gitckpt.git.objects.encoding import GITLINK
+from gitckpt.git.objects.trees import leaf, leaves
 from gitckpt.git.process import environment, git_executable, run
 from gitckpt.git.refs import may_be_there, plain
 from gitckpt.git.repository import Repository
@@ -290,15 +292,13 @@ def is_plain(path: bytes) -> bool:
 
 def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
     """Tells whether a tree has a submodule at a path."""
-    listing = repository.git.run("--literal-pathspecs", "ls-tree", "-z", "--full-tree", tree, "--", os.fsdecode(path)).out
-    return listing.startswith(b"160000 ") and listing.rstrip(b"\0").partition(b"\t")[2] == path
+    found = leaf(repository, tree, path)
+    return found is not None and found[1] == GITLINK
 
 
 def of_tree(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
     """Returns the submodules of a tree or commit: path, and the commit of each."""
-    listing = repository.git.run("ls-tree", "-r", "-z", "--full-tree", tree).out.split(b"\0")
-    entries = (entry.partition(b"\t") for entry in listing if entry.startswith(b"160000 "))
-    return [(path, fields.split(b" ")[2].decode("ascii")) for fields, _, path in entries]
+    return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
 
 
 def unquoted(text: str) -> bytes:

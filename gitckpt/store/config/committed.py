@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+from gitckpt.git.objects.encoding import FILES
+from gitckpt.git.objects.trees import leaf
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.format import budget
@@ -9,7 +13,6 @@ from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError, ConfigFile
 
 _SHORT = 10
-_REGULAR = b"100"
 
 
 def require_correct(repository: Repository, commit: str) -> None:
@@ -26,7 +29,8 @@ def require_correct(repository: Repository, commit: str) -> None:
     if _mistakes(repository, name, found[2]) is None:
         return
     # Only now, as that takes processes: it may be a link, and a filter may make something else of it.
-    if not repository.git.run("ls-tree", commit, "--", f":(top){settings.FILE}").out.startswith(_REGULAR):
+    at_top = leaf(repository, commit, os.fsencode(settings.FILE))
+    if at_top is None or at_top[1] not in FILES:
         return
     error = _mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
     if error is not None:

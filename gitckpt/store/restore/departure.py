@@ -9,6 +9,8 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from gitckpt.git.objects.encoding import GITLINK
+from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Checkpoint, Submodule
@@ -133,8 +135,7 @@ class Departures:
         now = inner.capture(self._limits)
         if (inner.objects.head()[0], now.tree, now.dirty) != (checkpoint.git_sha, found.tree, found.dirty):
             raise _Stays("it has changed meanwhile")
-        listing = repository.git.run("ls-tree", "-r", "-z", "--full-tree", manifest.files_of(repository, checkpoint)).out.split(b"\0")[:-1]
-        held = {line.partition(b"\t")[2] for line in listing if not line.startswith(b"160000 ")} | {b".git"}
+        held = {path for path, mode, _ in leaves(repository, manifest.files_of(repository, checkpoint)) if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
         within: list[bytes] = []
         for one in found.submodules:
@@ -145,11 +146,11 @@ class Departures:
             with contextlib.closing(inner.seen_from(there, "plumbing")) as nested:
                 files += self._files(nested, nested.read(one.checkpoint))
             within.append(os.path.join(top, path))
-        for parent, names, leaves in os.walk(top):
+        for parent, names, others in os.walk(top):
             names[:] = [name for name in names if os.path.join(parent, name) not in within]
             links = [name for name in names if os.path.islink(os.path.join(parent, name))]
-            for leaf in [*leaves, *links]:
-                whole = os.path.join(parent, leaf)
+            for name in [*others, *links]:
+                whole = os.path.join(parent, name)
                 if os.path.relpath(whole, top) not in held:
                     raise _Stays(f"no checkpoint holds {os.path.relpath(whole, top).decode('utf-8', 'replace')} in it")
                 files.append(whole)

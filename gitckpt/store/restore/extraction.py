@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.contents import bounds
-from gitckpt.git.objects.encoding import stays_within
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, stays_within
+from gitckpt.git.objects.trees import leaf
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, WorktreeError
@@ -79,11 +80,5 @@ def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
     """Returns the oid of the blob at a path; None where there is none."""
     if not stays_within(path) or repository.cat_file.info(tree) is None:
         return None
-    # `cat-file` takes a name a line, and a path may have several. Nothing in it is a pattern.
-    out = repository.git.run("ls-tree", "-z", "--full-tree", tree, "--", f":(literal){os.fsdecode(path)}").out
-    for line in out.split(b"\0")[:-1]:
-        meta, _, name = line.partition(b"\t")
-        _, kind, oid = meta.split(b" ")
-        if name == path and kind == b"blob":
-            return oid.decode()
-    return None
+    found = leaf(repository, tree, path)  # `cat-file` takes a name a line, and a path may have several
+    return found[2] if found is not None and found[1] not in (DIRECTORY, GITLINK) else None

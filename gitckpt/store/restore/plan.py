@@ -9,6 +9,7 @@ from gitckpt.git.contents import attributes
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import oid_size, stays_within
+from gitckpt.git.objects.trees import present
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import ignore
 from gitckpt.model.errors import NotFoundError, WorktreeError
@@ -176,7 +177,7 @@ def require_paths(repository: Repository, sides: Sequence[tuple[Contents, str]],
     known: set[bytes] = set()
     for side, commit in sides:
         for tree in (side.files, comparison.merged_tree(repository, side, commit)):
-            known |= diff.present(repository, tree, named)
+            known |= present(repository, tree, named)
         known |= {line.partition(b"\t")[2] for line in index_state.conflicts(repository, side)}
         known.update(side.flags.get(INTENT, ()), side.directories)
     gone = [path for path in named if not any(one == path or one.startswith(path + b"/") for one in known)]
@@ -266,9 +267,8 @@ class _Planner:
         """Notes ignored files that would become tracked: the wanted index has their paths, and the snapshot no file."""
         planned = {one.path for one in self.plan.files}
         there = [path for path in sorted(fileless) if path not in planned and self._is_file(path)]
-        if there:
-            known = diff.present(self._repository, self._found.files, there)
-            self.plan.in_the_way += [path for path in there if path not in known]
+        known = present(self._repository, self._found.files, there)
+        self.plan.in_the_way += [path for path in there if path not in known]
 
     def _absent(self) -> set[bytes]:
         """Returns the files that are here, and were not there, as their entries were to be skipped.
@@ -279,7 +279,7 @@ class _Planner:
             return set()
         plain = filter(stays_within, self._wanted.away)
         there = [path for path in plain if self._is_wanted(path) and self._is_file(path)]
-        return set(there) & diff.present(self._repository, self._found.files, there) if there else set()
+        return set(there) & present(self._repository, self._found.files, there)
 
     def _skipped(self, after: str) -> set[bytes]:
         """Returns the paths whose files stay away; `after` is the tree of the wanted entries.

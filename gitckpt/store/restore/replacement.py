@@ -13,6 +13,7 @@ from gitckpt.git.contents.unfiltered import HeldBack
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.objects.trees import present
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
@@ -68,7 +69,7 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str
         wanted: the tree of all files as they shall be.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
-    later = set(rules) - diff.present(index.repository, wanted, rules) if rules else set()
+    later = set(rules) - present(index.repository, wanted, rules)
     index.update("--force-remove", sorted(set(absent) - later))
     if not later:
         return index.write_tree()

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from gitckpt.git.contents import bounds
 from gitckpt.git.files import premises, regular
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, Entries, encode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, Entries, encode_tree, object_id
+from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Worktree
@@ -34,8 +35,6 @@ INPUT, OUTPUT = "input", "output"
 _TOLD = (".log", "/prompt")
 """How the names end of what was told to an agent, and of what it said: a secret in these is masked before they are stored."""
 
-_EXECUTABLE = b"100755"
-
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
     """Returns the paths of the files that a snapshot keeps for its run, as seen from their directory; none where there is no snapshot.
@@ -46,8 +45,7 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
     if snapshot is None or repository.cat_file.info(f"{snapshot}:{ENTRY.decode()}") is None:
         return []
     bounds.require(repository, snapshot, "")
-    listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", f"{snapshot}:{ENTRY.decode()}").out
-    return [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
+    return [os.fsdecode(path) for path, _, _ in leaves(repository, f"{snapshot}:{ENTRY.decode()}")]
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
@@ -158,10 +156,10 @@ class RunFiles:
         """
         premises.require(self.path)
         bounds.require(repository, now, "")
-        listed = repository.git.run("ls-tree", "-r", "-z", "--name-only", now, f"{ENTRY.decode()}/{OUTPUT}/").out
+        written = leaves(repository, now, [b"%s/%s/" % (ENTRY, os.fsencode(OUTPUT))])
         try:
-            for name in listed.split(b"\0")[:-1]:
-                os.unlink(os.path.join(self.path, os.fsdecode(name.partition(b"/")[2])))
+            for path, _, _ in written:
+                os.unlink(os.path.join(self.path, os.fsdecode(path.partition(b"/")[2])))
             for top, _, _ in os.walk(os.path.join(self.path, OUTPUT), topdown=False):
                 if not os.listdir(top):
                     os.rmdir(top)
@@ -191,7 +189,7 @@ class RunFiles:
             if reason is not None:
                 omitted.append(Omitted(f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason))
                 continue
-            mode = _EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
+            mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
             entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, pending))
         if not entries:
             return None
@@ -233,7 +231,7 @@ class RunFiles:
                 raise WorktreeError(f"the snapshot holds a file of the run named {os.fsdecode(name)!r}", hint="it was not made by gitckpt")
             if mode == DIRECTORY:
                 self._write(repository, objects, oid, path)
-            elif mode in (FILE, _EXECUTABLE) and not os.path.lexists(path):
+            elif mode in (FILE, EXECUTABLE) and not os.path.lexists(path):
                 held = next(objects.read([oid], None))
                 if held is None or held[0] != "blob":
                     raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git fsck")

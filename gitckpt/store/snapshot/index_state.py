@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gitckpt.git.objects import diff
+from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent
 from gitckpt.git.worktree.index import PrivateIndex
@@ -41,13 +42,11 @@ def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
     Args:
         contents: of the snapshot.
     """
-    lines = []
+    lines: list[bytes] = []
     for stage in (1, 2, 3):
         tree = contents.index.get(stage)
-        for entry in repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1] if tree else ():
-            fields, _, path = entry.partition(b"\t")
-            mode, _, oid = fields.split(b" ")
-            lines.append(b"%s %s %d\t%s" % (mode, oid, stage, path))
+        found = leaves(repository, tree) if tree else ()
+        lines += [b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path) for path, mode, oid in found]
     return lines
 
 

@@ -8,7 +8,19 @@ from collections.abc import Mapping, Sequence
 
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, Entries, MalformedTree, decode_tree, empty_tree, encode_tree, object_id
+from gitckpt.git.objects.encoding import (
+    DIRECTORY,
+    FILE,
+    FILES,
+    OVERSIZED,
+    Entries,
+    MalformedTree,
+    decode_tree,
+    empty_tree,
+    encode_tree,
+    object_id,
+)
+from gitckpt.git.objects.trees import leaves
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import intent
@@ -21,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.trees import Leaf
     from gitckpt.model.checkpoint import Checkpoint, Worktree
     from gitckpt.store.snapshot.limits import Limits
 
@@ -35,7 +48,6 @@ INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-wo
 RAW = b"raw"
 """The entry of a snapshot's tree."""
 
-_REGULAR = (b"100644 ", b"100755 ")
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK}
 """Flags of entries that were added in intent only: their modes, where they are not those of a plain file."""
 
@@ -264,12 +276,11 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
         return {}
     found = {}
     known = regular_files(repository, contents.files)
-    for entry in _listed(repository, contents.raw):
-        fields, _, path = entry.partition(b"\t")
-        if not fields.startswith(_REGULAR):
+    for path, mode, oid in _leaves(repository, contents.raw):
+        if mode not in FILES:
             raise WorktreeError(f"the snapshot keeps {path!r} byte for byte, which is no file", hint="it was not made by gitckpt")
         if path in known:
-            found[path] = fields.split(b" ")[2].decode("ascii")
+            found[path] = oid
     return found
 
 
@@ -291,13 +302,12 @@ def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
     Raises:
         WorktreeError: it cannot be read.
     """
-    entries = (entry.partition(b"\t") for entry in _listed(repository, tree) if entry.startswith(_REGULAR))
-    return {path: fields.split(b" ")[2].decode("ascii") for fields, _, path in entries}
+    return {path: oid for path, mode, oid in _leaves(repository, tree) if mode in FILES}
 
 
-def _listed(repository: Repository, tree: str) -> list[bytes]:
+def _leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
-        return repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]
+        return leaves(repository, tree)
     except GitError as error:
         raise WorktreeError(f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=_FSCK) from None
 

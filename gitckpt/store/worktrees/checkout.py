@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from gitckpt.git.contents import layout, raw_files, unfiltered
 from gitckpt.git.graph import partial
+from gitckpt.git.objects.encoding import GITLINK
+from gitckpt.git.objects.trees import leaves
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import operation, sparse
@@ -86,9 +88,7 @@ def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
 
 def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
     """Returns the oids of the blobs of a tree, by path."""
-    listing = repository.git.run("ls-tree", "-r", "-z", tree).out.split(b"\0")[:-1]
-    entries = (entry.partition(b"\t") for entry in listing)
-    return {path: fields.split(b" ")[2].decode("ascii") for fields, _, path in entries if b" blob " in fields}
+    return {path: oid for path, mode, oid in leaves(repository, tree) if mode != GITLINK}
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
