@@ -11,9 +11,10 @@ from datetime import date, datetime, time
 from gitckpt.cli.parser import quick, quick_table
 from gitckpt.durable.agent.client import FORMATS
 from gitckpt.durable.agent.report import reader
-from gitckpt.durable.phases.review import quasar_file, replies
+from gitckpt.durable.phases.review import replies
 from gitckpt.durable.pipeline import parser
 from gitckpt.durable.steps import graph_file
+from gitckpt.formats.systems import quasar
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, oids_in, place_in
 from gitckpt.git.repository import PSEUDO_REFS
@@ -268,7 +269,7 @@ def read_agent(data: bytes) -> None:
     replies.report(answer)
     replies.is_approved(answer)
     with contextlib.suppress(CkptError):
-        quasar_file.from_toml(data[2:], "checkpoint.toml")
+        quasar.cycle_of(data[2:], "checkpoint.toml")
 
 
 def read_words(data: bytes) -> None:

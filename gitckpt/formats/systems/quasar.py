@@ -5,18 +5,18 @@ Formats: the tool's source and its plan for checkpoints, papapumpkin/quasar (MIT
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from gitckpt.durable.phases.review import quasar_file
 from gitckpt.durable.phases.review import state as cycle
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.formats.systems import content
 from gitckpt.formats.systems.content import Remarks
 from gitckpt.formats.systems.record import KEY, NEBULA, QUASAR, Drive, Record, Source, Unreadable
-from gitckpt.model import times
+from gitckpt.model import times, toml
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.readers import jsonable
@@ -26,6 +26,9 @@ TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle
 """The phases by their numbers, as quasar counted them until it got the phase linting (18 February 2026) or filtering (23 February)."""
 
 _SIGNS = ("cycle", "max_cycles", "task_title", "phase")
+_NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
+"""Go's zero time."""
+
 _DONE = ("done", "skipped")
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
 
@@ -55,7 +58,7 @@ def read(source: Source, phases: str = "") -> Record:
     if not is_one(found):
         raise Unreadable(f"it lacks one of version, {', '.join(_SIGNS)}")
     try:
-        state = quasar_file.from_toml(content.text_of(source, remarks), source.path, numbers=TABLES[phases])
+        state = cycle_of(content.text_of(source, remarks), source.path, TABLES[phases])
     except InvalidCheckpoint as error:
         raise Unreadable(f"{error.field}: {error.problem}" if error.field else error.problem) from None
     known = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
@@ -93,6 +96,45 @@ def read(source: Source, phases: str = "") -> Record:
         ),
         remarks=tuple(remarks.said),
     )
+
+
+def cycle_of(data: bytes | str, source: str, numbers: tuple[str, ...] = cycle.PHASES) -> CycleState:
+    """Returns the state that a file holds. Its instant is in UTC and to the microsecond; the file may know more of it.
+
+    Args:
+        data: the file.
+        source: its name, for errors.
+        numbers: the phases by their numbers, for a file that does not name its phase.
+
+    Raises:
+        InvalidCheckpoint: it is damaged, or holds what cannot be; `NewerCheckpoint`: its version is a later one.
+    """
+    table = _table(data, source)
+    created = table.pop("created_at", _NEVER)
+    if type(created) is not dt.datetime:
+        raise InvalidCheckpoint(source, "created_at", f"is {created!r:.40}, not a date-time")
+    return replace(CycleState.from_state(table, source, numbers), created_at=_timestamp(created))
+
+
+def _table(data: bytes | str, source: str) -> dict[str, Any]:
+    try:
+        return toml.loads(data if isinstance(data, str) else data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InvalidCheckpoint(
+            source,
+            "",
+            f"is not UTF-8 in line {line}: a character was cut in the middle",
+            hint="take that text out of the file, and read it again; quasar writes such files where it shortens a text",
+        ) from None
+    except ValueError as error:
+        raise InvalidCheckpoint(source, "", f"is not TOML: {error}") from None
+
+
+def _timestamp(instant: dt.datetime) -> str:
+    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=dt.UTC)
+    since = aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return "" if aware == _NEVER else times.to_text(since // dt.timedelta(microseconds=1))
 
 
 def _label(state: CycleState) -> str:

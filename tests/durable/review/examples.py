@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from gitckpt.durable.phases.review.finding import FIXED, STATUSES, STILL_PRESENT, ReviewFinding, Verification
 from gitckpt.durable.phases.review.replies import ReviewReport
-from gitckpt.durable.phases.review.state import ERROR, PHASES, CycleState
+from gitckpt.durable.phases.review.state import ERROR, MORE, PHASES, CycleState
 from gitckpt.model import times
 
 EMPTY = CycleState()
+
+
+def without_more(state: CycleState) -> dict[str, Any]:
+    """Returns a state as a table with what quasar's own checkpoint knows of it."""
+    return {key: value for key, value in state.to_state().items() if key != MORE}
+
 
 MID_CYCLE = CycleState(
     phase_id="login",

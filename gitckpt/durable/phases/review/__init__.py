@@ -4,5 +4,4 @@ Doors:
     errors: how a review can end other than well.
     phase: `carry_out`, the review as a phase, and `refactor`, which changes its task.
     state: `CycleState`, how far coder and reviewer have come.
-    quasar_file: that state as quasar's file.
 """
