@@ -1,4 +1,4 @@
-"""Flushes whole file systems, where there is much to flush: one call for thousands of files."""
+"""What a file system does at once that would take us thousands of calls, or our memory: it flushes all, it copies a file."""
 
 from __future__ import annotations
 
@@ -44,3 +44,24 @@ def flush_all(paths: Iterable[str], least: int) -> list[str]:
                 break
             done.update(each for each, _ in lot if code == 0)
     return [path for path in waiting if path not in done]
+
+
+def copied_within(source: int, target: int, size: int) -> bool:
+    """Lets the system copy a file, which may share its blocks: in a new process it takes 4 ms less than 4 MB do by way of our memory.
+
+    Returns:
+        False: it cannot; nothing was copied.
+    """
+    if not hasattr(os, "copy_file_range"):
+        return False
+    done = 0
+    while done < size:
+        try:
+            copied = os.copy_file_range(source, target, size - done, done, done)
+        except OSError:  # not on this file system; what is wrong with the disk is met again
+            copied = 0
+        if copied == 0:
+            os.truncate(target, 0)
+            return False
+        done += copied
+    return True

@@ -320,12 +320,8 @@ def _one(index: PrivateIndex, oid: str, path: bytes) -> bytes | None:
 
 
 def _entries(index: PrivateIndex) -> Iterator[tuple[bytes, str]]:
-    """Yields the files of an index, without links and what is in conflict: path and oid."""
-    for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]:
-        fields, _, path = entry.partition(b"\t")
-        mode, oid, stage = fields.split(b" ")
-        if stage == b"0" and mode in FILES:
-            yield path, oid.decode("ascii")
+    """Returns the files of an index, without links and what is in conflict: path and oid."""
+    return ((path, oid) for path, mode, oid, stage, _ in index.entries() if stage == 0 and mode in FILES)
 
 
 def _status(path: bytes, fd: int) -> os.stat_result | None:

@@ -44,15 +44,13 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
     """
     if not paths:
         return
-    empty = object_id("blob", b"", index.repository.object_format).encode()  # that is what entries added in intent only have
+    empty = object_id("blob", b"", index.repository.object_format)  # that is what entries added in intent only have
     lines = []
-    for entry in index.git("ls-files", "-v", "--stage", "-z").split(b"\0")[:-1]:
-        fields, _, path = entry.partition(b"\t")
-        tag, mode, oid, stage = fields.split(b" ")
-        if path in paths and (tag, stage) == (b"H", b"0") and oid != empty:
-            lines.append(b"%s %s 0\t%s" % (mode, oid, path))
+    for path, mode, oid, stage, tag in index.entries():
+        if path in paths and (tag, stage) == (b"H", 0) and oid != empty:
+            lines.append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
     index.put(lines)
-    index.git("update-index", "-q", "--refresh", ok=(0, 1))
+    index.refresh()
 
 
 def differing(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:

@@ -264,8 +264,7 @@ def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
     Raises:
         GitError: git cannot read one.
     """
-    entries = (entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1])
-    staged = {path: fields.split(b" ")[1].decode("ascii") for fields, _, path in entries if fields.endswith(b" 0")}
+    staged = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
     same = {path: each for path, each in written.items() if staged.get(path) == each[0]}
     done = b"".join(path + b"\0" for path in same if path not in left)
     if done:  # a refresh would believe their sizes

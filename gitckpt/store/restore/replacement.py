@@ -103,7 +103,7 @@ def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str,
         except GitError as error:
             if not is_out_of_date(error):
                 raise
-            index.git("update-index", "-q", "--refresh", ok=(0, 1))  # a file that was only touched is none that changed
+            index.refresh()  # a file that was only touched is none that changed
             index.git(*options, *replace_them)
 
     coming = {one.path: one.new for one in files if one.status != "D"}

@@ -310,10 +310,10 @@ class _Restore:
             index.require_latest()
         try:
             if hidden:  # git writes no file whose entry is to be skipped
-                index.update("--no-skip-worktree", sorted(hidden.intersection(index.git("ls-files", "-z").split(b"\0"))))
+                index.update("--no-skip-worktree", sorted(hidden.intersection(path for path, *_ in index.entries())))
             held = replacement.replace_files(index, plan.files, found.files, expected)
             if shape.apply(self._repository):
-                index.git("update-index", "-q", "--refresh", ok=(0, 1))  # the time of their last change is another one by now
+                index.refresh()  # the time of their last change is another one by now
         except GitError as error:
             raise (_changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
@@ -338,7 +338,7 @@ class _Restore:
         with PrivateIndex(self._repository) as own:
             own.put(plan.index_lines)
             raw_files.refresh(own, plan.written)
-            own.git("update-index", "-q", "--refresh", ok=(0, 1))
+            own.refresh()
             for flag, (gets, loses) in plan.flags.items():
                 if flag == INTENT:
                     index_state.add_in_intent(own, self._wanted, gets)

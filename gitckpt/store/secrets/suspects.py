@@ -69,9 +69,8 @@ def _is_small(path: bytes) -> bool:
 
 def _contents(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> Iterator[bytes]:
     """Yields what is stored for each of the paths; nothing where that is larger than the file."""
-    odd = [f":(literal){os.fsdecode(path)}" for path in paths if b"\n" in path]  # a question is a line
-    listed = index.git("ls-files", "--stage", "-z", "--", *odd).split(b"\0")[:-1] if odd else []
-    oids = {path: entry.split(b" ")[1].decode("ascii") for entry, _, path in (line.partition(b"\t") for line in listed)}
+    odd = {path for path in paths if b"\n" in path}  # a question is a line
+    oids = {path: oid for path, _, oid, _, _ in index.entries() if path in odd} if odd else {}
     names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in paths]
     for stored in index.repository.cat_file.contents(names, detector.LARGEST) if names else ():
         yield stored[2] if stored is not None else b""

@@ -139,8 +139,7 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
             oids = objects.write([("blob", data or b"") for data in written], flushed=False)
             whole = dict(zip(as_git, oids, strict=True)) | {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)
-            entries = (entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0"))
-            index.put(b"%s %s 0\t%s" % (fields[:6], whole[path].encode(), path) for fields, _, path in entries if path in whole)
+            index.put(b"%s %s 0\t%s" % (mode, whole[path].encode(), path) for path, mode, *_ in index.entries() if path in whole)
             made.append(unusable.tree_of(index))
     return made[0], made[1]
 

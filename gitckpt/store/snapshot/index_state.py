@@ -70,7 +70,6 @@ def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: 
         gets: paths that get it.
         loses: paths that lose it.
     """
-    entries = index.git("ls-files", "-v", "-z").split(b"\0") if gets or loses else ()
-    listed = {entry[2:] for entry in entries if entry[:1] not in (b"M", b"")}
+    listed = {path for path, _, _, stage, _ in index.entries() if stage == 0} if gets or loses else set()
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
         index.update(option, sorted(set(paths).intersection(listed)))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from gitckpt.git.contents import layout
+from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import intent, modules
 from gitckpt.git.worktree.complaints import TRIES, met_change
@@ -266,16 +267,15 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
     found.submodules = {}
     if not changed and not bare and not {path + b"/" for path in repositories}.difference(found.nested):
         return
-    for entry in index.git("ls-files", "--stage", "-z").split(b"\0"):
-        if not entry.startswith(b"160000 "):
+    for path, mode, staged, _, _ in index.entries():
+        if mode != GITLINK:
             continue
-        fields, _, path = entry.partition(b"\t")
         if not os.path.lexists(os.path.join(top, path, b".git")):
             if path in bare and any(leaves for _, _, leaves in os.walk(os.path.join(top, path))):
                 found.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in changed and bool(changed[path].dirty)
-        oid = modules.head_of(os.path.join(top, path)) if path in changed else fields.split(b" ")[1].decode("ascii")
+        oid = modules.head_of(os.path.join(top, path)) if path in changed else staged
         reason = "a submodule with uncommitted changes: its files stay in it" if dirty else "a submodule: its files stay in it"
         found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
 

@@ -37,7 +37,7 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             held = _write_files(index, contents)
             if contents.directories or contents.modes:
                 layout.bring_back(made.worktree or "", contents.directories, contents.modes)
-                index.git("update-index", "-q", "--refresh", ok=(0, 1))  # the time of their last change is another one by now
+                index.refresh()  # the time of their last change is another one by now
             _remove_absent(index, contents)
             raw = manifest.raw_of(made, contents)
             raw_files.bring_back(made, raw)
@@ -57,8 +57,7 @@ def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
     """Removes the files that were not there: their entries are to be skipped, whatever the patterns of a sparse checkout."""
     if not contents.away:
         return
-    listing = index.git("ls-files", "-v", "-z").split(b"\0")
-    written = {entry[2:] for entry in listing if entry[:1] == b"H"}  # by git, just now: no other path is to be trusted
+    written = {path for path, *_, tag in index.entries() if tag == b"H"}  # by git, just now: no other path is to be trusted
     for path in written.intersection(contents.away):
         whole = os.path.join(os.fsencode(index.repository.worktree or ""), path)
         (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a directory is that of a submodule, as yet empty
@@ -112,8 +111,7 @@ def _share_keys(made: Repository) -> None:
 
 def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes], options: Sequence[str]) -> None:
     """Writes the files that were there although the patterns of the sparse checkout leave them out."""
-    listing = index.git("ls-files", "-v", "-z").split(b"\0")
-    there = [entry[2:] for entry in listing if entry[:1] == b"S" and entry[2:] not in skipped]
+    there = [path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped]
     if there:
         wanted = b"".join(path + b"\0" for path in there)
         index.update("--no-skip-worktree", there)

@@ -96,17 +96,15 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     """
     base = manifest.base_tree(repository, commit)
     under_way = repository.operation()
-    empty = intent.placeholder(repository.object_format)
+    empty = intent.placeholder(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
         staged: dict[int, list[bytes]] = {}
-        entries = [entry.partition(b"\t") for entry in index.git("ls-files", "--stage", "-z").split(b"\0")[:-1]]
-        flags = manifest.flags_of(intent.intended(index, [path for fields, _, path in entries if fields.endswith(empty + b" 0")]))
+        entries = index.entries()
+        flags = manifest.flags_of(intent.intended(index, [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]))
         intended = set(flags.get(manifest.INTENT, ()))
-        for fields, _, path in entries:
-            if path in intended:
-                continue
-            mode, oid, stage = fields.split(b" ")
-            staged.setdefault(int(stage), []).append(b"%s %s 0\t%s" % (mode, oid, path))
+        for path, mode, oid, stage, _ in entries:
+            if path not in intended:
+                staged.setdefault(stage, []).append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
         trees = {}
         for number, lines in sorted(staged.items()):
             index.git("read-tree", "--empty")
