@@ -97,7 +97,7 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
 
 
 def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str) -> None:
-    scratch = os.path.join(repository.make_private_dir(), f"pack.{os.getpid()}.{os.urandom(4).hex()}")
+    scratch = repository.scratch("pack")
     os.mkdir(scratch, 0o700)
     try:
         for name in ("objects", "packed-refs", "config", *namespaces):

@@ -107,6 +107,14 @@ class Repository:
             ) from None
         return path
 
+    def scratch(self, kind: str) -> str:
+        """Returns a path in the private directory for a file or a directory of this process's own. Errors: as `make_private_dir`.
+
+        Args:
+            kind: what it is for. Who sweeps knows each kind, and by the name whether the process is alive.
+        """
+        return os.path.join(self.make_private_dir(), f"{kind}.{os.getpid()}.{os.urandom(4).hex()}")
+
     def head_ref(self) -> str:
         """Returns the full name of the ref that HEAD stands for, without a process where its file says so; "" when detached.
 

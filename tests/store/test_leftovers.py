@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from gitckpt.store.retention import expiry, sweep
 from gitckpt.store.secrets import settled
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
+from tests.house_rules import SOURCES
 from tests.store.conftest import require_whole
 
 
@@ -232,3 +234,10 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
         assert list(store.verify().findings) == []
         assert sweep.sweep_files(inside(store).repository) == [str(place / "ours")]
     assert sorted(os.listdir(place)) == ["a person's", "theirs", "young"]
+
+
+def test_each_kind_of_scratch_is_swept() -> None:
+    """What is left of one that is not listed, nobody would ever take care of."""
+    kinds = {kind for source in SOURCES.values() for kind in re.findall(r"\.scratch\(\"(.+?)\"\)", source)}
+    assert {"index", "objects"} <= kinds
+    assert kinds <= set(sweep._PRIVATE)

@@ -36,7 +36,7 @@ class Quarantine:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._objects = os.path.join(repository.common_dir, "objects")
-        self._path = os.path.join(repository.make_private_dir(), f"objects.{os.getpid()}.{os.urandom(4).hex()}")
+        self._path = repository.scratch("objects")
         # Not even the packs: they are flushed when they are moved, the loose ones never need to be.
         self.options = ("-c", "core.bigFileThreshold=1", "-c", "core.fsync=none")
         self.environment = {"GIT_OBJECT_DIRECTORY": self._path, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects)}

@@ -131,7 +131,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
     if not files:
         return {}
     top = os.fsencode(repository.worktree or "")
-    scratch = os.fsencode(os.path.join(repository.make_private_dir(), f"unfiltered.{os.getpid()}.{os.urandom(4).hex()}"))
+    scratch = os.fsencode(repository.scratch("unfiltered"))
     left: HeldBack = {}
     try:
         with PrivateIndex(repository) as index:

@@ -36,7 +36,7 @@ class Salvage:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._scratch = os.path.join(repository.make_private_dir(), f"objects.{os.getpid()}.{os.urandom(4).hex()}")
+        self._scratch = repository.scratch("objects")
         self._origins: dict[str, str] = {}
 
     def __enter__(self) -> Self:

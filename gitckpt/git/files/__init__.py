@@ -5,8 +5,8 @@ Doors:
     regular: files that a branch may have brought along.
     atomic: a file written whole or not at all.
     order: in which many objects are read most quickly.
-    packed: what differs between two states of packed refs.
+    packed: what differs between two states of packed refs, and what some take.
     recent: what came into a repository since an instant.
-    validity: whether refs can have changed since they were listed.
+    validity: whether refs, or a file, can have changed since somebody looked.
     premises: directories of ours, which may lie where a branch has put a link.
 """

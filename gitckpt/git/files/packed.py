@@ -1,4 +1,4 @@
-"""Packed refs: what differs between two states of them.
+"""Packed refs: what differs between two states of them, and what some of them take.
 
 Git writes them anew as a whole for each that goes, so most of a million refs that were listed before are as they were. To compare both
 files takes a tenth of what listing all does. The format is that of git's refs/packed-backend.c: a header, then a line for each ref, sorted
@@ -13,7 +13,7 @@ from gitckpt.git.files import validity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
     from gitckpt.git.repository import Repository
@@ -36,7 +36,7 @@ class Packed:
     def __init__(self) -> None:
         self.stamp: str | None = None
         self._file: BinaryIO | None = None
-        self._written = (0, 0, 0, 0)
+        self._mark = (0, 0, 0, 0)
 
     @property
     def is_held(self) -> bool:
@@ -61,7 +61,7 @@ class Packed:
         if status.st_size < _LARGE or validity.stamp(status, None) != stamp:
             file.close()
             return False
-        self._file, self._written = file, _written(status)
+        self._file, self._mark = file, validity.content_mark(status)
         return True
 
     def changed(self, later: Packed, width: int) -> Iterator[tuple[bytes, bytes]]:
@@ -76,7 +76,7 @@ class Packed:
             OSError: a file cannot be read.
         """
         old, new = self._lines(), later._lines()
-        if self._written[:2] == later._written[:2]:
+        if self._mark[:2] == later._mark[:2]:
             raise ValueError("somebody has written into the file")
         before, after = next(old, b""), next(new, b"")
         at = width + 1
@@ -104,7 +104,7 @@ class Packed:
     def _lines(self) -> Iterator[bytes]:
         if self._file is None:
             raise ValueError("the file is not held")
-        if _written(os.fstat(self._file.fileno())) != self._written:
+        if validity.content_mark(os.fstat(self._file.fileno())) != self._mark:
             raise ValueError("somebody has written into the file")
         self._file.seek(0)
         header = self._file.readline()
@@ -113,9 +113,14 @@ class Packed:
         return iter(self._file)
 
 
-def _written(status: os.stat_result) -> tuple[int, int, int, int]:
-    """Returns what stays as it is while nobody writes into a file, even if it loses its name: that changes its `ctime`."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+def size_of(repository: Repository, refs: Iterable[str]) -> int:
+    """Returns how many bytes the lines of some refs take; nothing for those that are not packed."""
+    names = {os.fsencode(ref) for ref in refs}
+    try:
+        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
+            return sum(len(line) for line in file if line.rstrip(b"\n").partition(b" ")[2] in names)
+    except FileNotFoundError:
+        return 0
 
 
 def _name(line: bytes, width: int) -> bytes:

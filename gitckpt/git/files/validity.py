@@ -1,4 +1,4 @@
-"""Tells whether refs can have changed since they were listed, without listing them.
+"""Tells whether refs, or a file, can have changed since somebody looked, without reading them again.
 
 Git writes a ref by way of a lock beside it, which changes the times of the directory, and packed refs as a whole new file; it relies on the
 same for its own copy of them (`stat_validity` in its refs/packed-backend.c). With reftables, each change is a name that is new in the
@@ -100,3 +100,8 @@ def stamp(status: os.stat_result, now: int | None) -> str | None:
     if now is not None and now - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
         return None
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}"
+
+
+def content_mark(status: os.stat_result) -> tuple[int, int, int, int]:
+    """Returns what stays as it is until somebody writes into a file, or puts another one in its place; its `ctime` changes more often."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -97,7 +97,7 @@ def hold(repository: Repository, names: Iterable[str], *, keep: bool = False, re
     """
     directory = os.path.join(repository.common_dir, "objects", "pack")
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
-    scratch = os.path.join(repository.make_private_dir(), f"objects.{os.getpid()}.{os.urandom(4).hex()}")
+    scratch = repository.scratch("objects")
     data = "".join(f"{name}\n" for name in names).encode("ascii")
     try:
         os.mkdir(scratch)

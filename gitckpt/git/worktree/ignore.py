@@ -27,7 +27,7 @@ def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequen
     """
     if not paths:
         return set()
-    scratch = os.path.join(repository.make_private_dir(), f"rules.{os.getpid()}.{os.urandom(4).hex()}")
+    scratch = repository.scratch("rules")
     try:
         for path, oid in rules.items():
             _write(os.path.join(os.fsencode(scratch), path), _content(repository, oid))

@@ -11,6 +11,7 @@ import re
 import time
 
 from gitckpt.git.command import NO_HOOKS
+from gitckpt.git.files.validity import content_mark
 from gitckpt.git.filesystem import copied_within
 from gitckpt.git.objects.encoding import object_hash, oid_size
 from gitckpt.git.process import DeadlinePassed, GitError
@@ -75,7 +76,7 @@ class PrivateIndex:
         self.opened = 0
         self._look: Child | None = None
         self._origin: BinaryIO | None = None
-        self.path = os.path.join(repository.make_private_dir(), f"index.{os.getpid()}.{os.urandom(4).hex()}")
+        self.path = repository.scratch("index")
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
             self._options += ["-c", "core.ignoreCase=false"]  # set by mistake, it would hide README beside readme
@@ -283,7 +284,7 @@ class PrivateIndex:
             now = os.stat(target)
         except FileNotFoundError:
             return
-        if self.is_rebuilt or (then is not None and _written(now) == _written(then)):
+        if self.is_rebuilt or (then is not None and content_mark(now) == content_mark(then)):
             return
         words = ("ls-files", "--stage", "-v", "-z")
         with PrivateIndex(self.repository) as later:
@@ -348,7 +349,7 @@ def _copy(source: BinaryIO, target: str) -> None:
 
 def _has_links(repository: Repository) -> bool:
     """Tells whether the worktree is on a file system that has symlinks, which is tried out beside our own files if these are on it, too."""
-    scratch = os.path.join(repository.private_dir, f"symlink.{os.getpid()}.{os.urandom(4).hex()}")
+    scratch = repository.scratch("symlink")
     try:
         if os.stat(repository.private_dir).st_dev != os.stat(repository.worktree or "").st_dev:
             return False
@@ -357,11 +358,6 @@ def _has_links(repository: Repository) -> bool:
     except OSError:
         return False
     return True
-
-
-def _written(status: os.stat_result) -> tuple[int, int, int, int]:
-    """Returns what stays as it is while nobody writes into a file, or puts another one in its place."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _clock(repository: Repository) -> int:

@@ -74,7 +74,7 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
     oid = placeholder(index.repository.object_format)
     index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)  # git looks at the paths, which may have been fetched
     index.update("--force-remove", wanted)
-    scratch = os.path.join(index.repository.make_private_dir(), f"intent.{os.getpid()}.{os.urandom(4).hex()}")
+    scratch = index.repository.scratch("intent")
     try:
         try:
             for path in wanted:
