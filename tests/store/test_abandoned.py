@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.git.files.reader import packed_between
 from gitckpt.git.refs import plain as plainly_said
 from gitckpt.git.repository import Repository
 from gitckpt.store.records import abandoned
@@ -24,29 +25,32 @@ NAMES = {
 }
 
 
+def between(repository: Repository, most: int) -> bytes | None:
+    return packed_between(repository, abandoned._FROM, abandoned._TO, most)
+
+
 @pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
-def test_lines_that_count(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+def test_lines_that_count(plain: Store, main_checkout: Checkout, names: list[str]) -> None:
     oid = main_checkout.head()
     lines = [f"{oid} {name}\n" + (f"^{oid}\n" if "tags" in name or name == "refs/heads/a" else "") for name in names]
     repository = inside(plain).repository
     Path(repository.common_dir, "packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
-    whole = abandoned._packed(repository)
-    monkeypatch.setattr(abandoned, "_WHOLE", 0)
+    whole = between(repository, abandoned._WHOLE)
+    most = 0
     if any(name.startswith(("refs/heads/", "refs/keep/ckpt/")) for name in names):
-        assert abandoned._packed(repository) is None, "they are too many"
-        monkeypatch.setattr(abandoned, "_WHOLE", len(whole or b"") - 1)
-    found = abandoned._packed(repository)
+        assert between(repository, most) is None, "they are too many"
+        most = len(whole or b"") - 1
+    found = between(repository, most)
     assert found is not None
     assert [line for line in found.decode().splitlines() if not line.startswith("^")] == [
         f"{oid} {name}" for name in names if name.startswith(("refs/heads/", "refs/keep/"))
     ]
 
 
-def test_one_that_is_not_sorted(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_not_sorted(plain: Store, main_checkout: Checkout) -> None:
     repository = inside(plain).repository
     Path(repository.common_dir, "packed-refs").write_text(f"# pack-refs with: peeled \n{main_checkout.head()} refs/heads/a\n")
-    monkeypatch.setattr(abandoned, "_WHOLE", 10)
-    assert abandoned._packed(repository) is None
+    assert between(repository, 10) is None
 
 
 def test_nothing_is_looked_at_again_that_has_not_changed(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from gitckpt.git.repository import OF_A_WORKTREE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import BinaryIO
 
     from gitckpt.git.catfile import CatFile
     from gitckpt.git.repository import Repository
@@ -261,6 +262,55 @@ def _patched(base: bytes, delta: bytes) -> bytes:
             parts.append(delta[at : at + code])
             at += code
     return b"".join(parts)
+
+
+def packed_between(repository: Repository, first: bytes, after: bytes, most: int) -> bytes | None:
+    """Returns the lines of packed refs whose names lie between two, among others perhaps; None where they are too many, or not sorted.
+
+    Args:
+        first: the name from which on they count.
+        after: the name before which they end.
+        most: so many bytes of lines at most. A file that is no larger is read as a whole.
+    """
+    try:
+        file = open(os.path.join(repository.common_dir, "packed-refs"), "rb")  # noqa: SIM115 - there may be none
+    except FileNotFoundError:
+        return b""
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= most:
+            return file.read()
+        if b" sorted " not in file.readline():
+            return None
+        start, end = _place(file, size, first), _place(file, size, after)
+        if end - start > most:
+            return None
+        file.seek(start)
+        return file.read(end - start)
+
+
+def _place(file: BinaryIO, size: int, name: bytes) -> int:
+    """Returns where the first line of a sorted file begins whose ref is not before a name."""
+    low, high = 0, size  # of a place in the line before
+    while low < high:
+        middle = (low + high) // 2
+        if _next(file, middle)[1] < name:
+            low = middle + 1
+        else:
+            high = middle
+    return _next(file, low)[0]
+
+
+def _next(file: BinaryIO, place: int) -> tuple[int, bytes]:
+    """Returns where the first ref after a place in the file begins, and its name; at the end, one that is after all others."""
+    file.seek(place)
+    file.readline()
+    at = file.tell()
+    line = file.readline()
+    while line.startswith((b"^", b"#")):  # what an annotated tag points to
+        at = file.tell()
+        line = file.readline()
+    return (at, line.rstrip(b"\n").partition(b" ")[2]) if line else (at, b"\xff")
 
 
 def _search(fd: int, ref: bytes) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 
+from gitckpt.git.files.reader import packed_between
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import plain
 from gitckpt.git.repository import BRANCHES
@@ -16,8 +17,6 @@ from gitckpt.store.records.layout import KEEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from gitckpt.git.repository import Repository
 
 _WHOLE = 64 << 10
@@ -63,7 +62,7 @@ def is_any(repository: Repository, but: str | None) -> bool:
 
 def _look(repository: Repository, but: str | None, loose: set[str], places: list[str]) -> bool:
     """As `is_any`; adds the directories of branches that it has looked into."""
-    packed = _packed(repository)
+    packed = packed_between(repository, _FROM, _TO, _WHOLE)
     if packed is None:
         return False
     common, width = repository.common_dir, 2 * oid_size(repository.object_format)
@@ -98,46 +97,3 @@ def _changed_at(path: str) -> int:
 def _points_to_itself(repository: Repository, oid: str, packed: bytes) -> bool:
     value = plain(repository, KEEP + oid)
     return value == oid if value is not None else f"{oid} {KEEP}{oid}\n".encode("ascii") in packed
-
-
-def _packed(repository: Repository) -> bytes | None:
-    """Returns the lines of packed branches and of what keeps commits, among others perhaps; None where they are too many."""
-    try:
-        file = open(os.path.join(repository.common_dir, "packed-refs"), "rb")  # noqa: SIM115 - there may be none
-    except FileNotFoundError:
-        return b""
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        if size <= _WHOLE:
-            return file.read()
-        if b" sorted " not in file.readline():
-            return None
-        start, end = _place(file, size, _FROM), _place(file, size, _TO)
-        if end - start > _WHOLE:
-            return None
-        file.seek(start)
-        return file.read(end - start)
-
-
-def _place(file: BinaryIO, size: int, name: bytes) -> int:
-    """Returns where the first line of a sorted file begins whose ref is not before a name."""
-    low, high = 0, size  # of a place in the line before
-    while low < high:
-        middle = (low + high) // 2
-        if _next(file, middle)[1] < name:
-            low = middle + 1
-        else:
-            high = middle
-    return _next(file, low)[0]
-
-
-def _next(file: BinaryIO, place: int) -> tuple[int, bytes]:
-    """Returns where the first ref after a place in the file begins, and its name; at the end, one that is after all others."""
-    file.seek(place)
-    file.readline()
-    at = file.tell()
-    line = file.readline()
-    while line.startswith((b"^", b"#")):  # what an annotated tag points to
-        at = file.tell()
-        line = file.readline()
-    return (at, line.rstrip(b"\n").partition(b" ")[2]) if line else (at, b"\xff")

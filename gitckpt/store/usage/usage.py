@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import packed, premises
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.values import dataclass
@@ -182,13 +182,7 @@ def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
         return Amount(len(refs), None)
     measure = Measure()
     size = sum(measure.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
-    names = {os.fsencode(ref) for ref in refs}
-    try:
-        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
-            size += sum(len(line) for line in file if line.rstrip(b"\n").partition(b" ")[2] in names)
-    except FileNotFoundError:
-        pass
-    return Amount(len(refs), size)
+    return Amount(len(refs), size + packed.size_of(repository, refs))
 
 
 def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, ownership.Owner | None]]:
