@@ -86,7 +86,7 @@ class Exporter:
         run = finder.named_run(text, here.repository, here.index)
         if run is None:
             return [_one(here, here.read(here.find(text)), format_)]
-        entries = list(reversed(heads.written(here.index, here.repository, run)))
+        entries = list(reversed(heads.chain(here.index, here.repository, run)))
         if format_ == RLM_ACT and every:
             return _apart([_one(here, here.read(entry.id), format_) for entry in entries if _is_end(entry)])
         if format_ in (RLM_ACT, WORKFLOW):

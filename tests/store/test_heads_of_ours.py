@@ -61,15 +61,15 @@ class TestWritten:
 
     def test_of_ours_those_alone_newest_first(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert oids(module.written(store.index, store.repository, RUN)) == [runs.ours[1], runs.ours[0]]
+        assert oids(module.chain(store.index, store.repository, RUN)) == [runs.ours[1], runs.ours[0]]
 
     def test_of_others_all(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert oids(module.written(store.index, store.repository, OTHER)) == [runs.others[1], runs.others[0]]
+        assert oids(module.chain(store.index, store.repository, OTHER)) == [runs.others[1], runs.others[0]]
 
     def test_of_none_nothing(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert module.written(store.index, store.repository, "20270115-080009-nobody") == []
+        assert module.chain(store.index, store.repository, "20270115-080009-nobody") == []
 
 
 class TestNewest:

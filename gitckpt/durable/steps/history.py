@@ -51,7 +51,7 @@ def read(store: Checkpoints, run: str) -> list[StepEvent]:
     Raises:
         InvalidCheckpoint: one of its checkpoints is damaged.
     """
-    entries = [entry for entry in reversed(heads.written(store.index, store.repository, run)) if entry.trigger == STEP]
+    entries = [entry for entry in reversed(heads.chain(store.index, store.repository, run)) if entry.trigger == STEP]
     found = []
     for entry, content in zip(entries, store.objects.read([entry.oid for entry in entries]), strict=True):
         if content is None:

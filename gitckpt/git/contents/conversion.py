@@ -236,7 +236,7 @@ class Conversions:
         for driver in sorted({one.treatment.driver for one in held}):
             some = [one for one in held if one.treatment.driver == driver]
             for one, smudged in zip(
-                some, written(self._index, [(one.oid, one.path) for one in some], is_filtered=bool(driver)), strict=True
+                some, written_by_git(self._index, [(one.oid, one.path) for one in some], is_filtered=bool(driver)), strict=True
             ):
                 if smudged == one.data:
                     verdict = verdicts.EXACT
@@ -287,7 +287,7 @@ class Conversions:
             pack.write(self._index.repository, items)
 
 
-def written(index: PrivateIndex, wanted: Sequence[tuple[str, bytes]], *, is_filtered: bool) -> list[bytes | None]:
+def written_by_git(index: PrivateIndex, wanted: Sequence[tuple[str, bytes]], *, is_filtered: bool) -> list[bytes | None]:
     """Returns what git writes to the worktree for each of some blobs; None where it cannot.
 
     Args:

@@ -10,10 +10,10 @@ from gitckpt.git import config
 from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
 from gitckpt.model.values import dataclass
-from gitckpt.store.hooks import files, keys, managers
+from gitckpt.store.hooks import files, git_settings, managers
 from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
-from gitckpt.store.hooks.keys import HookSettings, default_directory, hooks_directory, installed_directory
+from gitckpt.store.hooks.git_settings import HookSettings, default_directory, hooks_directory, installed_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def install(
     elif used == "config":
         advice = [_twice(person, event) for event in EVENTS if person.calls(event)]
     elif used == "none" and mode == "auto":
-        advice = [f"no hooks, as chosen before; to have them: git config --unset {keys.CHOSEN}, then {_INIT}"]
+        advice = [f"no hooks, as chosen before; to have them: git config --unset {git_settings.CHOSEN}, then {_INIT}"]
     elif used == "files" and changes and manager is None and managers.is_to_come(repository):
         advice.append("pre-commit, once it is installed here, goes on with these hooks: it keeps the files that are there, and calls them")
     with ExitStack() as undo:
@@ -92,11 +92,11 @@ def install(
         files.apply(changes, undo)
         changed = [change.sentence for change in changes]
         changed += _set_hooks(settings, pin if used == "config" else None, undo)
-        changed += keys.follow_rewrites(settings, undo)
-        changed += keys.keep_garbage_together(settings, undo)
-        settings.set(keys.MODE, used, undo)
+        changed += git_settings.follow_rewrites(settings, undo)
+        changed += git_settings.keep_garbage_together(settings, undo)
+        settings.set(git_settings.MODE, used, undo)
         if mode != "auto":
-            settings.set(keys.CHOSEN, "true", undo)
+            settings.set(git_settings.CHOSEN, "true", undo)
         undo.pop_all()
     return Installation(used, changed, advice)
 
@@ -112,20 +112,20 @@ def uninstall(repository: Repository) -> list[str]:
         GitError: the configuration cannot be written; nothing was changed.
     """
     settings = HookSettings(repository)
-    by_us = settings.all(keys.SET_BY_INIT)
+    by_us = settings.all(git_settings.SET_BY_INIT)
     directory = installed_directory(repository, settings)
     changes, _ = _file_changes(repository, settings, Pin("", ""), None)
     with ExitStack() as undo:
         files.apply(changes, undo)
         changed = [change.sentence for change in changes]
         changed += _set_hooks(settings, None, undo)
-        for name, value in keys.VALUES:
+        for name, value in git_settings.VALUES:
             if name in by_us and settings.drop(name, undo, value):
                 changed.append(f"took {name} = {value} out of the configuration")
-        for name in (keys.MODE, keys.CHOSEN, keys.DIRECTORY, keys.SET_BY_INIT):
+        for name in (git_settings.MODE, git_settings.CHOSEN, git_settings.DIRECTORY, git_settings.SET_BY_INIT):
             settings.drop(name, undo)
         undo.pop_all()
-    if keys.MADE_DIRECTORY in by_us and files.remove_directory(directory):
+    if git_settings.MADE_DIRECTORY in by_us and files.remove_directory(directory):
         changed.append(f"removed the empty directory {directory}")
     return changed
 
@@ -151,7 +151,7 @@ def inspect(
         RepositoryError: a hook file cannot be read.
     """
     settings = HookSettings(repository)
-    mode = settings.last(keys.MODE)
+    mode = settings.last(git_settings.MODE)
     if mode not in MODES[1:]:
         return [Finding("hooks-not-installed", repository.common_dir, "gitckpt was never set up in this repository", _INIT)]
     directory = hooks_directory(repository)
@@ -164,12 +164,12 @@ def inspect(
     elif mode == "files":
         findings = _inspect_files(repository, settings, directory, pin, person)
     elif mode == "external":
-        is_wanted = owner is not None or settings.last(keys.CHOSEN) is not None
+        is_wanted = owner is not None or settings.last(git_settings.CHOSEN) is not None
         findings = [_external_missing(person, event, is_wanted=is_wanted) for event in EVENTS if not person.calls(event)]
     if not settings.rewrites_notes():
-        ref = keys.REWRITE_REF
+        ref = git_settings.REWRITE_REF
         sentence = "amend and rebase leave the links of a commit to its checkpoints behind"
-        findings.append(Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} '{keys.OUR_NOTES}'"))
+        findings.append(Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} '{git_settings.OUR_NOTES}'"))
     return list(dict.fromkeys(findings))
 
 
@@ -182,7 +182,7 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
     Raises:
         RepositoryError: a hook file cannot be read.
     """
-    mode = HookSettings(repository).last(keys.MODE)
+    mode = HookSettings(repository).last(git_settings.MODE)
     if mode not in MODES[1:]:
         return "not installed"
     if mode == "none":
@@ -210,8 +210,8 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
         )
     if asked != "auto":
         return asked
-    before = settings.last(keys.MODE)
-    if settings.last(keys.CHOSEN) and before in MODES[1:] and (before != "config" or has_config_hooks):
+    before = settings.last(git_settings.MODE)
+    if settings.last(git_settings.CHOSEN) and before in MODES[1:] and (before != "config" or has_config_hooks):
         return before
     if has_config_hooks:
         return "config"
@@ -248,14 +248,16 @@ def _twice(person: Manager, event: str) -> str:
 
 def _prepare_directory(repository: Repository, settings: HookSettings, directory: str, undo: ExitStack) -> None:
     if not os.path.isdir(directory):
-        settings.add(keys.SET_BY_INIT, keys.MADE_DIRECTORY, undo)  # before it is made, as who is killed in between notes nothing any more
+        settings.add(
+            git_settings.SET_BY_INIT, git_settings.MADE_DIRECTORY, undo
+        )  # before it is made, as who is killed in between notes nothing any more
         files.make_directory(directory, undo)
     if directory == default_directory(repository):
-        settings.drop(keys.DIRECTORY, undo)
+        settings.drop(git_settings.DIRECTORY, undo)
         return
     relative = os.path.relpath(directory, os.path.realpath(repository.common_dir))
     # Below the git directory it moves with the repository.
-    settings.set(keys.DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
+    settings.set(git_settings.DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
@@ -277,7 +279,7 @@ def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list
 def _inspect_config(settings: HookSettings, version: tuple[int, ...], pin: Pin, person: Manager) -> list[Finding]:
     if version < CONFIG_HOOKS_SINCE:
         have = ".".join(map(str, version))
-        return [Finding("hook-missing", keys.MODE, f"git {have} ignores the hooks that are set in its configuration", _INIT)]
+        return [Finding("hook-missing", git_settings.MODE, f"git {have} ignores the hooks that are set in its configuration", _INIT)]
     findings = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"

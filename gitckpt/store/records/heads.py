@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _STARTS = 1000
 
 
-def written(index: Index, repository: Repository, run: str) -> list[Entry]:
+def chain(index: Index, repository: Repository, run: str) -> list[Entry]:
     """Returns the checkpoints of a run, newest first; of a run of ours, those alone that were written here.
 
     What else says that it is of the run may have been fetched: nothing is shown, decided or deleted by that.
@@ -40,12 +40,12 @@ def written(index: Index, repository: Repository, run: str) -> list[Entry]:
 
 
 def newest(index: Index, repository: Repository, run: str) -> Entry | None:
-    """Returns the first of what `written` does, which takes less; None where there is none."""
+    """Returns the first of what `chain` does, which takes less; None where there is none."""
     from gitckpt.store.records.entry import Query
 
     found = index.select(Query(run=run, limit=1))
     if found and not chains.knows(repository, run, found[0].oid):
-        found = written(index, repository, run)
+        found = chain(index, repository, run)
     return found[0] if found else None
 
 

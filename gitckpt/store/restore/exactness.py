@@ -115,7 +115,7 @@ def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, exp
     repository = index.repository
     blobs = manifest.regular_files(repository, expected) if planned.alike or planned.raw or planned.touched is not None else {}
     as_git = [path for path, oid in planned.alike.items() if oid is None]
-    written = dict(zip(as_git, conversion.written(index, [(blobs[path], path) for path in as_git], is_filtered=False), strict=True))
+    written = dict(zip(as_git, conversion.written_by_git(index, [(blobs[path], path) for path in as_git], is_filtered=False), strict=True))
     changed = []
     for path, data in zip(planned.alike, raw_files.bytes_of(repository, planned.alike), strict=True):
         oid = planned.alike[path]
@@ -150,7 +150,7 @@ def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, 
     wanted = sorted(plain | planned.converted)
     for at in range(0, len(wanted), _AT_ONCE):
         some = wanted[at : at + _AT_ONCE]
-        written = conversion.written(index, [(blobs[path], path) for path in some], is_filtered=False)
+        written = conversion.written_by_git(index, [(blobs[path], path) for path in some], is_filtered=False)
         for path, data, now in zip(some, written, raw_files.bytes_of(index.repository, some), strict=True):
             if data is None:
                 raise WorktreeError(f"git cannot write {os.fsdecode(path)}", hint="go back to what was there before: git ckpt undo")

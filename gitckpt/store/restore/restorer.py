@@ -101,7 +101,7 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
     if target is None:
         raise undoing.nothing(stack, step, gone)
     checkpoint = store.read(target)
-    written = undoing.written(store, stack, checkpoint)
+    written = undoing.brought(store, stack, checkpoint)
     done = _Restore(store, checkpoint, (), written, step=step, undone=checkpoint.state).run(dry_run=dry_run, announce=announce)
     cut_off = ["the step before this one was cut off"] if stack.is_open else []
     return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])

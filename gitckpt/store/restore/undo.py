@@ -122,7 +122,7 @@ def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
     return NotFoundError("nothing was restored in this worktree", hint=others)
 
 
-def written(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
+def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
     """Returns the files that the newest step wrote, and that the checkpoint lacks which is to be brought back.
 
     Where that step was killed, they are also those that it had made to take the place of others.

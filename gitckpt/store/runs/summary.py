@@ -102,7 +102,7 @@ def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str
 
     Where others say that they are of a run of ours, they do not count.
     """
-    entries = heads.written(store.index, store.repository, run)
+    entries = heads.chain(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
     driven = next((entry.phase for entry in entries if is_driven(entry)), None)
     left = None

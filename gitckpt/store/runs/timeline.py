@@ -82,7 +82,7 @@ def read(store: Checkpoints, run: str) -> History:
         InvalidCheckpoint: one of its checkpoints is damaged.
     """
     summary = runs.summary(store, run)
-    entries = list(reversed(heads.written(store.index, store.repository, run)))
+    entries = list(reversed(heads.chain(store.index, store.repository, run)))
     found = store.objects.read([entry.oid for entry in entries])
     chain = [
         codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)

@@ -135,7 +135,7 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
         for side in sides:
             raw = manifest.raw_of(repository, side)
             as_git = [path for path in paths if path not in raw]
-            written = conversion.written(index, [(stored[0][path], path) for path in as_git], is_filtered=False)
+            written = conversion.written_by_git(index, [(stored[0][path], path) for path in as_git], is_filtered=False)
             oids = objects.write([("blob", data or b"") for data in written], flushed=False)
             whole = dict(zip(as_git, oids, strict=True)) | {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)

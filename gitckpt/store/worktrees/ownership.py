@@ -1,4 +1,4 @@
-"""What git keeps of linked worktrees (gitrepository-layout(5), `worktrees`), and what gitckpt adds: whose a worktree is.
+"""Whose a linked worktree is: what gitckpt adds to what git keeps of it (`git.worktree.administration`).
 
 Directories of worktrees get moved or deleted by hand, and what git keeps of them gets pruned. Nothing here deletes what is not held.
 """

@@ -124,7 +124,7 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str
     """Returns the branch that a run's worktree shall be on; and, where there is one but it cannot, why not."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None, None
-    first = heads.written(store.index, store.repository, str(checkpoint.run))[-1]
+    first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
     if first.branch == checkpoint.branch:
         return None, None
     ref = BRANCHES + checkpoint.branch

@@ -1,4 +1,4 @@
-"""The settings behind the hooks: which of them are gitckpt's, and how a change of them is taken back."""
+"""The settings of git behind the hooks: which of them are gitckpt's, and how a change of them is taken back."""
 
 from __future__ import annotations
 
