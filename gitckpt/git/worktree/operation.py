@@ -34,6 +34,9 @@ _AM = ("rebase-apply", "applying")
 INSTRUCTIONS = "rebase-merge/git-rebase-todo"
 """What a rebase has still to do, a line each."""
 
+_FEW = 100
+"""Of more commits, those of a long rebase, git is told by its input: a command takes some ten thousand words at the most."""
+
 _REBASES = ("rebase-merge", "rebase-apply")
 _BRANCH = b"refs/heads/"
 _DETACHED = b"detached HEAD\n"
@@ -77,9 +80,9 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
     """
     named = sorted(_commits_named(repository, files))
     if named and head:
-        named = repository.git.run("rev-list", "--no-walk=unsorted", *named, "--not", head).out.decode("ascii").split()
+        named = _revisions(repository, [*named, f"^{head}"], "--no-walk=unsorted").split()
     if len(named) > 1:
-        named = repository.git.run("merge-base", "--independent", *named).out.decode("ascii").split()
+        named = _independent(repository, named)
     if not named:
         return None
     from gitckpt.git.objects import holder
@@ -228,6 +231,22 @@ def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
 
 def _is_plain(name: str) -> bool:
     return not {"", ".", ".."} & set(name.split("/"))
+
+
+def _independent(repository: Repository, commits: list[str]) -> list[str]:
+    """Returns those of some commits to which no other one of them leads."""
+    if len(commits) <= _FEW:
+        return repository.git.run("merge-base", "--independent", *commits).out.decode("ascii").split()
+    left, led_to = set(commits), set[str]()
+    for line in _revisions(repository, commits, "--topo-order", "--parents").splitlines():
+        commit, *parents = line.split()
+        if commit in led_to or commit in left:
+            led_to.update(parents)
+    return sorted(left - led_to)
+
+
+def _revisions(repository: Repository, revs: list[str], *options: str) -> str:
+    return repository.git.run("rev-list", *options, "--stdin", data="".join(f"{rev}\n" for rev in revs).encode("ascii")).out.decode("ascii")
 
 
 def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
