@@ -528,19 +528,33 @@ def widths(paths: Iterable[str]) -> Iterator[str]:
 
 
 def namesakes(sources: Mapping[str, str]) -> Iterator[str]:
-    """Yields the public names that stand for several classes: whoever reads one in an error, or a signature, takes it for the other.
+    """Yields the public names that stand for several classes or types: whoever reads one in a signature takes it for the other.
 
     Args:
         sources: texts by path.
     """
     places: dict[str, list[str]] = {}
     for path, source in sources.items():
-        for node in _parsed(path, source).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(path)
+        for node in _declared(_parsed(path, source)):
+            for name in _type_names(node):
+                places.setdefault(name, []).append(path)
     for name, paths in places.items():
         if len(paths) > 1:
             yield f"{' and '.join(paths)}: {name} is the name of {len(paths)} things; one word for one thing in the whole house"
+
+
+def _declared(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yields what stands at the top of a module, also what is there for types alone."""
+    for node in tree.body:
+        yield from node.body if isinstance(node, ast.If) else [node]
+
+
+def _type_names(node: ast.stmt) -> list[str]:
+    """Returns the public names of classes and types that a statement declares; `CLOSED` and `T` are none."""
+    if isinstance(node, ast.ClassDef):
+        return [node.name] if not node.name.startswith("_") else []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [each.id for each in targets if isinstance(each, ast.Name) and re.fullmatch(r"[A-Z]\w*[a-z]\w*", each.id)]
 
 
 def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:

@@ -262,7 +262,20 @@ def test_one_name_for_two_things_is_noticed() -> None:
     there = {
         "gitckpt/git/a.py": "class Held:\n    pass\n\nclass _Own:\n    pass",
         "gitckpt/git/b.py": "class Other:\n    class Held:\n        pass\n\nclass _Own:\n    pass\n",
-        "gitckpt/git/c.py": "class Held:\n    pass",
+        "gitckpt/git/c.py": "class Held:\n    pass\n\nKEPT = 1",
+        "gitckpt/git/d.py": "KEPT = 2",
     }
     said = "gitckpt/git/a.py and gitckpt/git/c.py: Held is the name of 2 things"
     assert [found.partition(";")[0] for found in namesakes(there)] == [said]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Held = tuple[int, str]",
+        "Held: TypeAlias = tuple[int, str]",
+        "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    class Held(Protocol):\n        pass",
+    ],
+)
+def test_one_name_for_a_class_and_a_type_is_noticed(source: str) -> None:
+    assert len(list(namesakes({"gitckpt/git/a.py": "class Held:\n    pass", "gitckpt/git/b.py": source}))) == 1

@@ -30,7 +30,7 @@ _LABEL = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class FoundFile:
     """A file that was read, and what is known of it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Drafted:
         state: the state.
     """
 
-    item: Item
+    item: FoundFile
     checkpoint: Checkpoint
     fields: dict[str, Any]
     state: dict[str, Any] | None
@@ -77,7 +77,7 @@ class Drafted:
         return mine == theirs and is_other and self.is_ours == before.is_ours and self.checkpoint.time > before.checkpoint.time
 
 
-def place(store: Checkpoints, item: Item, *, dry_run: bool) -> tuple[str, str | None, Worktree | None]:
+def place(store: Checkpoints, item: FoundFile, *, dry_run: bool) -> tuple[str, str | None, Worktree | None]:
     """Returns commit, branch and files of a checkpoint: of the worktree that the file names, if it is one of this repository."""
     record, repository = item.record, store.repository
     there = administration.seen_from(repository, record.worktree) if record.worktree is not None else None
@@ -94,7 +94,7 @@ def place(store: Checkpoints, item: Item, *, dry_run: bool) -> tuple[str, str | 
 
 
 def pipeline(
-    store: Checkpoints, item: Item, checkpoint_id: str, newest: Checkpoint | None, there: tuple[str, Worktree | None], *, dry_run: bool
+    store: Checkpoints, item: FoundFile, checkpoint_id: str, newest: Checkpoint | None, there: tuple[str, Worktree | None], *, dry_run: bool
 ) -> tuple[Pipeline | None, Worktree | None]:
     """Returns what drives the run of a file, and its files with the inputs that are files.
 
@@ -145,7 +145,7 @@ def _preset(name: str) -> PipelineDefinition:
     return pipelines.preset(name, OPTIONS)
 
 
-def state(item: Item) -> dict[str, Any]:
+def state(item: FoundFile) -> dict[str, Any]:
     """Returns the state of a checkpoint; a commit that is not here is kept in it as text."""
     found = dict(item.record.state)
     if item.record.commit and not item.commit and KEY in found:

@@ -12,7 +12,7 @@ from itertools import count
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import clock, conversion, files, history
-from gitckpt.formats.conversion import Drafted, Item
+from gitckpt.formats.conversion import Drafted, FoundFile
 from gitckpt.formats.known import KnownImports, shown, trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
@@ -162,7 +162,7 @@ class Importer:
                 read += made
             elif found.is_meant:
                 outcomes.append(ImportedFile(found.path, SKIPPED, problem="it is of none of the formats"))
-        runs: dict[tuple[str, str], list[Item]] = {}
+        runs: dict[tuple[str, str], list[FoundFile]] = {}
         for item in self._items(read):
             runs.setdefault((item.record.format, item.record.identity), []).append(item)
         done = 0
@@ -209,20 +209,20 @@ class Importer:
             return superpowers.read(source, graph_file.preset())
         return _READERS[format_](source)
 
-    def _items(self, read: Iterable[tuple[Record, Source]]) -> list[Item]:
+    def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
         known = list(read)
         there = clock.commits(self._store.repository, {record.commit for record, _ in known if ids.is_oid(record.commit)})
         now, items = self._store.clock(), []
         for record, source in known:
             time = clock.of(record, there.get(record.commit), now)
             original = object_id("blob", source.data, self._store.repository.object_format)
-            items.append(Item(record, source, time, record.commit if record.commit in there else "", original))
+            items.append(FoundFile(record, source, time, record.commit if record.commit in there else "", original))
         return items
 
-    def _run(self, items: list[Item]) -> list[ImportedFile]:
+    def _run(self, items: list[FoundFile]) -> list[ImportedFile]:
         """Imports the files of one run, oldest first."""
         outcomes: list[ImportedFile] = []
-        fresh: list[Item] = []
+        fresh: list[FoundFile] = []
         seen: set[str] = set()
         for item in items:
             before = self._known.of_bytes(item.record, item.source.path, item.original)
@@ -261,7 +261,7 @@ class Importer:
             del fresh[: len(made)]
         return outcomes
 
-    def _imported(self, item: Item, made: Checkpoint) -> ImportedFile:
+    def _imported(self, item: FoundFile, made: Checkpoint) -> ImportedFile:
         outcome = _outcome(item, IMPORTED, made.run, made)
         is_drawn = self._dry_run and made.id != item.record.id  # then it will get another one
         return replace(outcome, checkpoint=None) if is_drawn else outcome
@@ -273,7 +273,7 @@ class Importer:
                 self._store.heads.move_up(run)
         return outcomes
 
-    def _group(self, items: Sequence[Item], newest: Checkpoint | None) -> list[Drafted]:
+    def _group(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[Drafted]:
         """Returns the first of some files of a run, and those that can be recorded together with it: on one commit, with the same files.
 
         Raises:
@@ -290,7 +290,7 @@ class Importer:
             group.append(following)
         return group
 
-    def _draft(self, item: Item, newest: Checkpoint | None) -> Drafted:
+    def _draft(self, item: FoundFile, newest: Checkpoint | None) -> Drafted:
         """Returns what shall be recorded of a file that follows a checkpoint; None where it is the first of its run."""
         record, store = item.record, self._store
         checkpoint_id = record.id
@@ -345,7 +345,7 @@ class Importer:
             self._known.note(each.item.original, each.checkpoint.id)
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
 
-    def _free_run(self, item: Item) -> str:
+    def _free_run(self, item: FoundFile) -> str:
         """Returns the id of a new run: the one that its file has for it where that is free, else with a number behind it."""
         base = item.record.run or ids.run_id(times.to_stamp(item.time.started), item.record.name[:_NAME])
         if self._is_free(base):
@@ -369,7 +369,7 @@ _READERS: dict[str, Callable[[Source], Record]] = {
 }
 
 
-def _outcome(item: Item, status: str, run: str | None = None, made: Checkpoint | None = None) -> ImportedFile:
+def _outcome(item: FoundFile, status: str, run: str | None = None, made: Checkpoint | None = None) -> ImportedFile:
     said = [*item.record.remarks, *([item.time.remark] if item.time.remark is not None else [])]
     if item.record.commit and not item.commit:
         said.append(f"names the commit {item.record.commit[:10]:.60}, which is not here: it is kept as text")

@@ -10,7 +10,7 @@ from gitckpt.git.files import validity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.repository import Entries, Repository, Stamps
+    from gitckpt.git.repository import ConfigEntries, Repository, Stamps
 
 _NAMING = ("include.path", "core.excludesfile", "core.attributesfile")
 """Settings that name a file."""
@@ -61,7 +61,7 @@ def files(repository: Repository) -> list[str]:
     return _files(repository, _entries(repository))
 
 
-def _entries(repository: Repository) -> Entries:
+def _entries(repository: Repository) -> ConfigEntries:
     """Returns all that git reads, in one call, and again only where a file has changed since, or a variable."""
     known, variables = repository.configuration, _variables()
     if known is not None:
@@ -83,7 +83,9 @@ def _parted(entry: str) -> tuple[str, str]:
     return name, value if newline else "true"
 
 
-def _to_be_kept(repository: Repository, entries: Entries, variables: dict[str, str], start: int) -> tuple[Entries, Stamps] | None:
+def _to_be_kept(
+    repository: Repository, entries: ConfigEntries, variables: dict[str, str], start: int
+) -> tuple[ConfigEntries, Stamps] | None:
     """Returns what was read with what will tell of a change; None where that might not: a file is young, or counts on one branch only."""
     if any(name.startswith("includeif.onbranch:") for _, name, _ in entries):
         return None
@@ -108,7 +110,7 @@ def _variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in _PLACES or name.startswith("GIT_CONFIG")}
 
 
-def _files(repository: Repository, entries: Entries) -> list[str]:
+def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
     home = os.path.expanduser("~")
     shared = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git")
     found = [

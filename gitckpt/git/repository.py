@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Lookup
     from gitckpt.git.process import Completed
 
-    Entries: TypeAlias = list[tuple[str, str, str]]
+    ConfigEntries: TypeAlias = list[tuple[str, str, str]]
     """Of each entry of a configuration the file that it stands in ("" for none), its name and its value, in the order git reads them."""
     Stamps: TypeAlias = tuple[dict[str, str], dict[str, str]]
     """What the environment says of a configuration; and what each file of it looks like, "" for one that is not there."""
@@ -55,7 +55,7 @@ class Repository:
         self.git = Git(git_dir, worktree)
         self._lookups: list[Lookup] = []
         self.main: tuple[str | None] | None = None
-        self.configuration: tuple[Entries, Stamps] | None = None
+        self.configuration: tuple[ConfigEntries, Stamps] | None = None
 
     @property
     def cat_file(self) -> Lookup:

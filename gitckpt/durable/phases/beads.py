@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BD = "bd"
 _LONGEST_TITLE = 72
 
-Call = Callable[[str], tuple[Ending, bytes]]
+AskBeads = Callable[[str], tuple[Ending, bytes]]
 """Runs a command of the shell, and returns how it ended, and its standard output."""
 
 
@@ -46,7 +46,7 @@ class Beads:
         call: runs `bd`.
     """
 
-    def __init__(self, parent: str, label: str, call: Call) -> None:
+    def __init__(self, parent: str, label: str, call: AskBeads) -> None:
         self._parent = parent
         self._label = label
         self._call = call

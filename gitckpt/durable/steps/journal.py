@@ -38,7 +38,7 @@ _MESSAGE = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReportPlace:
     """Where a report goes.
 
     Attributes:
@@ -67,7 +67,7 @@ class Reported:
     is_new: bool
 
 
-def place(store: Checkpoints, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> Place:
+def place(store: Checkpoints, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> ReportPlace:
     """Returns the run that is meant: the one that is named, that of `CKPT_RUN`, the one whose worktree this is, or that of a track.
 
     Args:
@@ -83,19 +83,19 @@ def place(store: Checkpoints, *, run: str | None = None, track: str | None = Non
     said = run or environ.get(leases.RUN_VARIABLE)
     if said:
         is_there = ids.is_run_id(said) and store.refs.read(layout.RUNS + said) is not None
-        return Place(said if is_there else finder.find_run(said, store.index), track)
+        return ReportPlace(said if is_there else finder.find_run(said, store.index), track)
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
-        return Place(owner.run, track)
+        return ReportPlace(owner.run, track)
     if track is not None:
-        return Place(run_about(store, track), track, by_track=True)
+        return ReportPlace(run_about(store, track), track, by_track=True)
     raise UsageError(
         "it is not said which run",
         hint="name it: --run RUN, or --track NAME, which starts one; or go to its worktree; git ckpt runs lists them",
     )
 
 
-def read(store: Checkpoints, where: Place) -> Checkpoint:
+def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
     """Returns the newest checkpoint of the run that is meant, with its state.
 
     Raises:
@@ -132,7 +132,13 @@ def home(store: Checkpoints, run: str) -> str | None:
 
 
 def report(
-    store: Checkpoints, where: Place, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None
+    store: Checkpoints,
+    where: ReportPlace,
+    said: StepReport,
+    *,
+    graph: str | None = None,
+    files: bool = False,
+    checkpoint_id: str | None = None,
 ) -> Reported:
     """Records what is reported of a step; when this returns, it is on the disk.
 
@@ -171,7 +177,7 @@ def report(
     return Reported(made, steps, is_new=True)
 
 
-def _recorded(store: Checkpoints, where: Place, said: StepReport, checkpoint_id: str) -> Reported | None:
+def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoint_id: str) -> Reported | None:
     """Returns what was reported under an id; None where nothing was."""
     if not ids.is_id(checkpoint_id):
         raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
@@ -269,7 +275,7 @@ class _Writer:
         return record.progress_of(machine.record_of(self._graph, state, self._step))
 
 
-def _begins_anew(store: Checkpoints, where: Place, said: StepReport) -> bool:
+def _begins_anew(store: Checkpoints, where: ReportPlace, said: StepReport) -> bool:
     """Tells whether a report needs a new run of its track: there is none, or all are over, and it starts a step."""
     return where.run is None or (where.by_track and said.action == START and _is_over(store, where.run))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
     Listed = dict[bytes, tuple[bytes, bytes]]
-    Changes = Mapping[bytes, tuple[bytes, bytes] | None]
+    Edits = Mapping[bytes, tuple[bytes, bytes] | None]
 
 _LARGEST = 1 << 20
 _LARGEST_TOGETHER = 16 << 20
@@ -126,7 +126,7 @@ class TreeWriter:
             known.add(directory)
             directory = os.path.dirname(directory)
 
-    def _edited(self, base: str, changes: Changes) -> str:
+    def _edited(self, base: str, changes: Edits) -> str:
         """Returns a tree with some entries removed or set; each level of directories is read in one go."""
         names: dict[bytes, set[bytes]] = {b"": set()}
         for path in changes:
@@ -152,7 +152,7 @@ class TreeWriter:
             }
         return (self._built(b"", names, trees, changes) or self._put("tree", b"")).hex()
 
-    def _built(self, directory: bytes, names: Mapping[bytes, set[bytes]], trees: Mapping[bytes, Listed], changes: Changes) -> bytes | None:
+    def _built(self, directory: bytes, names: Mapping[bytes, set[bytes]], trees: Mapping[bytes, Listed], changes: Edits) -> bytes | None:
         """Returns the new tree of a directory; None where nothing is left in it."""
         entries = dict(trees.get(directory, {}))
         for name in names[directory]:

@@ -20,7 +20,7 @@ _HEX = frozenset("0123456789abcdef")
 _CHUNK = 1 << 20
 _EVERY = 1000
 
-Progress = Callable[[int, int], None]
+Counted = Callable[[int, int], None]
 """Is told how many objects were read, and of how many."""
 
 
@@ -58,7 +58,7 @@ def empty(repository: Repository) -> dict[str, str]:
     return {oid: path for place in reversed(places) for oid, path in _empty(place)}
 
 
-def damaged(repository: Repository, oids: Collection[str] | None = None, progress: Progress | None = None) -> set[str]:
+def damaged(repository: Repository, oids: Collection[str] | None = None, progress: Counted | None = None) -> set[str]:
     """Reads objects, and returns those whose content is not what their oid says, or is not there. Nothing is fetched.
 
     Of an object that is there twice, the copy counts that git reads.
@@ -85,7 +85,7 @@ def _present(repository: Repository) -> list[bytes]:
     return repository.git.run(*words, env=AS_GC).out.split()
 
 
-def _unreadable(repository: Repository, oids: Sequence[bytes], progress: Progress | None = None) -> set[str]:
+def _unreadable(repository: Repository, oids: Sequence[bytes], progress: Counted | None = None) -> set[str]:
     found: set[str] = set()
     at = 0
     while at < len(oids):

@@ -74,22 +74,22 @@ def may_have_pruned(repository: Repository, commit: bytes) -> bool:
 
 
 class Anchor:
-    """Holds what each thread has written until its refs are there."""
+    """Writes for both adapters, and holds what each thread has written until its refs are there."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._own = _local()
 
-    def is_needed(self) -> bool:
+    def _is_needed(self) -> bool:
         """Tells whether what is written now has to be held."""
         return gc_is_running(self._repository.common_dir)
 
-    def write(self, items: Sequence[Item], *, flushed: bool) -> list[str]:
+    def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
         """See `Objects.write`. What is in a pack already is written all the same: no gc that is under way takes it then."""
         if not items:
             return []
         oids = [object_id(kind, data, self._repository.object_format) for kind, data in items]
-        if len(items) < _PACKED_FROM and not self.is_needed():
+        if len(items) < _PACKED_FROM and not self._is_needed():
             failed = loose.write(self._repository, items, oids)
             if failed is None:
                 self._remember(zip(oids, items, strict=True))
@@ -109,7 +109,7 @@ class Anchor:
         Raises:
             GitError: a pack could not be written.
         """
-        if not self.is_needed():
+        if not self._is_needed():
             return True
         from gitckpt.git.objects import pack
 
@@ -135,15 +135,15 @@ class Anchor:
         remembered = self._loose()
         if remembered:
             # In this order: a gc that is over by the first question has deleted all it will by the second.
-            lost = remembered if self.is_needed() else [each for each in remembered if not self._is_there(each[0])]
+            lost = remembered if self._is_needed() else [each for each in remembered if not self._is_there(each[0])]
             if lost:
                 from gitckpt.git.objects import pack
 
                 pack.write(self._repository, [item for _, item in lost])
             remembered.clear()
-        self.close()
+        self._let_go()
 
-    def close(self) -> None:
+    def _let_go(self) -> None:
         """Lets go of what this thread has written, whether refs lead to it or not."""
         kept = self._kept()
         while kept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pygit2
 from pygit2.enums import ObjectType
@@ -14,17 +14,13 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError, WorktreeError
 from gitckpt.model.format import budget
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Item
-
 _TURN = threading.RLock()
 """Held for each call of libgit2: what it hands out is not for two threads at once."""
 
 _NAMES = {int(kind): kind.name.lower() for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)}
 
 
-class Libgit2:
+class Libgit2(Anchor):
     """Objects of a repository, through libgit2.
 
     Args:
@@ -41,9 +37,8 @@ class Libgit2:
             raise RepositoryError(f"libgit2 cannot open {repository.git_dir}: {error}") from None
         if _is_shared(self._repo):
             raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
-        self._repository = repository
+        super().__init__(repository)
         self._odb = self._repo.odb
-        self._anchor = Anchor(repository)
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -74,21 +69,9 @@ class Libgit2:
             else:
                 yield _NAMES[int(kind)], data
 
-    def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-        """See `Objects.write`."""
-        return self._anchor.write(items, flushed=flushed)
-
-    def hold(self, names: Iterable[str], *, revs: bool = False) -> bool:
-        """See `Objects.hold`."""
-        return self._anchor.hold(names, revs=revs)
-
-    def settle(self) -> None:
-        """See `Objects.settle`."""
-        self._anchor.settle()
-
     def close(self) -> None:
         """See `Objects.close`."""
-        self._anchor.close()
+        self._let_go()
         self._repo.free()
 
 

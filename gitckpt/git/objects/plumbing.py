@@ -7,13 +7,12 @@ from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from gitckpt.git.objects.port import Item
     from gitckpt.git.repository import Repository
 
 
-class Plumbing:
+class Plumbing(Anchor):
     """Objects of a repository, with git's own means.
 
     Args:
@@ -21,8 +20,7 @@ class Plumbing:
     """
 
     def __init__(self, repository: Repository) -> None:
-        self._repository = repository
-        self._anchor = Anchor(repository)
+        super().__init__(repository)
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -35,19 +33,7 @@ class Plumbing:
         for found in self._repository.cat_file.contents(oids, most):
             yield None if found is None else (found[1], found[2])
 
-    def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-        """See `Objects.write`."""
-        return self._anchor.write(items, flushed=flushed)
-
-    def hold(self, names: Iterable[str], *, revs: bool = False) -> bool:
-        """See `Objects.hold`."""
-        return self._anchor.hold(names, revs=revs)
-
-    def settle(self) -> None:
-        """See `Objects.settle`."""
-        self._anchor.settle()
-
     def close(self) -> None:
         """See `Objects.close`."""
-        self._anchor.close()
+        self._let_go()
         self._repository.cat_file.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.damage import integrity
-from gitckpt.git.damage.integrity import Progress
+from gitckpt.git.damage.integrity import Counted
 from gitckpt.model.finding import Finding
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
@@ -53,7 +53,7 @@ class _Look:
     flaws: Sequence[Flaw]
 
 
-def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, progress: Progress | None = None) -> Report:
+def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, progress: Counted | None = None) -> Report:
     """Looks at everything that gitckpt keeps in a repository. Safe beside others that write.
 
     Args:

@@ -68,7 +68,7 @@ class _Read:
 
     def __init__(self) -> None:
         self.rows: list[tables.Row] = []
-        self.problems: list[tables.Unreadable] = []
+        self.problems: list[tables.ProblemRow] = []
         self.runs: dict[str, int] = {}
 
     def take(self, row: tables.Row, run: str | None, sequence: int | None) -> None:

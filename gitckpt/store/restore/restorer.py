@@ -29,7 +29,7 @@ from gitckpt.store.restore.departure import Departures
 from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan, missing, require_paths
 from gitckpt.store.restore.position import Gap, Position
 from gitckpt.store.restore.report import Restored, remarks
-from gitckpt.store.restore.shape import Shape
+from gitckpt.store.restore.shape import Shape, as_text
 from gitckpt.store.restore.submodules import Returned, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
 from gitckpt.store.snapshot.capture import Captured
@@ -271,7 +271,7 @@ class _Restore:
         state = {
             "worktree": undoing.name_of(self._repository),
             "before": self._checkpoint.id,
-            "paths": [_readable(path) for path in self._paths],
+            "paths": [as_text(path) for path in self._paths],
             **shape,
         }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
@@ -384,11 +384,3 @@ def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Return
 
 def _changed(what: str) -> BusyError:
     return BusyError(f"a file changed while it was to be replaced: {what}", hint="look at git status, then run the command again")
-
-
-def _readable(path: bytes) -> str | bytes:
-    """Returns a path as text where it is UTF-8: people look at states."""
-    try:
-        return path.decode("utf-8")
-    except UnicodeDecodeError:
-        return path

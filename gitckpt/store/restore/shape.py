@@ -84,7 +84,7 @@ def plan(
     changes += [PathChange(MODE, path) for path in sorted({*narrowed, *_narrower(top, widened)})]
     state: dict[str, Any] = {}
     if coming:
-        state[_MADE] = [_text(path) for path in coming]
+        state[_MADE] = [as_text(path) for path in coming]
     if narrowed:
         state[_NARROWED] = {os.fsdecode(path): mode for path, mode in narrowed.items() if _is_text(path)}
     return Shape(directories, modes, removed, widened, changes, state)
@@ -126,10 +126,11 @@ def _path(said: object) -> bytes:
 
 
 def _is_text(path: bytes) -> bool:
-    return isinstance(_text(path), str)
+    return isinstance(as_text(path), str)
 
 
-def _text(path: bytes) -> str | bytes:
+def as_text(path: bytes) -> str | bytes:
+    """Returns a path as text where it is UTF-8: people look at states."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:

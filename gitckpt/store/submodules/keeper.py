@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Entry, Problem
     from gitckpt.store.snapshot.limits import Limits
 
-    class Checkpoints(Protocol):
+    class AnyCheckpoints(Protocol):
         """What this room uses of the checkpoints of a repository."""
 
         repository: Repository
         objects: Objects
         clock: Callable[[], int]
 
-        def seen_from(self, repository: Repository, adapter: str) -> Any: ...  # noqa: D102
+        def seen_from(self, repository: Repository, adapter: str) -> AnyCheckpoints: ...  # noqa: D102
         def capture(self, limits: Limits | None = None) -> Worktree: ...  # noqa: D102
         def record(  # noqa: D102
             self, phase: str, state: dict[str, Any], *, worktree: Worktree, trigger: str, base: str | None = None
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         def list(self, query: Query | None = None) -> Sequence[Entry]: ...  # noqa: D102
         def problems(self) -> Sequence[Problem]: ...  # noqa: D102
         def remove(self, checkpoint_ids: Collection[str]) -> int: ...  # noqa: D102
+        def link(self, entries: Sequence[Entry]) -> None: ...  # noqa: D102
         def announce(self, sentence: str) -> None: ...  # noqa: D102
         def close(self) -> None: ...  # noqa: D102
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 _LABEL = "submodule-complete"
 
 
-def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limits: Limits) -> Worktree:
+def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], limits: Limits) -> Worktree:
     """Captures the submodules of a worktree, those within them too.
 
     Args:
@@ -93,7 +94,7 @@ def capture(store: Checkpoints, found: Worktree, paths: Collection[bytes], limit
     return replace(found, omitted=tuple(omitted), submodules=tuple(made))
 
 
-def of_tree(store: Checkpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
+def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
     """Returns the submodules of files that nobody has captured with theirs: those that are checked out here, each without changes.
 
     Args:
@@ -122,7 +123,7 @@ def of_tree(store: Checkpoints, tree: str, but: Collection[str] = ()) -> tuple[S
     return tuple(made)
 
 
-def _clean_at(inner: Checkpoints, commit: str, path: str) -> Checkpoint:
+def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
     """Returns a checkpoint of a submodule without changes: one that is there already, or a new one."""
     worktree = replace(CLEAN, submodules=of_tree(inner, commit))
 
@@ -133,7 +134,7 @@ def _clean_at(inner: Checkpoints, commit: str, path: str) -> Checkpoint:
     return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce, may_be_known=True)
 
 
-def _checkpoint_of(inner: Checkpoints, path: str, limits: Limits) -> Checkpoint:
+def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
     """Returns a checkpoint of a submodule as it is now: one that is there already, or a new one."""
 
     def attempt() -> Checkpoint:
@@ -145,7 +146,7 @@ def _checkpoint_of(inner: Checkpoints, path: str, limits: Limits) -> Checkpoint:
     return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce, may_be_known=True)
 
 
-def _known(inner: Checkpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:
+def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:
     """Returns the checkpoint of a submodule at a commit and a branch, with these files; None where there is none."""
     for entry in inner.list(Query(git_sha=head[0])):
         if entry.trigger == SUBMODULE and (entry.branch, entry.tree) == (head[1], worktree.tree):
@@ -198,7 +199,7 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
 
 
 @contextlib.contextmanager
-def removal(store: Checkpoints, checkpoint_ids: Collection[str], listed: Mapping[str, Entry] | None = None) -> Iterator[None]:
+def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapping[str, Entry] | None = None) -> Iterator[None]:
     """Around a removal of checkpoints: removes those of submodules afterwards that they named, unless others name them, too.
 
     What cannot be removed is for the log: an expiry tries again.
@@ -221,7 +222,7 @@ def removal(store: Checkpoints, checkpoint_ids: Collection[str], listed: Mapping
             _remove(store, named.keys() - named_by(_submodules(store.list())).keys(), named.values())
 
 
-def sweep(store: Checkpoints) -> None:
+def sweep(store: AnyCheckpoints) -> None:
     """Removes the checkpoints of submodules that nothing names any more, or never did, as a kill leaves them; and so on within them.
 
     Args:
@@ -230,7 +231,7 @@ def sweep(store: Checkpoints) -> None:
     if not modules.are_there(store.repository):
         return
 
-    def clear(inner: Checkpoints) -> None:
+    def clear(inner: AnyCheckpoints) -> None:
         entries = (entry for entry in inner.list() if entry.trigger == SUBMODULE and entry.time < until)
         stray = [entry.id for entry in entries if entry.id not in named]
         if stray:
@@ -244,7 +245,7 @@ def sweep(store: Checkpoints) -> None:
             _in_each(store, named.values(), clear)
 
 
-def bring(store: Checkpoints, source: Repository, to: Repository) -> None:
+def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     """Copies checkpoints from one repository of a submodule to another one of the same, with all that they keep alive: not its own ones.
 
     Args:
@@ -267,7 +268,7 @@ def bring(store: Checkpoints, source: Repository, to: Repository) -> None:
         inner.link(inner.list(Query(ids=ids)))
 
 
-def bring_all(store: Checkpoints, source: Repository, to: Repository) -> None:
+def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     """As `bring`, and for the submodules within them."""
     bring(store, source, to)
     for _, one, other in modules.within(source, to):
@@ -281,8 +282,8 @@ def _refs(repository: Repository, *spaces: str) -> list[str]:
     return repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "surrogateescape").split("\n")[:-1]
 
 
-def _remove(store: Checkpoints, ids: Collection[str], paths: Collection[bytes]) -> None:
-    def remove(inner: Checkpoints) -> None:
+def _remove(store: AnyCheckpoints, ids: Collection[str], paths: Collection[bytes]) -> None:
+    def remove(inner: AnyCheckpoints) -> None:
         # A document that was fetched may name one that somebody has saved there.
         theirs = [entry.id for entry in inner.list(Query(ids=sorted(ids))) if entry.trigger == SUBMODULE]
         if theirs:
@@ -291,7 +292,7 @@ def _remove(store: Checkpoints, ids: Collection[str], paths: Collection[bytes]) 
     _in_each(store, paths, remove)
 
 
-def _in_each(store: Checkpoints, paths: Collection[bytes], do: Callable[[Checkpoints], None]) -> None:
+def _in_each(store: AnyCheckpoints, paths: Collection[bytes], do: Callable[[AnyCheckpoints], None]) -> None:
     """Does something with the checkpoints in each submodule's repository; what goes wrong there is for the log."""
     for repository in modules.stores(store.repository, paths):
         try:
@@ -301,6 +302,6 @@ def _in_each(store: Checkpoints, paths: Collection[bytes], do: Callable[[Checkpo
             log.append(store.repository, f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}")
 
 
-def _alone(store: Checkpoints) -> Lock:
+def _alone(store: AnyCheckpoints) -> Lock:
     """Returns the lock under which checkpoints are recorded: whoever records one afterwards looks whether those it names are there."""
     return layout.turn(store.repository)

@@ -18,7 +18,7 @@ def main() -> None:
             said = StepReport(
                 PROGRESS, "EXECUTE", task=f"1.{worker}", worker=worker, notes=f"{worker}/{number}", outputs=(f"{worker}/{number}",)
             )
-            done = journal.report(inside(store), journal.Place(run), said)
+            done = journal.report(inside(store), journal.ReportPlace(run), said)
             sys.stdout.write(f"{done.checkpoint.id}\n")
             sys.stdout.flush()
 

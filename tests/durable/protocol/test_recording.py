@@ -194,7 +194,7 @@ class TestWhichRun:
             assert place(inside(within), run=runs[0], track="t", environ=env).run == runs[0]
             assert place(inside(within), track="t", environ=env).run == runs[1]
             assert place(inside(within), track="t", environ={}).run == runs[2]
-            assert place(inside(store), track="t", environ={}) == journal.Place(None, "t", by_track=True)
+            assert place(inside(store), track="t", environ={}) == journal.ReportPlace(None, "t", by_track=True)
 
     def test_a_prefix_will_do_where_it_is_one_of_one_run(self, plain: Store) -> None:
         run = str(begin(inside(plain), "a", state={}, pipeline=Pipeline()).run)

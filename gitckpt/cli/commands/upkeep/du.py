@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gitckpt.store.usage.usage import Amount, Usage, WorktreeUse
 
-    Row = tuple[str, str, int | None, int | None, str]
+    UsageRow = tuple[str, str, int | None, int | None, str]
     """What it is, which one, how many, bytes, and what else there is to say."""
 
 _COLUMNS = ("WHAT", "NUMBER", "ON DISK", "STATE")
@@ -73,7 +73,7 @@ def du(
         terminal.remark(line)
 
 
-def _rows(usage: Usage, shown: int) -> Iterator[Row]:
+def _rows(usage: Usage, shown: int) -> Iterator[UsageRow]:
     """Yields what is shown, `shown` worktrees at most."""
     for name in ("checkpoints", "files", "leases", "links", "refs"):
         amount: Amount = getattr(usage, name)
@@ -93,7 +93,7 @@ def _rows(usage: Usage, shown: int) -> Iterator[Row]:
     yield "total", "", None, usage.bytes, ""
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: UsageRow) -> list[str]:
     what, which, number, size, state = row
     label = f"  {terminal.near(which) if which.startswith('/') else which}" if which else _TEXTS[what]
     amount = "" if number is None else terminal.count(number, _UNITS[what]) if what in _UNITS else str(number)

@@ -18,7 +18,7 @@ Ref = tuple[bytes, bytes]
 Row = tuple[Value | None, ...]
 """As `entry.row` makes it."""
 
-Unreadable = tuple[bytes, bytes, str, bool]
+ProblemRow = tuple[bytes, bytes, str, bool]
 """Id and oid of what is no valid checkpoint, a sentence on it, and whether that may pass."""
 
 Revision = tuple[int, int]
@@ -141,7 +141,7 @@ def unknown(connection: sqlite3.Connection, refs: Iterable[Ref]) -> list[Ref]:
     return [(id_, oid) for id_, oid in refs if (oid,) not in connection.execute(one, (id_,)).fetchall()]
 
 
-def add(connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[Unreadable]) -> None:
+def add(connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]) -> None:
     """Adds what no rows are of."""
     by_id = sorted(rows, key=itemgetter(0))
     connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", by_id)  # noqa: S608
