@@ -20,20 +20,9 @@ if TYPE_CHECKING:
     FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
 
 LOCAL_VARIABLES = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_GRAFT_FILE",
-    "GIT_INDEX_FILE",
-    "GIT_NO_REPLACE_OBJECTS",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_PREFIX",
-    "GIT_SHALLOW_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_REFERENCE_BACKEND",
-    "GIT_INTERNAL_SUPER_PREFIX",
+    *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_PREFIX", "GIT_INTERNAL_SUPER_PREFIX"),
+    *("GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REFERENCE_BACKEND"),
+    *("GIT_GRAFT_FILE", "GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
 )
 """What ties a process to one repository (`git rev-parse --local-env-vars`), less the variables that carry `git -c` settings.
 Left in place, they would make a call for another worktree write into the caller's index."""
@@ -397,4 +386,5 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], *, own_group: bool) -> t
 
 
 def _cannot_start(program: str, error: OSError) -> NoReturn:
-    raise CkptError(f"cannot start {program}: {error.strerror}", hint=f"install {program}, or put it on PATH") from None
+    hint = f"install {program}, or put it on PATH" if isinstance(error, FileNotFoundError | PermissionError) else None
+    raise CkptError(f"cannot start {program}: {error.strerror}", hint=hint) from None

@@ -125,6 +125,11 @@ class TestRun:
         )
         assert open_files() == before
 
+    def test_one_that_is_there_need_not_be_installed(self) -> None:
+        with pytest.raises(CkptError) as caught:
+            run(["true", "x" * 3_000_000])
+        assert (caught.value.message, caught.value.hint) == ("cannot start true: Argument list too long", None)
+
     def test_uses_the_environment_it_is_given(self) -> None:
         assert run(["env"], env={"ONLY": "this", "PATH": os.environ["PATH"]}).out.splitlines() == [
             b"ONLY=this",
