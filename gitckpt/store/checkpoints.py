@@ -288,7 +288,7 @@ class Checkpoints:
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list")
-        return layout.document(next(self.objects.read([oid])), ref, oid, hint="look at the repository: git fsck")
+        return layout.document(next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify")
 
     def find(self, text: str) -> str:
         """As `Store.find`."""

@@ -121,7 +121,7 @@ def test_nothing_there_yet_is_12(ckpt: Ckpt, main_checkout: Checkout) -> None:
 BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
     "a commit": ("HEAD", "points to a commit, not to a blob", None),
     "a tree": ("HEAD^{tree}", "points to a tree, not to a blob", None),
-    "a missing object": ("1234567890123456789012345678901234567890", "its object OID is missing", "look at the repository: git fsck"),
+    "a missing object": ("1234567890123456789012345678901234567890", "its object OID is missing", "see what is wrong: git ckpt verify"),
     "not UTF-8": (b"a = \xff\n", "not UTF-8 (byte 4)", None),
     "a binary": (b"\0\1\2", "not TOML: Invalid statement (at line 1, column 1)", None),
     "a newer version": (
@@ -188,7 +188,8 @@ def test_a_missing_commit_is_14(ckpt: Ckpt, commit_gone: tuple[Checkout, str, st
     assert ckpt("resume", made, at=checkout) == Outcome(
         14,
         "",
-        f"error: commit {gone} of checkpoint {made} is missing\nhint: fetch it from where it still is, or see what is wrong: git fsck\n",
+        f"error: commit {gone} of checkpoint {made} is missing\n"
+        "hint: fetch it from where it still is, or see what is wrong: git ckpt verify\n",
     )
     done = ckpt("show", made, at=checkout)
     assert done.code == 0
@@ -207,9 +208,9 @@ def test_files_that_are_missing_are_14(ckpt: Ckpt, main_checkout: Checkout, save
     forget(main_checkout, tree)
     before = main_checkout.fingerprint()
     assert ckpt("resume", made, at=main_checkout) == Outcome(
-        14, "", f"error: the files {tree} of checkpoint {made} are missing\nhint: see what is wrong: git fsck\n"
+        14, "", f"error: the files {tree} of checkpoint {made} are missing\nhint: see what is wrong: git ckpt verify\n"
     )
-    missing = Outcome(14, "", f"error: {tree}:files is missing\nhint: see what is wrong: git fsck\n")
+    missing = Outcome(14, "", f"error: {tree}:files is missing\nhint: see what is wrong: git ckpt verify\n")
     assert ckpt("diff", made, at=main_checkout) == missing
     assert main_checkout.fingerprint() == before
 

@@ -274,7 +274,7 @@ class TestMissing:
         main_checkout.git("reset", "--quiet", "--hard", "HEAD^")
         (main_checkout.path / ".git/objects" / commit[:2] / commit[2:]).unlink()
         error = refused(plain, made)
-        hint = "fetch it from where it still is, or see what is wrong: git fsck"
+        hint = "fetch it from where it still is, or see what is wrong: git ckpt verify"
         assert (error.message, error.hint) == (f"commit {commit} of checkpoint {made.id} is missing", hint)
 
 

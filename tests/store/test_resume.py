@@ -283,7 +283,7 @@ class TestWhatIsMissing:
         (main_checkout.path / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
         error = refused(plain, made)
         assert error.message == f"commit {commit} of checkpoint {made.id} is missing"
-        assert error.hint == "fetch it from where it still is, or see what is wrong: git fsck"
+        assert error.hint == "fetch it from where it still is, or see what is wrong: git ckpt verify"
         assert not (main_checkout.path / ".ckpt").exists()
 
     def test_the_snapshot(self, plain: Store, main_checkout: Checkout) -> None:
@@ -295,7 +295,7 @@ class TestWhatIsMissing:
         error = refused(plain, made)
         assert (error.message, error.hint) == (
             f"the files {tree} of checkpoint {made.id} are missing",
-            "see what is wrong: git fsck",
+            "see what is wrong: git ckpt verify",
         )
         assert not (main_checkout.path / ".ckpt").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
-from tests.store.submodules import dirty, named, names, settled
+from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
 
 pytestmark = pytest.mark.long
 
@@ -192,6 +193,47 @@ def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(plain: Store
     assert ((main_checkout.path / "README").read_text(), (lib.path / "l").read_text()) == ("hello\n", "other\n")
     with pytest.raises(_Incomplete):  # also where there is nothing else to do
         restore(plain, made)
+
+
+def hint_of(store: Store, made: Checkpoint, message: str) -> str:
+    """Returns what is advised where a submodule does not come back."""
+    with pytest.raises(_Incomplete, match=message) as caught:
+        restore(store, made)
+    assert str(caught.value.hint).endswith("; then run the command again, or go back: git ckpt undo")
+    return str(caught.value.hint)
+
+
+def test_what_is_advised_brings_back_a_checkpoint_that_is_gone(
+    plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path
+) -> None:
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    shutil.copytree(lib.git("rev-parse", "--absolute-git-dir"), tmp_path / "CLONE")
+    lib.git("config", "--file", str(tmp_path / "CLONE/config"), "--unset", "core.worktree")
+    for space in (CHECKPOINTS, "refs/ckpt/trees"):
+        lib.git("update-ref", "-d", f"{space}/{named(made)[0]}")
+    lib.git("checkout", "--quiet", "l")
+    hint = hint_of(plain, made, "no repository of it has the checkpoint")
+    words = shlex.split(hint.partition(": ")[2].partition(";")[0].replace("CLONE", str(tmp_path / "CLONE")))
+    main_checkout.git(*words[1:])
+    restore(plain, made)
+    assert (lib.path / "l").read_text() == "work\n"
+
+
+@pytest.mark.parametrize("what", ["file", "commit"])
+def test_what_is_advised_finds_what_is_missing(plain: Store, make_store: MakeStore, lib: Checkout, what: str) -> None:
+    commit = lib.commit("second", l="second\n")
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    oid = commit if what == "commit" else lib.git("hash-object", "l")
+    lib.git("reset", "--quiet", "--hard", "HEAD~1")
+    git_dir = Path(lib.git("rev-parse", "--absolute-git-dir"))
+    (git_dir / "objects" / oid[:2] / oid[2:]).unlink()
+    with pytest.raises(WorktreeError, match=oid) as caught:
+        restore(plain, made)
+    assert str(caught.value.hint).startswith("after cd lib: see what is wrong: git ckpt verify")
+    with make_store(lib) as inside_lib:
+        assert any(oid in finding.sentence for finding in inside_lib.verify().findings)
 
 
 def test_what_was_captured_in_another_worktree(

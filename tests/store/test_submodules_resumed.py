@@ -79,8 +79,32 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
     opened = resume(inside(plain), made)
     reason = f"no repository of it is here that has the checkpoint {named(made)[0]}"
-    assert opened.remarks == (f"the submodule lib did not come back: {reason}; git submodule update --init -- lib",)
+    then = f"then, in this worktree: git submodule update --init -- lib && git ckpt restore {made.id[:8]}"
+    (remark,) = opened.remarks
+    assert remark.startswith(f"the submodule lib did not come back: {reason}; fetch it from where it was captured: git -C lib fetch ")
+    assert remark.endswith(f"; {then}")
     assert list((Path(opened.path) / "lib").iterdir()) == []
+
+
+def test_one_that_lacks_a_file_comes_by_what_is_told(plain: Store, make_store: MakeStore, lib: Checkout) -> None:
+    """Git copies nothing out of its repository then; once the file is there again, it comes, and no sooner."""
+    lib.git("submodule", "--quiet", "deinit", "--force", "inner")
+    lib.write("l", "changed\n")
+    made = plain.save("a-complete", {})
+    git_dir = Path(lib.git("rev-parse", "--absolute-git-dir"))
+    oid = lib.git("hash-object", "l")
+    (git_dir / "objects" / oid[:2] / oid[2:]).unlink()
+    opened = resume(inside(plain), made)
+    (remark,) = opened.remarks
+    assert remark.startswith("the submodule lib did not come back: its repository cannot be copied: ")
+    assert f"see what it lacks: git --git-dir={git_dir} ckpt verify; then, in this worktree: " in remark
+    lib.git("hash-object", "-w", "l")
+    around = Checkout(Path(opened.path))
+    around.git("config", "submodule.lib.url", str(git_dir))  # where the fixture cloned it from is gone
+    around.git("submodule", "--quiet", "update", "--init", "--", "lib")
+    with make_store(opened.path) as store:
+        store.restore(made)
+    assert (around.path / "lib/l").read_text() == "changed\n"
 
 
 def test_one_that_is_not_checked_out_here(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:

@@ -171,7 +171,7 @@ def test_what_nobody_has(saved: Checkout) -> None:
         spoil(place_of(saved, oid), how)
     (saved.path / "new").unlink()
     report = read_all(saved, repair=True)
-    fetch = "fetch from a clone that has it: git fetch REMOTE"
+    fetch = f"fetch from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
     assert [(finding.code, finding.repaired, finding.cure) for finding in report.findings] == [
         ("objects-missing", False, f"{fetch}; or give it up: git ckpt remove {ONE[:8]}"),
         ("object-damaged", False, f"put it aside, and {fetch}; see what else is wrong: git fsck"),

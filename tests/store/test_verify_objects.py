@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -57,15 +58,16 @@ def filled(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) 
         ("HEAD:README", [TWO]),
     ],
 )
-def test_an_object_is_missing(filled: Checkout, rev: str, whose: list[str]) -> None:
+def test_an_object_is_missing(filled: Checkout, tmp_path: Path, rev: str, whose: list[str]) -> None:
+    """The fetch that is told brings it, also where commits are here that lead to it."""
+    shutil.copytree(filled.main / ".git", tmp_path / "REMOTE")
     oid = filled.git("rev-parse", rev)
-    content = place_of(filled, oid).read_bytes()
     place_of(filled, oid).unlink()
     found = [lacking(name, oid) for name in whose]
     seen = require_left(filled, found)
-    name = whose[0][:8]
-    assert seen.findings[0].cure == f"fetch from a clone that has it: git fetch REMOTE; or give it up: git ckpt remove {name}"
-    place_of(filled, oid).write_bytes(content)
+    name, fetch = whose[0][:8], f"git fetch --refetch --no-tags REMOTE {oid}"
+    assert seen.findings[0].cure == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {name}"
+    filled.git(*fetch.replace("REMOTE", str(tmp_path / "REMOTE")).split()[1:])
     assert told(look(filled)) == []
 
 

@@ -31,7 +31,8 @@ def bring_back(repository: Repository, raw: Mapping[bytes, str]) -> None:
         some = wanted[at : at + _AT_ONCE]
         for path, found in zip(some, repository.cat_file.contents([raw[path] for path in some]), strict=True):
             if found is None or found[1] != "blob":
-                raise WorktreeError(f"{raw[path]} is missing, the content of {os.fsdecode(path)}", hint="see what is wrong: git fsck")
+                hint = "see what is wrong: git ckpt verify"
+                raise WorktreeError(f"{raw[path]} is missing, the content of {os.fsdecode(path)}", hint=hint)
             put(repository, path, found[2])
 
 

@@ -189,7 +189,8 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
     """
     for name, oid in _refs_in(files).items():
         if repository.cat_file.info(oid) is None:
-            raise WorktreeError(f"{oid} is missing, which the operation in progress needs as {name}", hint="see what is wrong: git fsck")
+            hint = "see what is wrong: git ckpt verify"
+            raise WorktreeError(f"{oid} is missing, which the operation in progress needs as {name}", hint=hint)
 
 
 def clear(repository: Repository) -> None:

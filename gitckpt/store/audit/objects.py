@@ -31,7 +31,9 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
 
-_FROM_CLONE = "put it aside, and fetch from a clone that has it: git fetch REMOTE; see what else is wrong: git fsck"
+_ANEW = "git fetch --refetch --no-tags REMOTE"
+"""A plain fetch says which commits are here, and the other side leaves out all that they lead to."""
+
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 """Entries of a snapshot of which only trees are looked at."""
 
@@ -74,7 +76,7 @@ def _of_files(repository: Repository, damage: Damage, wanted: Mapping[str, Colle
         else:  # nobody but its owner deletes in a repository that is borrowed from
             yield lasting("object-empty", path, sentence, f"in the repository that has it, this one borrows from it: {REPAIR}")
     for path, sentence in sorted(damage.packs.items()):
-        cure = f"git index-pack {shell_word(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _FROM_CLONE
+        cure = f"git index-pack {shell_word(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _from_clone()
         yield lasting("pack-damaged", path, f"{sentence}: git does not use it", cure)
     spoiled = damage.lost - damage.empty.keys()
     unneeded = integrity.unneeded(repository, spoiled - found.keys())
@@ -89,7 +91,11 @@ def _of_files(repository: Repository, damage: Damage, wanted: Mapping[str, Colle
             sentence = f"its content is not what it was; that is in {found[oid]}"
             yield Flaw(Finding("object-damaged", oid, sentence, REPAIR), anew={oid: wanted[oid]})
         else:
-            yield lasting("object-damaged", oid, "its content is not what it was", _FROM_CLONE)
+            yield lasting("object-damaged", oid, "its content is not what it was", _from_clone(f" {oid}"))
+
+
+def _from_clone(what: str = "") -> str:
+    return f"put it aside, and fetch from a clone that has it: {_ANEW}{what}; see what else is wrong: git fsck"
 
 
 def _gone(record: SheetRow, evidence: Evidence) -> list[str]:
@@ -131,7 +137,8 @@ def _incomplete(record: SheetRow, oids: list[str], again: Mapping[str, Collectio
     sentence = f"{names} {'is' if len(oids) == 1 else 'are'} missing or damaged, which its files or history need"
     if again:
         return Flaw(Finding("objects-missing", record.ref, sentence, REPAIR), anew=again)
-    fetch = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'" if lacks_commit else "git fetch REMOTE"
+    kept = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'"
+    fetch = kept if lacks_commit else " ".join([_ANEW, *oids[: connectivity.SHOWN]])
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, sentence, cure)
 

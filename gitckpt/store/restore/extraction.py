@@ -70,7 +70,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
         if oid is not None:
             found = next(repository.cat_file.contents([oid]))
             if found is None:
-                raise WorktreeError(f"{oid}, the content of {os.fsdecode(path)}, is missing", hint="look at the repository: git fsck")
+                raise WorktreeError(f"{oid}, the content of {os.fsdecode(path)}, is missing", hint="see what is wrong: git ckpt verify")
             return found[2]
     where = "beside its worktree" if beside else "among its files"
     raise NotFoundError(f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}", hint=f"see: git ckpt show {checkpoint.id}")

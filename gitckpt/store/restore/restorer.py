@@ -262,7 +262,7 @@ class _Restore:
             if gone:
                 raise WorktreeError(
                     f"{len(gone)} files of checkpoint {self._checkpoint.id} are missing: {', '.join(gone[:5])}",
-                    hint="see what is wrong: git fsck",
+                    hint="see what is wrong: git ckpt verify",
                 )
         return expected
 

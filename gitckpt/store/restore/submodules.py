@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 
 
 class _Incomplete(WorktreeError):
-    """Submodules did not come back; all else did."""
+    """Submodules did not come back; all else did.
+
+    Args:
+        failures: what is said of each.
+        advice: what helps with the first of them; "" where nothing does.
+    """
+
+    def __init__(self, failures: Sequence[str], advice: str) -> None:
+        then = f"{advice}; then run the command again, or go back" if advice else "to go back"
+        super().__init__(f"all else came back, but not every submodule: {'; '.join(failures)}", hint=f"{then}: git ckpt undo")
+        self.advice = advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,7 @@ class Submodules:
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
         self.failures: list[str] = []
+        self._advice = ""
         self.made: dict[str, dict[str, Any]] = {}
         """Those that are to be checked out, as `departure.KEY` knows them; after `look`."""
 
@@ -89,8 +100,13 @@ class Submodules:
         Raises:
             WorktreeError: something is in the way; nothing was changed.
         """
-        due = [self._each(path, one, dry_run=True) for path, one in self._wanted.items()]
-        return any(due)
+        due = False
+        for path, one in self._wanted.items():
+            try:
+                due |= self._each(path, one, dry_run=True)
+            except CkptError as error:
+                raise error.but(hint=_there(path, error.hint) or None) from None
+        return due
 
     def bring_back(self) -> None:
         """Brings them back; those that cannot be are noted in `failures`, and do not keep the others from it."""
@@ -99,17 +115,19 @@ class Submodules:
             try:
                 self._each(path, one, dry_run=False)
             except CkptError as error:
-                self.failures.append(f"{_text(path)}: {error.message}")
+                advice = error.advice if isinstance(error, _Incomplete) else error.hint
+                self._fail(path, error.message, _there(path, advice))
 
     def require_all(self) -> None:
         """Raises `_Incomplete` where some of them did not come back."""
         if self.failures:
-            names = "; ".join(self.failures)
-            first = shell_word(self.failures[0].partition(": ")[0])
-            raise _Incomplete(
-                f"all else came back, but not every submodule: {names}",
-                hint=f"bring it here: git submodule update --init -- {first}; then run the command again, or go back: git ckpt undo",
-            )
+            raise _Incomplete(self.failures, self._advice)
+
+    def _fail(self, path: bytes, reason: str, advice: str) -> None:
+        """Notes that a submodule does not come back, and, of the first one, what helps."""
+        if not self.failures:
+            self._advice = advice
+        self.failures.append(f"{_text(path)}: {reason}")
 
     def _each(self, path: bytes, one: Submodule, *, dry_run: bool) -> bool:
         with self._opened(path, one, dry_run=dry_run) as inner:
@@ -121,6 +139,17 @@ class Submodules:
         self.changes += [PathChange(change.kind, path + b"/" + change.path) for change in done.changes]
         self.remarks += [f"in the submodule {_text(path)}: {remark}" for remark in done.remarks]
         return done.is_due or moves
+
+    def _fail_to_make(self, path: bytes, checkpoint: str, *, is_free: bool, is_held: bool) -> None:
+        """Notes why a submodule that is not there cannot be made. Args: whether its place is free, and a repository has the checkpoint."""
+        name = shell_word(_text(path))
+        if is_held:
+            self._fail(path, f"no submodule in the files, and not to be made for the checkpoint {checkpoint}", "")
+        elif is_free:
+            advice = f"git submodule update --init -- {name}; {keeper.way_to_fetch(path, checkpoint)}"
+            self._fail(path, f"no repository of it is here that has the checkpoint {checkpoint}", advice)
+        else:
+            self._fail(path, f"something else is in its place, and not the checkpoint {checkpoint}", f"move it away: {name}")
 
     def _is_to_be_made(self, path: bytes) -> bool:
         return any(change.path == path for change in self.changes)
@@ -136,13 +165,13 @@ class Submodules:
             if kept is not None and not modules.is_copy(repository, there, one.git_sha):
                 kept.close()
                 there.close()
-                self.failures.append(f"{_text(path)}: another repository is in its place")
+                self._fail(path, "another repository is in its place", f"move it away: {shell_word(_text(path))}")
                 yield None
                 return
             if kept is None or dry_run:
                 there.close()
                 if kept is None:
-                    self.failures.append(f"{_text(path)}: no repository of it has the checkpoint {one.checkpoint}")
+                    self._fail(path, f"no repository of it has the checkpoint {one.checkpoint}", keeper.way_to_fetch(path, one.checkpoint))
                 else:
                     kept.close()
                     self.changes.append(PathChange(CHANGE, path))
@@ -155,9 +184,7 @@ class Submodules:
             is_free = top is not None and (not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top)))
             kept = modules.holding(repository, path, ref) if is_free else None
             if kept is None or top is None or not self._is_submodule(path):
-                where = "no repository of it is here that has" if is_free else "something else is in its place, and not"
-                where = where if kept is None else "no submodule in the files, and not to be made for"
-                self.failures.append(f"{_text(path)}: {where} the checkpoint {one.checkpoint}")
+                self._fail_to_make(path, one.checkpoint, is_free=is_free, is_held=kept is not None)
                 yield None
                 return
             with contextlib.closing(kept):
@@ -168,7 +195,8 @@ class Submodules:
                 if dry_run:
                     self.changes.append(PathChange(ADD, path))
                 else:
-                    self.failures.append(f"{_text(path)}: its repository {kept.git_dir} is in use elsewhere")
+                    bring = f"bring it here: git submodule update --init -- {shell_word(_text(path))}"
+                    self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", bring)
                 yield None
                 return
             with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
@@ -191,7 +219,7 @@ class Submodules:
         if head == commit or not commit:
             return False
         if inner.repository.cat_file.info(f"{commit}^{{commit}}") is None:
-            raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule", hint="fetch it there")
+            raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule", hint=manifest.VERIFY)
         branch = BRANCHES + checkpoint.branch if checkpoint.branch is not None and _is_free(inner, checkpoint) else None
         how = f"on {checkpoint.branch}" if branch is not None else "detached"
         self.remarks.append(f"HEAD of the submodule {_text(path)} goes from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}")
@@ -209,6 +237,11 @@ def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
     return not any(
         administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {ref}" for git_dir, _ in administration.registered(inner.repository)
     )
+
+
+def _there(path: bytes, advice: str | None) -> str:
+    """Returns advice that is given in a submodule, for somebody outside of it."""
+    return f"after cd {shell_word(_text(path))}: {advice}" if advice else ""
 
 
 def _text(path: bytes) -> str:

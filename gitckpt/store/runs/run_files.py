@@ -224,7 +224,7 @@ class RunFiles:
     def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:
         found = next(objects.read([tree], None))
         if found is None or found[0] != "tree":
-            raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint="see what is wrong: git fsck")
+            raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint="see what is wrong: git ckpt verify")
         for name, (mode, oid) in manifest.decoded(found[1], repository, tree).items():
             path = os.path.join(directory, os.fsdecode(name))
             if name in (b"", b".", b"..") or b"/" in name or os.path.islink(path) or (is_top and os.fsdecode(name) not in (INPUT, OUTPUT)):
@@ -234,7 +234,7 @@ class RunFiles:
             elif mode in (FILE, EXECUTABLE) and not os.path.lexists(path):
                 held = next(objects.read([oid], None))
                 if held is None or held[0] != "blob":
-                    raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git fsck")
+                    raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git ckpt verify")
                 _put(path, held[1], is_executable=mode != FILE)
 
 

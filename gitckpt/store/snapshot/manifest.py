@@ -51,7 +51,7 @@ RAW = b"raw"
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK}
 """Flags of entries that were added in intent only: their modes, where they are not those of a plain file."""
 
-_FSCK = "see what is wrong: git fsck"
+VERIFY = "see what is wrong: git ckpt verify"
 
 base_tree = bounds.base_tree
 
@@ -114,7 +114,7 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
     """Raises `WorktreeError` if the commit of a checkpoint is missing; without one, nothing is."""
     commit = checkpoint.git_sha
     if commit and repository.cat_file.info(f"{commit}^{{commit}}") is None:
-        hint = f"fetch it from where it still is, or {_FSCK}"
+        hint = f"fetch it from where it still is, or {VERIFY}"
         raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing", hint=hint)
 
 
@@ -143,7 +143,7 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
     bounds.require(repository, snapshot, commit)
     found = repository.cat_file.info(name)
     if found is None:
-        raise WorktreeError(f"{name} is missing", hint=_FSCK)
+        raise WorktreeError(f"{name} is missing", hint=VERIFY)
     return found[0]
 
 
@@ -309,7 +309,7 @@ def _leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
         return leaves(repository, tree)
     except GitError as error:
-        raise WorktreeError(f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=_FSCK) from None
+        raise WorktreeError(f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=VERIFY) from None
 
 
 def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
@@ -325,7 +325,7 @@ def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
     try:
         return decode_tree(data, repository.object_format)
     except MalformedTree as error:
-        raise UnsoundSnapshot(f"the tree {tree} of the snapshot: {error}", hint=_FSCK) from None
+        raise UnsoundSnapshot(f"the tree {tree} of the snapshot: {error}", hint=VERIFY) from None
 
 
 class _Reader:
@@ -338,7 +338,7 @@ class _Reader:
     def entries(self, tree: str) -> Entries:
         found = next(self._objects.read([tree], None))
         if found is None or found[0] != "tree":
-            raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=_FSCK)
+            raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=VERIFY)
         return decoded(found[1], self._repository, tree)
 
     def blob(self, oid: str) -> bytes:
@@ -350,7 +350,7 @@ class _Reader:
         size = 0
         for oid, found in zip(oids, self._objects.read(oids, most), strict=True):
             if found is None or found[0] not in ("blob", OVERSIZED):
-                raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=_FSCK)
+                raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
             size += len(found[1])
             if found[0] == OVERSIZED or size > most:
                 raise UnsoundSnapshot(

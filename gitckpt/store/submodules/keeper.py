@@ -6,6 +6,7 @@ They are recorded before the one that names them: a kill leaves one too many, wh
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
 from gitckpt.model.format import budget
-from gitckpt.model.names import quoted
+from gitckpt.model.names import quoted, shell_word
 from gitckpt.model.readers import codec
 from gitckpt.model.readers.fence import fenced
 from gitckpt.model.values import replace
@@ -168,6 +169,12 @@ def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
 
 def _submodules(entries: Iterable[Entry]) -> Iterator[str]:
     return (entry.submodules for entry in entries)
+
+
+def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
+    """Returns how a person brings the checkpoint of a submodule into the repository that is checked out at its path."""
+    specs = " ".join(f"'{refs}:{refs}'" for refs in (layout.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*"))
+    return f"fetch it from where it was captured: git -C {shell_word(os.fsdecode(path))} fetch --no-tags --no-prune CLONE {specs}"
 
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:

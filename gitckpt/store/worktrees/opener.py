@@ -320,7 +320,7 @@ def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
     manifest.require_commit(repository, checkpoint)
     tree = checkpoint.tree
     if tree and repository.cat_file.info(f"{tree}:files") is None:
-        raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git fsck")
+        raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git ckpt verify")
 
 
 def _make_root(root: str) -> None:

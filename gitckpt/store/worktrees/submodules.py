@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES
 from gitckpt.git.worktree import administration, modules, operation, provenance
 from gitckpt.model import ids
@@ -18,6 +19,7 @@ from gitckpt.model.names import first_of, shell_word
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import comparison, manifest
+from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees import checkout
 
 TYPE_CHECKING = False
@@ -89,8 +91,9 @@ def make(store: Checkpoints, around: Repository, made: Repository, checkpoint: C
                 raise WorktreeError("the files have no submodule there")
             remarks += _make(store, around, made, one, limits)
         except CkptError as error:
-            name = os.fsdecode(path)
-            remarks.append(f"the submodule {name} did not come back: {error.message}; git submodule update --init -- {shell_word(name)}")
+            name, cure = os.fsdecode(path), f"{error.hint}; " if error.hint else ""
+            commands = f"git submodule update --init -- {shell_word(name)} && git ckpt restore {checkpoint.id[: ids.SHORT]}"
+            remarks.append(f"the submodule {name} did not come back: {error.message}; {cure}then, in this worktree: {commands}")
     return remarks
 
 
@@ -99,9 +102,14 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
     top = modules.place(made, path)
     kept = modules.holding(around, path, ref) if top is not None else None
     if kept is None or top is None:
-        raise WorktreeError(f"no repository of it is here that has the checkpoint {one.checkpoint}")
+        hint = keeper.way_to_fetch(path, one.checkpoint) if top is not None else None
+        raise WorktreeError(f"no repository of it is here that has the checkpoint {one.checkpoint}", hint=hint)
     with contextlib.closing(kept):
-        there = modules.seen_from(made, path) or _copied(around, kept, made, one)
+        try:
+            there = modules.seen_from(made, path) or _copied(around, kept, made, one)
+        except GitError as error:  # git copies nothing out of a repository that lacks something
+            hint = f"see what it lacks: git --git-dir={shell_word(kept.git_dir)} ckpt verify"
+            raise WorktreeError(f"its repository cannot be copied: {error.message}", hint=hint) from None
         if there is None:
             raise WorktreeError("something is in its place")
         with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
