@@ -14,7 +14,7 @@ from gitckpt.model.errors import CkptError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
     from gitckpt.git.repository import Repository
@@ -327,12 +327,12 @@ def _subject(commit: bytes) -> str:
     return " ".join(line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].rstrip("\n").split("\n"))
 
 
-def keep_up(repository: Repository) -> None:
+def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
     """Starts maintenance for a command that records, once it is due: a day after the first such command, where none ever ran.
 
-    Whatever keeps it from starting is said, and in the log.
+    Where history is cut off, `settle` has refs keep what is below, as a gc may be the next command. What fails is said, and in the log.
     """
-    from gitckpt.store.records import layout
+    from gitckpt.store.records import keep, layout
 
     try:
         if not os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED)):
@@ -340,6 +340,8 @@ def keep_up(repository: Repository) -> None:
 
             maintenance.expect(repository)
         elif _wants_maintenance(repository):
+            if keep.is_cut_anywhere(repository):
+                settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:
         _report(repository, _GC, f"{_FAILURES[_GC]}: {error}")

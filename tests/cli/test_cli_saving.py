@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import hook
 from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
 from tests.conftest import Checkout
 
@@ -42,6 +43,24 @@ def test_save_leaves_index_head_and_files_as_they_are(ckpt: Ckpt, checkout: Chec
     after = checkout.fingerprint()
     assert {key: value for key, value in after.items() if key != "refs"} == {key: value for key, value in before.items() if key != "refs"}
     assert checkout.git("status", "--porcelain=v2") == status
+
+
+def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even before the maintenance has begun that this starts."""
+    begun: list[str] = []
+    monkeypatch.setattr(hook, "detach", lambda argv, _: begun.append(argv[-1]))
+    for number in range(3):
+        main_checkout.commit("another", number=f"{number}\n")
+        save(main_checkout)
+    main_checkout.write(".git/shallow", main_checkout.git("rev-parse", "HEAD") + "\n")
+    main_checkout.write("README", "changed\n")
+    save(main_checkout)
+    assert begun == [hook.MAINTAIN]
+    main_checkout.git("reflog", "expire", "--expire=now", "--all")
+    main_checkout.git("gc", "--quiet", "--prune=now")
+    assert "nothing is wrong" in ckpt("verify", at=main_checkout).err
 
 
 def test_a_message_of_several_lines_becomes_one(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:

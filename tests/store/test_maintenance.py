@@ -211,12 +211,12 @@ class TestDue:
     def test_a_day_after_the_first_one(self, repository: Repository, begun: list[str]) -> None:
         stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
         for _ in range(2):
-            hook.keep_up(repository)
+            hook.keep_up(repository, lambda: None)
         assert begun == []
         assert maintenance.last(repository) == maintenance.Maintained(None, None, "never ran")
         os.utime(stamp, (time.time() - hook.DAY - 60,) * 2)
         for _ in range(2):
-            hook.keep_up(repository)
+            hook.keep_up(repository, lambda: None)
         assert begun == [hook.MAINTAIN]
         assert maintenance.last(repository).outcome == "was cut off"
 
@@ -224,16 +224,16 @@ class TestDue:
     def test_where_history_was_cut_off_since(self, repository: Repository, begun: list[str], name: str) -> None:
         cut = Path(repository.common_dir, name)
         cut.parent.mkdir(exist_ok=True)
-        cut.touch()
+        cut.write_text(f"{'0' * 40}\n")
         os.utime(cut, (time.time() - 60,) * 2)
         for _ in range(2):
-            hook.keep_up(repository)
+            hook.keep_up(repository, lambda: begun.append("settled"))
         assert begun == [], "it was so when the first command recorded"
         cut.touch()
         for _ in range(2):
-            hook.keep_up(repository)
+            hook.keep_up(repository, lambda: begun.append("settled"))
             os.utime(cut, (time.time() - 60,) * 2)
-        assert begun == [hook.MAINTAIN]
+        assert begun == ["settled", hook.MAINTAIN]
 
     def test_what_keeps_it_from_starting_is_said(
         self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str]
@@ -241,7 +241,7 @@ class TestDue:
         stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
         stamp.mkdir()
         os.utime(stamp, (0, 0))
-        hook.keep_up(repository)
+        hook.keep_up(repository, lambda: None)
         assert begun == []
         assert capsys.readouterr().err.startswith("gitckpt: pre-auto-gc: maintenance was not started: ")
 

@@ -76,7 +76,7 @@ def save(
         what = "no files" if files is None else "uncommitted changes" if files.dirty else "a clean worktree"
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
-        hook.keep_up(inside(store).repository)  # last: nobody waits for it
+        hook.keep_up(inside(store).repository, lambda: inside(store).settle(all_walked=True))  # last: nobody waits for it
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
