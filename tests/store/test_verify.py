@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,13 @@ from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, RepositoryError
 from gitckpt.model.names import shell_word
+from gitckpt.store.audit.doctor import diagnose
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, MakeOnce
+from tests.damaging import place_of
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
 from tests.store.verifying import age, look, put, require_left, require_mended, told
 
@@ -445,3 +448,23 @@ def test_a_snapshot_without_a_commit_is_clean(make_checkout: Callable[..., Check
         assert isinstance(saved.worktree, Worktree)
         assert saved.worktree.tree
     assert told(look(checkout)) == []
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/side", "refs/tags/v1", "refs/remotes/origin/side"])
+def test_a_ref_whose_object_is_gone(main_checkout: Checkout, make_store: MakeStore, ref: str) -> None:
+    """Git loses it where it collects beside a commit; `git branch` then lists nothing at all, and every gc fails."""
+    with make_store(main_checkout) as store:
+        store.save("a-complete")
+        main_checkout.git("update-ref", ref, "HEAD")
+        oid = main_checkout.git("commit-tree", "-m", "side", "HEAD^{tree}")
+        main_checkout.git("update-ref", ref, oid)
+        assert told(look(main_checkout)) == []
+        place_of(main_checkout, oid).unlink()
+        found = ("ref-target-missing", ref, f"points to {oid}, which is missing or damaged: every git gc fails")
+        (finding,) = require_left(main_checkout, [found]).findings
+        assert [each for each in diagnose(inside(store)).findings if each.code == finding.code] == [finding]
+    fetch, _, back = str(finding.cure).partition("; or go back to where the branch was before: ")
+    assert fetch == f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
+    if ref.startswith("refs/heads/"):
+        main_checkout.git(*shlex.split(back)[1:])
+        assert told(look(main_checkout)) == []

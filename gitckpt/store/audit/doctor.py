@@ -16,6 +16,7 @@ from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store import log, remotes
 from gitckpt.store.audit import inventory, worktrees
+from gitckpt.store.audit import refs as audit_refs
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
@@ -88,7 +89,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         version: of git.
     """
     listing = inventory.list_refs(store.repository)
-    refs = [*inventory.broken(store.repository, listing.complaint), *inventory.in_the_way(store.repository, listing.barring)]
+    broken = [*inventory.broken(store.repository, listing.complaint), *inventory.in_the_way(store.repository, listing.barring)]
     return [
         *installation.inspect(store.repository, version=version),
         *remotes.inspect(store.repository),
@@ -98,7 +99,8 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_many(store),
         *worktrees.headless(store.repository),
         *(_invalid(problem) for problem in store.problems()),
-        *(flaw.finding for flaw in refs),
+        *(flaw.finding for flaw in broken),
+        *audit_refs.pointing_nowhere(store.repository),
     ]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from gitckpt.git.graph import reachability
+from gitckpt.git.graph import kinds, reachability
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
-from gitckpt.git.repository import Repository
+from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.model import ids
+from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import KINDS, Evidence, Linked
 from gitckpt.store.audit.ledger.table import SheetRow
@@ -18,6 +19,8 @@ from gitckpt.store.records import keep, layout
 from gitckpt.store.submodules import keeper
 
 WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
+
+_OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", "refs/stash")
 
 _MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
 
@@ -34,7 +37,33 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
                 updates = (Update(owner, "", ""), Update(ref, "", oid)) if ids.is_id(name) else (Update(ref, "", oid),)
                 sentence = "keeps something for a checkpoint that does not exist"
                 flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
-    return [*flaws, *_symbolic(evidence), *_of_submodules(repository, evidence), *_of_commits(repository, evidence)]
+    others = [lasting(each.code, each.object, each.sentence, each.cure) for each in pointing_nowhere(repository)]
+    return [*flaws, *_symbolic(evidence), *_of_submodules(repository, evidence), *_of_commits(repository, evidence), *others]
+
+
+def pointing_nowhere(repository: Repository) -> list[Finding]:
+    """Returns the branches, remote-tracking branches, tags and stashes whose object is gone, as a gc beside a commit takes it.
+
+    What else their history lacks is for `git fsck`.
+    """
+    tips = _tips(repository)
+    gone = {oid for oid, kind in kinds.unlike(repository, sorted(set(tips.values())), "commit").items() if kind is None}
+    lost = {ref: oid for ref, oid in tips.items() if oid in gone}
+    now = _tips(repository) if lost else {}  # one that somebody has deleted or moved meanwhile is none
+    return [_lost(ref, oid) for ref, oid in lost.items() if now.get(ref) == oid]
+
+
+def _tips(repository: Repository) -> dict[str, str]:
+    said = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_OF_PEOPLE).out
+    lines = (line.partition(b" ") for line in said.split(b"\n")[:-1])
+    return {ref.decode("utf-8", "surrogateescape"): oid.decode("ascii") for oid, _, ref in lines}
+
+
+def _lost(ref: str, oid: str) -> Finding:
+    cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
+    if ref.startswith(BRANCHES):
+        cure += f"; or go back to where the branch was before: git update-ref {shell_word(ref)} {shell_word(ref + '@{1}')}"
+    return Finding("ref-target-missing", ref, f"points to {oid}, which is missing or damaged: every git gc fails", cure)
 
 
 def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
