@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from gitckpt.durable.command import leftovers, processes
 from gitckpt.durable.command.mark import WATCHDOG_VARIABLE
 from gitckpt.durable.command.watchdog import Gone, Watchdog, drain
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -312,9 +312,13 @@ class _Running:
         """Returns the error that somebody cannot be ended, whom the watchdog goes on trying to end."""
         self._is_given_up = True
         descending = processes.descendants({self._watchdog.pid}, processes.table())
-        error = leftovers.stuck([process for process in descending if not processes.variables(process, (WATCHDOG_VARIABLE,))])
+        left = [process for process in descending if not processes.variables(process, (WATCHDOG_VARIABLE,))]
+        pid = self._watchdog.pid
         self._watchdog.close()
-        return error
+        if left:
+            return leftovers.stuck(left)
+        hint = f"see what it waits for: ps -o pid,stat,wchan -g {pid}; end it: kill -9 -- -{pid}; then: git ckpt resume"
+        return BusyError(f"the watchdog of the command does not answer: process {pid}", hint=hint)
 
 
 def _end_without(watchdog: Watchdog) -> NoReturn:

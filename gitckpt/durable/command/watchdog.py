@@ -6,6 +6,7 @@ that waits for our death is the parent of all commands.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -29,6 +30,7 @@ PATIENCE = 2.0
 _CHUNK = 65536
 _FIRST_FREE = 5
 _DYING = 3.0
+_TICK = 1000
 _DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
@@ -128,6 +130,7 @@ class Watchdog:
                 os.close(fd)
         self._orders = self.output = self.reports = -1
         self._heard, self._is_busy = b"", False
+        self._wake()
         until, pause = time.monotonic() + supervisor.GRACE + _DYING, 0.001
         while not self._has_ended() and time.monotonic() < until:
             time.sleep(pause)
@@ -149,8 +152,15 @@ class Watchdog:
             self.pid = 0
         return not self.pid
 
+    def _wake(self) -> None:
+        """Has it go on where a command has stopped it: `kill -STOP $PPID` is meant for a driver, and means the parent of a shell."""
+        if self.pid:  # with the inner process, which is in its group; a number that is not waited for is nobody else's
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGCONT)
+
     def _order(self, order: bytes) -> None:
         self._said_at = time.monotonic()
+        self._wake()
         view = memoryview(order)
         try:
             while view and self._orders >= 0:
@@ -162,8 +172,10 @@ class Watchdog:
 
     def _next_report(self) -> str:
         while b"\n" not in self._heard:
-            is_readable(self.reports, None)
-            self._receive()
+            if is_readable(self.reports, _TICK):
+                self._receive()
+            else:
+                self._wake()
         line, _, self._heard = self._heard.partition(b"\n")
         return line.decode(errors="replace")
 
