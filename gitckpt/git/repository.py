@@ -251,6 +251,11 @@ class Repository:
             lookup.close()
 
 
+_WHICH = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR")
+_NONE = "not a git repository: "
+_ELSEWHERE = ("not a git repository", "Invalid path", "not a valid path", "gitfile")
+"""What git says where a variable leads to nothing; what else it says is of a repository that is there."""
+
 EMPTIED = "fetch what was in it from a clone, or look up in .git/logs where refs were; then delete the file; see more: git ckpt verify"
 """What to do about a file of packed refs that holds nothing."""
 
@@ -298,7 +303,7 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, 
     # The last question is one too many where there is no worktree; the others are answered all the same.
     said = os.fsdecode(done.out).split("\n", 3)
     if done.code != 0 and len(said) < 4:
-        raise _refused(path, done)
+        raise _refused(path, done, by_variables=by_variables)
     if said[0] not in ("true", "false") or len(said) < 4:  # git before 2.31 repeats the option that it does not know
         require_git()
         raise RepositoryError(f"{git_executable()} does not answer as git does", hint="name another one in GITCKPT_GIT")
@@ -306,7 +311,7 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, 
     if bare == "true" or inside == "true":
         return Repository(rest.removesuffix("\n"), None, object_format)
     if done.code != 0:
-        raise _refused(path, done)
+        raise _refused(path, done, by_variables=by_variables)
     git_dir, worktree = _two_paths(rest.removesuffix("\n"))
     return Repository(git_dir, worktree, object_format)
 
@@ -329,17 +334,35 @@ def common_dir(git_dir: str) -> str:
     return os.path.normpath(os.path.join(git_dir, relative))
 
 
-def _refused(path: str, done: Completed) -> RepositoryError:
-    said = done.complaint
+def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryError:
+    """Returns why there is no repository, in git's words or plainer ones; `by_variables` as for `discover`."""
     try:
         where = os.path.abspath(path)
     except FileNotFoundError:
         return RepositoryError("the current directory does not exist any more", hint="go to another one: cd DIR")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in done.complaint.splitlines() if line.strip()]
     first = lines[0].removeprefix("fatal: ") if lines else f"git was {ending(done.code)}" if done.code < 0 else "git gave no reason"
     if first.endswith(":"):
         first = " ".join([first, ", ".join(lines[1:])])
-    if "not a git repository" in said:
+    is_elsewhere = any(words in first for words in _ELSEWHERE)
+    given = [name for name in _WHICH if name in os.environ] if by_variables and is_elsewhere else []
+    if given:
+        values = ", ".join(f"{name} is {os.environ[name]!r}" for name in given)
+        return RepositoryError(f"git finds no repository at {where}, as {values}: {first}", hint=f"go without: unset {' '.join(given)}")
+    if named := first.partition(_NONE)[2].strip("'"):  # a `.git` file says so
+        return RepositoryError(f"{where} belongs to {named}, which is no git repository any more", hint=_cure_of_worktree(named))
+    if "not a git repository" in done.complaint:
         return RepositoryError(f"not in a git repository: {where}", hint="go to one, or make one: git init")
     cure = next((line for line in lines if line.startswith("git config")), None)
     return RepositoryError(f"git refuses the repository at {where}: {first}", hint=cure)
+
+
+def _cure_of_worktree(git_dir: str) -> str:
+    """Returns what to do where git does not take that for a repository which a worktree names as its own."""
+    from gitckpt.model.names import shell_word
+
+    common, name = os.path.split(os.path.dirname(git_dir))
+    if name != "worktrees" or not os.path.isdir(common):
+        return f"see whether it was moved: {git_dir}"
+    top = os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    return f"see what is wrong: git -C {shell_word(top)} ckpt verify"

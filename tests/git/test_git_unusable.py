@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,33 @@ class TestRefused:
     def test_no_such_directory(self, tmp_path: Path) -> None:
         assert self.refused(tmp_path / "nowhere") == (f"no such directory: {tmp_path / 'nowhere'}", None)
 
-    def test_a_broken_git_dir(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GIT_DIR", "/nowhere")
-        assert self.refused(main_checkout.path) == (f"not in a git repository: {main_checkout.path}", "go to one, or make one: git init")
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("GIT_DIR", "/nowhere/at/all"), ("GIT_DIR", ""), ("GIT_COMMON_DIR", "/nowhere/at/all"), ("GIT_WORK_TREE", "/nowhere/at/all")],
+    )
+    def test_a_variable_that_leads_nowhere(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+        monkeypatch.setenv(name, value)
+        message, hint = self.refused(main_checkout.path)
+        assert message.startswith(f"git finds no repository at {main_checkout.path}, as {name} is {value!r}: ")
+        assert hint == f"go without: unset {name}"
+
+    def test_a_variable_has_nothing_to_do_with_what_else_is_wrong(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Git sets it for its hooks."""
+        main_checkout.git("config", "core.repositoryFormatVersion", "9")
+        monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
+        assert self.refused(main_checkout.path)[0].startswith(f"git refuses the repository at {main_checkout.path}: ")
+
+    def test_a_worktree_that_git_takes_for_none(self, main_checkout: Checkout, tmp_path: Path) -> None:
+        linked = tmp_path / "linked"
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(linked))
+        git_dir = main_checkout.path / ".git/worktrees/linked"
+        (git_dir / "commondir").unlink()
+        message = f"{linked} belongs to {git_dir}, which is no git repository any more"
+        assert self.refused(linked) == (message, f"see what is wrong: git -C {main_checkout.path} ckpt verify")
+        shutil.rmtree(main_checkout.path / ".git")
+        assert self.refused(linked) == (message, f"see whether it was moved: {git_dir}")
 
     def test_owned_by_somebody_else(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")

@@ -77,6 +77,41 @@ def test_a_head_that_a_power_cut_has_taken(checkout: Checkout, opened: Path, mak
     assert [head.read_text(), told(look(checkout))] == [before, []]
 
 
+@pytest.mark.parametrize("said", [None, "", "\0" * 5, "/nowhere/at/all\n"])
+def test_a_worktree_that_does_not_say_whose_it_is(checkout: Checkout, opened: Path, make_store: MakeStore, said: str | None) -> None:
+    """Git does nothing in it, and `git ckpt resume` failed with nothing to do about it."""
+    file = admin(checkout, opened) / "commondir"
+    file.unlink() if said is None else file.write_text(said)
+    sentence = "its commondir, which says whose it is, is gone, empty or broken: to git it is no worktree"
+    seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
+    assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
+    with make_store(checkout) as store:
+        assert [each for each in doctor.diagnose(inside(store)).findings if each.code == "worktree-headless"] == list(seen.findings)
+        assert resume(inside(store), store.read(opened.name)).remarks == ()
+    assert (file.read_text(), told(look(checkout))) == ("../..\n", [])
+
+
+@pytest.mark.parametrize("said", [None, "", "\0" * 5])
+def test_a_worktree_that_git_does_not_find(checkout: Checkout, opened: Path, make_store: MakeStore, said: str | None) -> None:
+    file = admin(checkout, opened) / "gitdir"
+    before = file.read_text()
+    file.unlink() if said is None else file.write_text(said)
+    seen = require_left(checkout, [("worktree-unregistered", str(opened), "git knows no worktree there")])
+    assert str(seen.findings[0].cure).startswith(f"git ckpt resume {opened.name}, if ")
+    with make_store(checkout) as store:
+        assert resume(inside(store), store.read(opened.name)).remarks == ()
+    assert (file.read_text(), told(look(checkout))) == (before, [])
+
+
+def test_somebody_elses_worktree_that_does_not_say_whose_it_is(main_checkout: Checkout, tmp_path: Path) -> None:
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
+    (main_checkout.path / ".git/worktrees/theirs/commondir").unlink()
+    (finding,) = look(main_checkout).findings
+    assert (finding.code, finding.object) == ("worktree-headless", str(tmp_path / "theirs"))
+    subprocess.run(["sh", "-c", str(finding.cure)], check=True)
+    assert told(look(main_checkout)) == []
+
+
 def test_a_head_that_git_is_about_to_write(main_checkout: Checkout, tmp_path: Path) -> None:
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
     for name in ("HEAD", "index"):

@@ -20,6 +20,9 @@ from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
 
+COMMONDIR = "commondir"
+"""In the administrative directory: where the repository is."""
+
 _LOCK = "worktrees.lock"
 _PATIENCE = 10.0  # it protects nothing but the success of git's commands: after that, they are tried without
 _TRIES = 20
@@ -64,14 +67,17 @@ def repair(repository: Repository, path: str) -> None:
         GitError: git keeps nothing of such a worktree, or it cannot be written.
     """
     with turn(repository):
-        if _is_linked(repository, path):
-            return
         named = named_by(path)
         git_dir = os.path.join(administration(repository), os.path.basename(named or ""))
+        is_lost = lacks_commondir(repository, git_dir)
+        if _is_linked(repository, path) and not is_lost:
+            return
         if named is None or not os.path.isdir(git_dir):
             raise GitError(["worktree", "repair", path], 1, f"{path}: git keeps no worktree of that name")
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
+            if is_lost:
+                atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not is_ours(repository, named):
                 atomic.write(dot_git, b"gitdir: %s\n" % os.fsencode(os.path.realpath(git_dir)))
             atomic.write(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"))
@@ -176,7 +182,7 @@ def elsewhere(repository: Repository, path: str) -> str | None:
         path: the top of the worktree.
     """
     git_dir = named_by(path)
-    if git_dir is None or is_ours(repository, git_dir) or not os.path.isfile(os.path.join(git_dir, "commondir")):
+    if git_dir is None or is_ours(repository, git_dir) or not os.path.isfile(os.path.join(git_dir, COMMONDIR)):
         return None
     return os.path.dirname(os.path.dirname(git_dir))
 
@@ -194,6 +200,16 @@ def lock_reason(git_dir: str) -> str | None:
     """
     path = os.path.join(git_dir, "locked")
     return content(path) if os.path.exists(path) else None
+
+
+def lacks_commondir(repository: Repository, git_dir: str) -> bool:
+    """Tells whether the file is gone, empty or broken that says whose the worktree is, which git writes before HEAD.
+
+    Git refuses to do anything in such a worktree.
+    """
+    said = content(os.path.join(git_dir, COMMONDIR))
+    is_known = bool(said) and os.path.realpath(os.path.join(git_dir, said)) == os.path.realpath(repository.common_dir)
+    return not is_known and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_head(repository: Repository, git_dir: str) -> bool:
@@ -332,9 +348,10 @@ def went_along(repository: Repository, git_dir: str, path: str) -> bool:
 
 
 def content(path: str) -> str:
-    """Returns the one line that a small file of git holds; "" where there is none."""
+    """Returns the one line that a small file of git holds; "" where there is none, or what a disk has made of it."""
     try:
         with open(path, "rb") as file:
-            return os.fsdecode(file.read().removesuffix(b"\n"))
+            data = file.read().removesuffix(b"\n")
     except OSError:
         return ""
+    return "" if b"\0" in data else os.fsdecode(data)

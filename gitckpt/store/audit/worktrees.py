@@ -43,14 +43,20 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
 
 
 def headless(repository: Repository) -> list[Finding]:
-    """Returns those worktrees whose HEAD is gone, empty or broken, whoever made them, while their directories are where they belong."""
+    """Returns those worktrees whose HEAD is gone or broken, or what says whose they are, while their directories are where they belong."""
     found = []
     for git_dir, path in administration.registered(repository):
         named = administration.named_by(path)
         is_there = named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
+        owner = ownership.owner_in(git_dir) if is_there else None
+        if is_there and administration.lacks_commondir(repository, git_dir):
+            sentence = "its commondir, which says whose it is, is gone, empty or broken: to git it is no worktree"
+            file = shell_word(os.path.join(git_dir, administration.COMMONDIR))
+            cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}" if owner is not None else f"echo ../.. >{file}"
+            found.append(Finding("worktree-headless", path, sentence, cure))
+            continue
         if not is_there or not administration.lacks_head(repository, git_dir):
             continue
-        owner = ownership.owner_in(git_dir)
         head, log = shell_word(os.path.join(git_dir, "HEAD")), shell_word(os.path.join(git_dir, "logs", "HEAD"))
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
         sentence = f"its HEAD is {state}, as a power cut leaves it: to git it is no worktree, and every git gc fails"
@@ -74,7 +80,8 @@ def _is_ours(git_dir: str) -> bool:
 
 def _is_registered(repository: Repository, path: str) -> bool:
     named = administration.named_by(path)
-    return named is not None and administration.is_ours(repository, named) and os.path.isdir(named)
+    is_kept = named is not None and administration.is_ours(repository, named) and os.path.isdir(named)
+    return is_kept and named not in administration.unfinished(repository)
 
 
 def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Flaw | None:

@@ -141,8 +141,8 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             return _adopt(repository, objects, wish)
     found = ownership.owner_at(repository, path)
     if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
-        remarks = _mend_head(repository, wish)
         administration.repair(repository, path)  # a kill may have kept the one that made it from doing so
+        remarks = _mend_head(repository, wish)
         return Opened(path, made=False, remarks=remarks, unfiltered=_completed(repository, path))
     ownership.require_not_elsewhere(repository, path, wanted)
     if found is None and ownership.registration_of(repository, path):
