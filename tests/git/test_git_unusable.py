@@ -37,9 +37,7 @@ class TestRefused:
         assert message.startswith(f"git finds no repository at {main_checkout.path}, as {name} is {value!r}: ")
         assert hint == f"go without: unset {name}"
 
-    def test_a_variable_has_nothing_to_do_with_what_else_is_wrong(
-        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_variable_has_nothing_to_do_with_what_else_is_wrong(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         """Git sets it for its hooks."""
         main_checkout.git("config", "core.repositoryFormatVersion", "9")
         monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
