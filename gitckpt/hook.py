@@ -76,6 +76,8 @@ def main(argv: Sequence[str]) -> int:
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
         _report(repository, event, f"{failed}: {error.message}{advice}")
+    except KeyboardInterrupt:
+        _report(repository, event, f"{failed}: interrupted")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
         _report(repository, event, f"{failed}: {type(error).__name__}: {error}", error)
     return 0

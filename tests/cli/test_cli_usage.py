@@ -210,6 +210,45 @@ def test_ctrl_c_is_130(main_checkout: Checkout) -> None:
     assert main_checkout.fingerprint() == before
 
 
+INTERRUPTED_AT = """\
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == AT:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+AT = sys.argv.pop(1)
+"""
+"""Ctrl-C at the moment when a module is about to be imported."""
+
+
+@pytest.mark.parametrize(
+    ("at", "words", "code"),
+    [
+        ("gitckpt.cli.main", ["list"], -signal.SIGINT),
+        ("gitckpt.cli.screen.terminal", ["list"], -signal.SIGINT),
+        ("gitckpt.hook", ["hook", "post-commit"], -signal.SIGINT),
+        ("gitckpt.cli.commands.checkpoints.list", ["list"], 130),
+    ],
+)
+def test_interrupted_while_it_is_starting(main_checkout: Checkout, at: str, words: list[str], code: int) -> None:
+    """Quietly, as git ends: not with a traceback of what it was importing."""
+    script = f"{INTERRUPTED_AT}from gitckpt.__main__ import main\nmain()\n"
+    env = os.environ | {"PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([sys.executable, "-c", script, at, *words], cwd=main_checkout.path, env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (code, b"", b"")
+
+
+def test_a_hook_that_is_interrupted_says_so_in_one_line(main_checkout: Checkout) -> None:
+    script = f"{INTERRUPTED_AT}from gitckpt.hook import run\nrun(sys.argv[1:])\n"
+    argv = [sys.executable, "-c", script, "gitckpt.store.records.recorder", "post-commit"]
+    done = subprocess.run(argv, cwd=main_checkout.path, env=os.environ | {"PYTHONPATH": str(PROJECT)}, capture_output=True, check=False)
+    said = b"gitckpt: post-commit: no checkpoint was recorded: interrupted\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", said)
+
+
 def test_a_reader_that_has_seen_enough_is_no_failure(checkout: Checkout, git_ckpt: Path) -> None:
     assert git_ckpt.exists()
     state = '{"long": "' + "x" * 1_000_000 + '"}'
