@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +33,25 @@ def test_save_prints_the_id_and_tells_a_person_what_it_holds(ckpt: Ckpt, checkou
     assert normal(without.err) == "saved research-failed with no files on commit SHORT\n"
     assert set(checkout.refs("refs/checkpoints")) == {f"refs/checkpoints/{done.out.strip()}" for done in (clean, dirty, without)}
     assert set(checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{dirty.out.strip()}"}
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket"])
+def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(ckpt: Ckpt, main_checkout: Checkout, kind: str) -> None:
+    path = main_checkout.path / "README"
+    path.unlink()
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):  # the name of a socket is short
+            server.bind(path.name)
+    done = ckpt("save", at=main_checkout)
+    first, last = normal(done.err).splitlines()
+    assert first == f"warning: not captured: README: a {kind}, in the place of a tracked file, which the checkpoint has as the index does"
+    assert last == "saved manual-complete with the files as committed (1 not captured) on commit SHORT"
+    again = ckpt("restore", done.out.strip(), at=main_checkout)
+    assert (again.code, again.err.splitlines()[0]) == (14, "error: in the way of the files, and in no checkpoint: README")
+    path.unlink()
+    assert (ckpt("restore", done.out.strip(), at=main_checkout).code, path.read_text()) == (0, "hello\n")
 
 
 def test_save_leaves_index_head_and_files_as_they_are(ckpt: Ckpt, checkout: Checkout) -> None:

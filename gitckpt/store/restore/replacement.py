@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import stat
 import time
 from collections.abc import Collection, Sequence
 
@@ -16,13 +17,16 @@ from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.objects.trees import present
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import modules
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.names import first_of
+from gitckpt.store.restore.plan import is_within
 from gitckpt.store.snapshot import comparison
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.model.checkpoint import Omitted
     from gitckpt.store.snapshot.capture import Captured
 
 _LATER = 2.0
@@ -56,6 +60,32 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     if now != captured.files:
         changed = [str(one) for one in diff.differences(index.repository, captured.files, now)]
         raise BusyError(f"files changed while they were looked at: {first_of(changed)}", hint="run the command again")
+
+
+def in_place_of_files(repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]) -> list[bytes]:
+    """Returns the pipes, sockets and devices where a tree has something: a capture takes the tracked file to be there as the index has it.
+
+    Args:
+        repository: seen from the worktree.
+        omitted: what a capture has left out.
+        tree: of the files that are to be there.
+        paths: files and directories to which the restore is restricted.
+    """
+    top = os.fsencode(repository.worktree or "")
+    found = [path for path in (modules.unquoted(entry.path) for entry in omitted) if is_within(path, paths)]
+    found = [path for path in found if _is_special(os.path.join(top, path))]
+    if not found:
+        return []
+    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", "--name-only", tree, "--", *map(os.fsdecode, found))
+    return repository.git.run(*words).out.split(b"\0")[:-1]
+
+
+def _is_special(path: bytes) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode))
 
 
 def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str:

@@ -157,6 +157,8 @@ class _Restore:
                 captured, found = self._look(index, [*self._written, *left_out])
                 plan = self._plan(found)
             shape = shape_of.plan(self._repository, self._wanted, plan, self._paths, undone=self._undone, captured=found.directories)
+            omitted = captured.worktree.omitted
+            plan.obstacles += replacement.in_place_of_files(self._repository, omitted, self._wanted.files, self._paths)
             plan.require_no_obstacle()
             plan.changes = sorted([*plan.changes, *shape.changes], key=lambda change: change.path)
             operations = self._brings_operation and found.operation != self._wanted.operation

@@ -22,6 +22,7 @@ from gitckpt.store.snapshot.special import Scan
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
 _FAILING = re.compile(r"clean filter '(.*)' failed")
 _PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
+_INSTEAD = ", in the place of a tracked file, which the checkpoint has as the index does"
 _GONE = b"000000"
 
 
@@ -124,7 +125,8 @@ class Surveyor:
         scan.look(above)
         scan.look_elsewhere()
         found.directories, found.leading, found.modes = scan.seen.keys(), tracked, scan.modes
-        found.passed_over = [Omitted(quoted(path), reason) for path, reason in scan.found]
+        changed = set(found.changed)
+        found.passed_over = [Omitted(quoted(path), reason + (_INSTEAD if path in changed else "")) for path, reason in scan.found]
         _read_submodules(self._index, found, scan.repositories, _bare(scan, set(tracked), above))
         if scan.news or not self._known.is_known:
             # In a sparse checkout git takes entries for unmarked while something is in their place: the same index may have other flags.
