@@ -44,3 +44,21 @@ def test_a_damaged_object_costs_one_count(ckpt: Ckpt, save: Callable[..., str], 
     assert ckpt("expire", "--all", "--dry-run", at=main_checkout).code == 0
     found = json.loads(ckpt("verify", "--contents", "--json", at=main_checkout).out)["findings"]
     assert any(oid in f"{each['object']} {each['sentence']}" for each in found)
+
+
+@pytest.mark.parametrize("place", ["raw", "directories", "modes"])
+def test_what_is_not_listed_for_it_is_said(ckpt: Ckpt, save: Callable[..., str], main_checkout: Checkout, place: str) -> None:
+    main_checkout.write(".gitattributes", "* text=auto\n")
+    main_checkout.write("crlf", "a\r\n")
+    (main_checkout.path / "empty").mkdir()
+    main_checkout.write("private/file", "x\n")
+    (main_checkout.path / "private").chmod(0o700)
+    one = save(main_checkout)
+    whole = ckpt("show", one, at=main_checkout)
+    listed = ("byte for byte", "directories without files: empty/", "narrow modes: private (700)")
+    assert all(each in whole.out for each in listed)
+    place_of(main_checkout, main_checkout.git("rev-parse", f"refs/ckpt/trees/{one}:{place}")).unlink()
+    shown = ckpt("show", one, at=main_checkout)
+    assert (shown.code, any(each in shown.out for each in listed)) == (0, False)
+    said = "files kept byte for byte, directories and modes are not listed; see what is wrong: git ckpt verify\n"
+    assert (shown.err.count("\n"), shown.err.endswith(said)) == (1, True)

@@ -193,7 +193,8 @@ def _extras(store: Store, checkpoint: Checkpoint) -> Extras | None:
     try:
         return store.extras(checkpoint)
     except CkptError as error:
-        terminal.warn(error.message)
+        left = "files kept byte for byte, directories and modes are not listed"
+        terminal.warn(f"{error.message}: {left}; see what is wrong: git ckpt verify")
         return None
 
 
