@@ -103,6 +103,11 @@ class TestPipeline:
         was = PIPELINE | {"completed": {"one": ONE, "two": THREE}}
         assert made(fields(pipeline=own, rewound_to=ONE), before(pipeline=was))["pipeline"] == own
 
+    @pytest.mark.parametrize("kept", [{"completed": {"one": ONE}}, {}], ids=["one", "none"])
+    def test_where_phases_are_to_be_done_again_it_says_itself_which_are_complete(self, kept: dict[str, Any]) -> None:
+        was = PIPELINE | {"completed": {"one": ONE, "two": THREE}}
+        assert made(fields(pipeline=PIPELINE | kept, phase="rewind-complete"), before(pipeline=was))["pipeline"] == PIPELINE | kept
+
     def test_each_try_begins_with_what_was_handed_in(self) -> None:
         """Others may be faster, and what they carried on is not ours."""
         proposal = Proposal(fields(), {})
