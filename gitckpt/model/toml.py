@@ -150,7 +150,7 @@ class _Writer:
             (self.names, limits.names, "keys"),
             (self.steps, limits.steps, "steps from the top to its keys, added up"),
             (self.values, limits.values, "values in arrays"),
-            (self.long, budget.MAX_LONG, "digits in long integers"),
+            (self.long, budget.MAX_LONG, "characters in long integers"),
         ):
             if found > most:
                 said = f"{what} has {found:,} {unit}, and no reader takes more than {most:,}"
@@ -214,7 +214,7 @@ class _Writer:
         if len(text) > budget.MAX_DECIMAL:
             self.long += len(text)
         if len(text) > budget.MAX_HEXADECIMAL:
-            problem = f"an integer of {len(text):,} hexadecimal digits, and no reader takes more than {budget.MAX_HEXADECIMAL:,}"
+            problem = f"an integer of {len(text):,} characters in hexadecimal, and no reader takes more than {budget.MAX_HEXADECIMAL:,}"
             raise StateError(pointer(path), problem, hint="store it as bytes")
         return text
 

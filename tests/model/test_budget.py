@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -274,8 +275,8 @@ def test_a_document_larger_than_is_allowed_is_refused_before_it_is_looked_at() -
         ({"a": [0] * 900_001}, "the state has 900,001 values in arrays, and no reader takes more than 900,000"),
         ({"a": "é" * (14 << 20)}, "the state has 29,360,143 bytes, and no reader takes more than 29,360,128"),
         ({"a": None, "b": [None] * 50_000}, "the document, less the state, has 50,0"),
-        ({"a": 16**65_540}, "an integer of 65,543 hexadecimal digits, and no reader takes more than 65,536"),
-        ({"a": [16**60_000] * 5}, "the state has 300,015 digits in long integers, and no reader takes more than 262,144"),
+        ({"a": 16**65_540}, "an integer of 65,543 characters in hexadecimal, and no reader takes more than 65,536"),
+        ({"a": [16**60_000] * 5}, "the state has 300,015 characters in long integers, and no reader takes more than 262,144"),
     ],
     ids=["keys", "values", "size", "types", "digits", "long"],
 )
@@ -284,6 +285,24 @@ def test_the_writer_refuses_what_readers_would(state: dict[str, Any], problem: s
         codec.encode(Checkpoint(id=SMALL.id, phase="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state))
     assert caught.value.problem.startswith(problem)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("sign", "digits"), [(1, budget.MAX_HEXADECIMAL - len("0x")), (-1, budget.MAX_HEXADECIMAL - len("-0x"))])
+def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(sign: int, digits: int) -> None:
+    longest, many = sign * 16 ** (digits - 1), budget.MAX_LONG // budget.MAX_HEXADECIMAL
+    one = replace(SMALL, state={"v": [longest] * many, "decimal": 10**3900})
+    assert codec.decode(codec.encode(one), REF) == one
+    for state, problem, hint in (
+        ({"v": longest * 16}, "an integer of 65,537 characters in hexadecimal, and no reader takes more than 65,536", "store it as bytes"),
+        (
+            {"v": [longest] * many, "w": 16**4300},
+            "the state has 266,447 characters in long integers, and no reader takes more than 262,144",
+            "keep what is large in a file of the worktree, and its path in the state",
+        ),
+    ):
+        with pytest.raises(StateError) as caught:
+            codec.encode(replace(SMALL, state=state))
+        assert (caught.value.problem, caught.value.hint) == (problem, hint)
 
 
 @pytest.mark.long

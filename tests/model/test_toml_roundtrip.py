@@ -146,6 +146,23 @@ x = "\\u0000\\u007F\\u0085"
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("x" * 59 + "\n", '"""\n' + "x" * 59 + '\n"""'),
+        ("x" * 58 + "\n", '"' + "x" * 58 + '\\n"'),
+        ("x[0] = 1\n" * 10, '"""\n' + "x[0] = 1\n" * 10 + '"""'),
+        ("\N{NO-BREAK SPACE}[x]\n" * 12, '"""\n' + "\N{NO-BREAK SPACE}[x]\n" * 12 + '"""'),
+        ("[x]\n" * 15, '"' + "[x]\\n" * 15 + '"'),
+        ("x\n" * 28 + " \t[x]", '"' + "x\\n" * 28 + ' \\t[x]"'),
+    ],
+    ids=["long", "shorter", "brackets", "behind a space that is none", "header", "header further down"],
+)
+def test_a_long_text_is_written_line_by_line_unless_a_line_looks_like_a_header(text: str, written: str) -> None:
+    assert toml.dumps({"text": text}) == f"text = {written}\n"
+    assert toml.loads(toml.dumps({"text": text})) == {"text": text}
+
+
 @quick
 @given(trees(toml_scalars()))
 def test_the_text_has_no_control_character_but_line_feed(document: dict[str, Any]) -> None:

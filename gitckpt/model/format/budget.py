@@ -19,10 +19,10 @@ MAX_DIGITS = 128
 """The longest run of digits of a number that is written as such. What TOML requires a reader to take has 66 at most."""
 
 MAX_DECIMAL, MAX_HEXADECIMAL = 4300, 65_536
-"""The most digits of an integer that is written as a string: to read decimal ones, or to show any, takes the square of their number."""
+"""The most characters of an integer that is written as a string: to read decimal ones, or to show any, takes the square of their number."""
 
 MAX_LONG = 262_144
-"""How many hexadecimal digits all integers of a state that have more than `MAX_DECIMAL` may have together."""
+"""How many characters all integers of a state that have more than `MAX_DECIMAL` may have together."""
 
 MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 """What 64 bits hold."""
