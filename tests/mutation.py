@@ -16,6 +16,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 TESTS = {
     "gitckpt/model": ("tests/model", "tests/store/test_statediff.py"),
+    "gitckpt/store/records/abandoned.py": ("tests/store/test_abandoned.py",),
     "gitckpt/store/records/changed.py": ("tests/store/test_changed_files.py",),
     "gitckpt/store/records/draft.py": (
         "tests/store/test_draft.py",
@@ -65,6 +66,9 @@ TESTS = {
         "tests/store/test_runs.py",
         "tests/store/test_ruthless_gc.py",
     ),
+    "gitckpt/store/records/removal/carried.py": ("tests/store/test_carried.py",),
+    "gitckpt/store/records/removal/ends.py": ("tests/store/test_keep.py", "tests/store/test_keep_lines.py"),
+    "gitckpt/store/records/removal/known.py": ("tests/store/test_carried.py", "tests/store/test_keep_lines.py"),
     "gitckpt/store/records/removal/remover.py": (
         "tests/store/test_carried.py",
         "tests/store/test_left_locks.py",
@@ -119,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__)
     parser.add_argument("paths", metavar="PATH", nargs="*", default=list(TESTS), help=f"modules, or folders, of {', '.join(TESTS)} (all)")
     parser.add_argument("--every", type=int, choices=(1, 2, 5, 10), default=1, help="only each second, fifth or tenth mutant of a function")
+    parser.add_argument("--lane", choices=("test", "all"), default="all", help="test: quick tests alone, with fewer examples")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (%(default)s)")
     options = parser.parse_args(arguments)
     survivors = 0
@@ -129,11 +134,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not (above or below) or not (PROJECT / name).exists():
             parser.error(f"no tests are known for {path}: choose of {', '.join(TESTS)}")
         for each, tests in [(name, TESTS[above])] if above else [(place, TESTS[place]) for place in below]:
-            survivors += mutate(each, tests, options.every, options.jobs)
+            survivors += mutate(each, tests, options.every, options.jobs, options.lane)
     return 1 if survivors else 0
 
 
-def mutate(name: str, tests: Sequence[str], every: int, jobs: int) -> int:
+def mutate(name: str, tests: Sequence[str], every: int, jobs: int, lane: str) -> int:
     """Runs the mutants of a module or folder in a copy of the checkout, so that nothing which stops this leaves one behind.
 
     Args:
@@ -141,6 +146,7 @@ def mutate(name: str, tests: Sequence[str], every: int, jobs: int) -> int:
         tests: what to run them with.
         every: run only each so-many-th mutant of a function.
         jobs: how many at a time.
+        lane: which of the tests.
 
     Returns:
         How many no test noticed.
@@ -151,7 +157,7 @@ def mutate(name: str, tests: Sequence[str], every: int, jobs: int) -> int:
         mutated.mkdir()
         (mutated / "sitecustomize.py").write_text(IN_PROCESSES)
         only = name if name.endswith(".py") else f"{name}/*"
-        settings = SETTINGS.format(only=only, tests=quoted(tests), arguments=quoted(ARGUMENTS))
+        settings = SETTINGS.format(only=only, tests=quoted(tests), arguments=quoted([*ARGUMENTS, f"--lane={lane}"]))
         with open(os.path.join(scratch, "pyproject.toml"), "a", encoding="utf-8") as file:
             file.write(settings)
         # The last digits of the numbers that mutants have within their function.

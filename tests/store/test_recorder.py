@@ -482,8 +482,23 @@ class TestFlushed:
         main_checkout.commit("second")
         del flushed[:]
         plain.record("b-complete", {})
-        needed = self.objects(main_checkout, "HEAD", "^HEAD~1") | {os.fspath(main_checkout.path / ".git/refs/heads/main")}
-        assert needed - set(flushed) == set()
+        needed = self.objects(main_checkout, "HEAD", "^HEAD~1", f"refs/checkpoints/{TWO}")
+        needed |= {os.fspath(main_checkout.path / ".git/refs/heads/main")}
+        assert {path: flushed.count(path) for path in needed} == dict.fromkeys(needed, 1)
+
+    def test_the_document_and_that_it_was_written_here(self, plain: Store, main_checkout: Checkout, flushed: list[str]) -> None:
+        git_dir = os.fspath(main_checkout.path / ".git")
+        chains = f"{git_dir}/ckpt/chains"
+        plain.record("a-started", {}, start="Add login!")
+        assert {chains, f"{chains}/{RUN}", f"{git_dir}/ckpt"} - set(flushed) == set()
+        for _ in range(2):
+            del flushed[:]
+            plain.record("a-progress", {}, run=RUN)
+            oid = main_checkout.refs()[HEAD]
+            objects = f"{git_dir}/objects/{oid[:2]}"
+            before = flushed[: flushed.index(f"{git_dir}/refs/checkpoints")]
+            assert {objects, f"{objects}/{oid[2:]}"} - set(before) == set()
+            assert [path for path in before if path.startswith(chains)] == [f"{chains}/{RUN}"]
 
     def test_files_on_a_commit_that_was_flushed_before(self, plain: Store, main_checkout: Checkout, flushed: list[str]) -> None:
         plain.record("a-complete", {})
