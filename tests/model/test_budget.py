@@ -287,6 +287,38 @@ def test_the_writer_refuses_what_readers_would(state: dict[str, Any], problem: s
     assert caught.value.hint
 
 
+def within(lists: int, value: Any) -> Any:
+    return [within(lists - 1, value)] if lists else value
+
+
+@pytest.mark.parametrize(
+    ("document", "limits", "less", "amount", "most"),
+    [
+        ({"a": 1}, (6, 2, 0), (5, 2, 0), "6 bytes", 5),
+        ({"a": "é"}, (9, 2, 0), (8, 2, 0), "9 bytes", 8),
+        ({"a": 1, "b": 2}, (12, 3, 0), (12, 2, 0), "3 keys", 2),
+        ({"a": {"b": 1}, "c": 1}, (99, 4, 0), (99, 3, 0), "4 keys", 3),
+        ({"a": {"b": {"c": 1}}}, (99, 9, 0), (99, 8, 0), "9 keys", 8),
+        ({"a": [1, [2]]}, (99, 2, 3), (99, 2, 2), "3 values in arrays", 2),
+        (
+            {"a": within(40, {f"k{number}": 0 for number in range(9)})},
+            (999, 13, 99),
+            (999, 12, 99),
+            "391 steps from the top to its keys, added up",
+            384,
+        ),
+    ],
+)
+def test_the_writer_says_what_there_is_too_much_of(
+    document: dict[str, Any], limits: tuple[int, int, int], less: tuple[int, int, int], amount: str, most: int
+) -> None:
+    assert tomllib.loads(toml.dumps(document, Budget(*limits))) == document
+    with pytest.raises(StateError) as caught:
+        toml.dumps(document, Budget(*less))
+    assert (caught.value.path, caught.value.problem) == ("", f"the document has {amount}, and no reader takes more than {most}")
+    assert caught.value.hint == "keep what is large in a file of the worktree, and its path in the state"
+
+
 @pytest.mark.parametrize(("sign", "digits"), [(1, budget.MAX_HEXADECIMAL - len("0x")), (-1, budget.MAX_HEXADECIMAL - len("-0x"))])
 def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(sign: int, digits: int) -> None:
     longest, many = sign * 16 ** (digits - 1), budget.MAX_LONG // budget.MAX_HEXADECIMAL

@@ -114,6 +114,9 @@ def test_what_cannot_be_stored_unchanged_is_refused_with_its_pointer(value: Any,
         (datetime.time(12, tzinfo=datetime.UTC), "TOML has zones for date-times only"),
         (NOON.replace(tzinfo=BERLIN), "convert it to a fixed offset of whole minutes, such as datetime.timezone.utc"),
         (NOON.replace(fold=1), None),
+        ("\udcff", "decode file names and program output with errors='replace', or store them as bytes"),
+        ({"\udcff": 1}, "decode file names and program output with errors='replace', or store them as bytes"),
+        ({1: 2}, "TOML and JSON have string keys only"),
     ],
 )
 def test_whoever_has_what_cannot_be_stored_is_told_what_to_do(value: Any, hint: str | None) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -40,3 +42,16 @@ def test_each_line_is_read_as_tomllib_reads_it_or_left_to_it() -> None:
 def test_most_documents_are_read_line_by_line() -> None:
     assert toml._plain(SMALL_DOCUMENT) == tomllib.loads(SMALL_DOCUMENT)
     assert toml._plain(DOCUMENT) is None
+
+
+def test_short_documents_alone_are_read_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = SMALL_DOCUMENT + "\n" * (4000 - len(SMALL_DOCUMENT))
+    really, read = tomllib.loads, []
+
+    def loads(text: str) -> dict[str, Any]:
+        read.append(text)
+        return really(text)
+
+    monkeypatch.setattr(tomllib, "loads", loads)
+    assert [toml.loads(text) for text in (SMALL_DOCUMENT, short, f"{short}\n")] == [really(SMALL_DOCUMENT)] * 3
+    assert read == [f"{short}\n"]
