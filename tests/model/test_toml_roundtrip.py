@@ -147,6 +147,22 @@ x = "\\u0000\\u007F\\u0085"
 
 
 @pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        *((key, key) for key in ("a", "A_1", "a-b", "-", "1", "0x", "1979-05-27", "true")),
+        *((key, f'"{key}"') for key in ("", " ", "a b", "a.b", "é", "a/b", "'", "#")),
+        ('say "hi"', '"say \\"hi\\""'),
+        ("\\", '"\\\\"'),
+        ("x\n" * 30, '"' + "x\\n" * 30 + '"'),
+    ],
+)
+def test_a_key_is_bare_where_it_may_be_and_never_on_several_lines(key: str, written: str) -> None:
+    document = {"one": {key: {key: 1}}, "all": [], "two": {key: {}}}
+    text = f"one = {{{written} = {{{written} = 1}}}}\nall = []\n\n[two]\n\n[two.{written}]\n"
+    assert (toml.dumps(document), toml.loads(text)) == (text, document)
+
+
+@pytest.mark.parametrize(
     ("text", "written"),
     [
         ("x" * 59 + "\n", '"""\n' + "x" * 59 + '\n"""'),

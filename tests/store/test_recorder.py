@@ -175,6 +175,14 @@ class TestTries:
         assert (fence.checked, [f"refs/checkpoints/{ONE}" in each for each in seen[:4]]) == (3, [True] * 4)
         assert {name: made.state for name, made in require_whole(main_checkout).items()} == {ONE: {"n": 1}}
 
+    def test_a_packed_ref_whose_object_is_missing_takes_two(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+        commit = main_checkout.head()
+        main_checkout.write(".git/packed-refs", f"# pack-refs with: peeled fully-peeled sorted \n{'12' * 20} refs/keep/ckpt/{commit}\n")
+        seen = tries(outrun(0))
+        plain.record("a-complete", {})
+        assert [f"refs/checkpoints/{ONE}" in each for each in seen] == [True, True]
+        assert kept(main_checkout) == {commit: commit}
+
     def test_until_its_patience_ends(self, plain: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recorder, "PATIENCE", 0.0)
         before = main_checkout.refs()
