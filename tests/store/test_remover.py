@@ -117,6 +117,14 @@ class TestInOrder:
             [],
         ]
 
+    @pytest.mark.parametrize("last", [[], [ONE, TWO, THREE], [nth(9)]], ids=["none", "all", "others"])
+    def test_of_a_whole_run_of_which_all_or_none_go_last_nothing_is_left(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], last: list[str]
+    ) -> None:
+        assert remove(plain, ONE, TWO, THREE, last=last) == 3
+        assert [ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))] == []
+        assert not chains.known(inside(plain).repository, RUN)
+
     def test_what_others_have_below_our_names_stays(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         main_checkout.git("update-ref", "refs/checkpoints/a-name", "HEAD")
         refs = main_checkout.refs()
@@ -230,6 +238,20 @@ class TestTheJournal:
         monkeypatch.setattr(remover.Remover, "_begin", lambda self, ids: begun.append(ids))
         assert (remove(plain, made.id), begun) == (1, [])
 
+    @pytest.mark.parametrize("kind", ["directory", "link"])
+    def test_where_it_cannot_be_written_all_goes_the_same(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], tmp_path: Path, kind: str
+    ) -> None:
+        path, elsewhere = Path(main_checkout.path, JOURNAL), tmp_path / "elsewhere"
+        elsewhere.write_text(f"{TWO}\n")
+        if kind == "directory":
+            path.mkdir()
+        else:
+            path.symlink_to(elsewhere)
+        assert remove(plain, THREE) == 1
+        assert set(before) - set(main_checkout.refs()) == {f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"}
+        assert elsewhere.read_text() == f"{TWO}\n"
+
     def test_what_a_kill_left_is_ended(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         for name in (TWO, THREE):
             main_checkout.git("update-ref", "-d", f"refs/checkpoints/{name}")
@@ -305,6 +327,26 @@ class TestLinks:
         remove(plain, *(nth(number) for number in range(3, 8)))
         lines = main_checkout.git("notes", "--ref=checkpoints", "show", commit).splitlines()
         assert sorted(line.split(" ")[0] for line in lines) == [nth(number) for number in range(8, 25)]
+
+    def test_no_other_commit_counts_nor_is_its_note_changed(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = main_checkout.head()
+        for _ in range(25):
+            plain.record("a-complete", {})
+        other = main_checkout.commit()
+        for _ in range(23):
+            plain.record("a-complete", {})
+        inside(plain).write_links()
+        notes_of = ("notes", "--ref=checkpoints")
+        lines = main_checkout.git(*notes_of, "show", commit).splitlines()
+        odd = main_checkout.git(*notes_of, "show", other).replace("and 3 more", "and 5 more")
+        main_checkout.git(*notes_of, "add", "--force", "--message", odd, other)
+        remove(plain, nth(1), nth(25))
+        assert main_checkout.git(*notes_of, "show", commit).splitlines() == [
+            lines[0].replace(nth(6), nth(5)).replace("08:00:06", "08:00:05"),
+            *lines[:-2],
+            "and 3 more",
+        ]
+        assert main_checkout.git(*notes_of, "show", other) == odd
 
     def test_where_the_notes_name_none_of_them_they_stay(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]

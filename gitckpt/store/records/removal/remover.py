@@ -63,11 +63,11 @@ class Remover:
         ids: Collection[str],
         instant: int,
         *,
-        noted: Mapping[str, Sequence[str]] | None = None,
-        runs: Collection[str] | None = None,
-        listed: Mapping[str, Entry] | None = None,
-        last: Collection[str] = (),
-        settled: bool = True,
+        noted: Mapping[str, Sequence[str]] | None,
+        runs: Collection[str] | None,
+        listed: Mapping[str, Entry] | None,
+        last: Collection[str],
+        settled: bool,
     ) -> int:
         """Removes checkpoints.
 
@@ -153,7 +153,7 @@ class Remover:
             ]
             if held:
                 self._refs.update(held)
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # what is named twice does no harm
                 os.unlink(self._journal)
 
     def settle(self, *, all_walked: bool = False) -> None:
@@ -181,14 +181,15 @@ class Remover:
 
     def _begin(self, ids: Collection[str]) -> None:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
-        with contextlib.suppress(OSError), open(self._journal, "a", encoding="ascii", errors="replace", opener=premises.create) as file:
+        with contextlib.suppress(OSError), open(self._journal, "a", encoding="ascii", opener=premises.create) as file:
             file.write("".join(f"{name}\n" for name in ids))
 
     def _begun(self) -> set[str]:
+        """Returns whose removal has begun; where that cannot be read, what they kept stays until it is old enough for anybody to remove."""
         try:
             with open(self._journal, encoding="ascii", errors="replace", opener=premises.create) as file:
                 return {line for line in file.read().splitlines() if is_id(line)}
-        except FileNotFoundError:
+        except OSError:
             return set()
 
     def _existing(self, wanted: set[str], listed: Mapping[str, Entry] | None = None) -> dict[str, dict[str, str]]:
