@@ -53,6 +53,7 @@ TESTS = {
         "tests/store/test_index_portions.py",
         "tests/store/test_index_validity.py",
         "tests/store/test_ranks.py",
+        "tests/store/test_rows_beside.py",
     ),
     "gitckpt/store/records/recorder.py": (
         "tests/store/test_keep_hostile.py",

@@ -186,6 +186,16 @@ def test_what_the_writer_writes_a_reader_takes(value: Any, names: int, values: i
         assert not excess(toml.dumps({"x": value}, limits), limits)
 
 
+@quick
+@given(st.text(alphabet="{}[]=.,\n a1_\"'#\\", max_size=60))
+@example("{")
+def test_what_is_no_toml_is_let_through_or_refused(text: str) -> None:
+    assert excess(text, Budget(len(text), 0, 0)) in {
+        *("", "more than 0 keys, each part of a dotted one counted", "more than 0 values in arrays"),
+        "nests deeper than 256 levels, the parts of dotted keys counted",
+    }
+
+
 # Documents
 
 MUTATIONS = st.tuples(

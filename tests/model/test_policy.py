@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from gitckpt.model import policy, runstate, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, RESCUE, SAFETY, SUBMODULE
+from gitckpt.model.errors import UsageError
 from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Newest, Policy, RunCandidate
 from tests.conftest import examples
 
@@ -123,6 +125,24 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
             id="everything: rewriting counts for hooks only",
         ),
         pytest.param(candidate(0.5), Policy(older_than=0, keep_last=0), True, "12h old, limit 0s", id="expire all at once"),
+        *(
+            pytest.param(
+                replace(candidate(400, SUBMODULE), tagged=tagged),
+                replace(NO_RANK, everything=everything),
+                False,
+                "belongs to a checkpoint of the repository around this one",
+                id=f"of a submodule {tagged} {everything}",
+            )
+            for tagged in (False, True)
+            for everything in (False, True)
+        ),
+        pytest.param(replace(candidate(400), tagged=True), NO_RANK, False, "tagged", id="tagged"),
+        pytest.param(replace(candidate(400, POST_MERGE, rewritten=True), tagged=True), NO_RANK, False, "tagged", id="tagged, rewritten"),
+        pytest.param(replace(candidate(400, MANUAL), tagged=True), NO_RANK, False, "not made by a hook", id="tagged, manual"),
+        pytest.param(replace(candidate(8, SAFETY), tagged=True), NO_RANK, True, "made for safety, 8d old, limit 7d", id="tagged, safety"),
+        pytest.param(
+            replace(candidate(400), tagged=True), replace(NO_RANK, everything=True), True, "400d old, limit 30d", id="everything: tagged"
+        ),
     ],
 )
 def test_one_checkpoint(found: Candidate, rules: Policy, expires: bool, reason: str) -> None:
@@ -370,6 +390,30 @@ def test_of_an_hour_and_later_of_a_day_one_stays_and_it_is_the_newest(found: lis
 def test_the_newest_are_not_thinned(found: list[Candidate], rules: Policy) -> None:
     automatic = [each.id for each in found if each.is_automatic]
     assert gone(found, rules, NOW + 1000 * DAY).isdisjoint(automatic[: rules.keep_last])
+
+
+def spans_of(ages: list[int], rules: Policy) -> list[tuple[str, str, list[str]]]:
+    """Returns the length, the newest and what is due of each span, for checkpoints of some ages, which are their ids as well."""
+    found = [replace(candidate(name=str(age)), time=NOW - age) for age in ages]
+    spans = policy.spans(found, rules, newest(found, rules), now=NOW)
+    return [(span.length, span.newest.id, [each.id for each in span.due]) for span in spans]
+
+
+def test_thinning_begins_at_an_age_to_the_microsecond() -> None:
+    hourly = replace(NO_RANK, hourly_after=DAY, daily_after=10 * DAY)
+    assert spans_of([DAY - 2, DAY - 1], hourly) == []
+    assert spans_of([DAY - 2, DAY - 1, DAY], hourly) == [("hour", str(DAY - 2), [str(DAY)])]
+    daily = replace(NO_RANK, hourly_after=DAY, daily_after=DAY)
+    assert spans_of([DAY - 1, DAY + HOUR], daily) == []
+    assert spans_of([DAY, DAY + HOUR], daily) == [("day", str(DAY), [str(DAY + HOUR)])]
+    assert spans_of([DAY, DAY + HOUR], replace(daily, hourly_after=9 * DAY)) == [("day", str(DAY), [str(DAY + HOUR)])]
+
+
+@pytest.mark.parametrize("value", [1, None, "yes"])
+def test_everything_is_true_or_false(value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        Policy(everything=value)
+    assert caught.value.message == f"everything: must be True or False, not {value!r}"
 
 
 def test_what_thinning_says() -> None:

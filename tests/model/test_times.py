@@ -113,6 +113,10 @@ def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -
         ("2026-11-21 12:00:00Z", "not an RFC 3339 timestamp: '2026-11-21 12:00:00Z'"),
         ("2026-11-21T12:00Z", "not an RFC 3339 timestamp: '2026-11-21T12:00Z'"),
         ("20261121T120000Z", "not an RFC 3339 timestamp: '20261121T120000Z'"),
+        ("2026/11-21T12:00:00Z", "not an RFC 3339 timestamp: '2026/11-21T12:00:00Z'"),
+        ("2026-11/21T12:00:00Z", "not an RFC 3339 timestamp: '2026-11/21T12:00:00Z'"),
+        ("2026-11-21T12.00:00Z", "not an RFC 3339 timestamp: '2026-11-21T12.00:00Z'"),
+        ("2026-11-21T12:00.00Z", "not an RFC 3339 timestamp: '2026-11-21T12:00.00Z'"),
         ("2026-11-21T12:00:00.Z", "not an RFC 3339 timestamp: '2026-11-21T12:00:00.Z'"),
         ("2026-11-21T12:00:00,5Z", "not an RFC 3339 timestamp: '2026-11-21T12:00:00,5Z'"),
         ("2026-11-21T12:00:00.5 Z", "not a number: '5 '"),
@@ -282,6 +286,23 @@ def test_a_usual_timestamp_is_as_it_would_be_written(
     text = when.strftime(f"%m-%d{separator}%H:%M:") + ("60" if leaps else f"{when.second:02d}") + fraction + offset
     text = f"{when.year:04d}-{text}"
     assert times.is_usual(text) == (times.to_text(times.from_text(text)) == text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_usual"),
+    [
+        ("2026-11-21T12:00:59.000000Z", True),
+        ("2016-12-31T23:59:60.000000Z", False),
+        ("2026-11-21t12:00:59.000000Z", False),
+        ("2026-11-21T12:00:59.000000z", False),
+        ("2026-11-21T12:00:59.0000000Z", False),
+        ("2026-11-21T12:00:59.00000Z", False),
+        ("2026-11-21T12:00:59.0+01:00", False),
+        ("2026-11-21T12:00:59Z", False),
+    ],
+)
+def test_whether_a_timestamp_is_usual(text: str, is_usual: bool) -> None:
+    assert times.is_usual(text) == is_usual == (times.to_text(times.from_text(text)) == text)
 
 
 def test_dates_are_remembered_and_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,11 @@ class TestWhatIsRead:
         monkeypatch.setattr(inside(plain).objects, "read", noted)
         return seen
 
-    def test_of_what_is_known_nothing_but_the_tip(self, plain: Store, main_checkout: Checkout, reads: list[str]) -> None:
+    @pytest.mark.parametrize("flat", [512, 0], ids=["known from the index", "kept"])
+    def test_of_what_is_known_nothing_but_the_tip(
+        self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch, flat: int
+    ) -> None:
+        monkeypatch.setattr(carried, "_FLAT", flat)
         assert found(plain) == {}
         reads.clear()
         assert (found(plain), reads) == ({}, [main_checkout.git("rev-parse", layout.NOTES)])

@@ -254,6 +254,21 @@ def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout)
     assert set(validity.files(inside(plain).repository, "refs/checkpoints")) == set()
 
 
+def test_packed_refs_that_are_young_each_time_are_listed_each_time(plain: Store, main_checkout: Checkout) -> None:
+    """What they look like tells nothing then, not even that it is the same as before."""
+
+    def listed() -> list[str]:
+        os.utime(main_checkout.path / ".git/packed-refs", (time.time() + 3600,) * 2)  # as is one from the future
+        return [one.id for one in plain.list()]
+
+    for label in ("a-complete", "b-complete"):
+        plain.record(label, {})
+    main_checkout.git("pack-refs", "--all")
+    assert listed() == [nth(2), nth(1)]
+    main_checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(1)}")
+    assert listed() == [nth(2)]
+
+
 def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> None:
     """Whoever changes what a row holds of a document raises `_READER`, and notes the new digest here."""
     rich = Checkpoint(
