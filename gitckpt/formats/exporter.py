@@ -8,7 +8,8 @@ import os
 from gitckpt.formats.known import trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
-from gitckpt.git.files import atomic, regular
+from gitckpt.git import disk
+from gitckpt.git.files import atomic, premises, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.model.arguments import require, require_path, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
@@ -115,6 +116,7 @@ class Exporter:
             atomic.write(place, found.data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
+        disk.flush([], above=_above(place))  # directories that were made just now, by us or by whoever calls us
         _note(here, place, found.data)
 
 
@@ -203,6 +205,16 @@ def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
         )
 
 
+def _above(place: str) -> list[str]:
+    """Returns the directories above a file, but for the one that it lies in."""
+    found = []
+    at = os.path.dirname(place)
+    while (above := os.path.dirname(at)) != at:
+        found.append(above)
+        at = above
+    return found
+
+
 def _digest(place: str) -> str:
     return hashlib.sha256(os.fsencode(place)).hexdigest()
 
@@ -218,10 +230,15 @@ def _noted(store: Checkpoints) -> dict[str, str]:
 
 def _note(store: Checkpoints, place: str, data: bytes) -> None:
     """Notes what was exported, outside of what is ever fetched."""
-    known = _noted(store) | {_digest(place): object_id("blob", data, store.repository.object_format)}
-    lines = [f"{where} {oid}\n" for where, oid in known.items()][-_MOST_NOTES:]
-    path = os.path.join(store.repository.make_private_dir(), _NOTES)
-    try:
-        atomic.write(path, "".join(lines).encode("ascii"))
-    except OSError as error:
-        raise WorktreeError(f"{path} cannot be written: {error.strerror}", hint=f"{place} is written all the same") from None
+    repository, digest = store.repository, _digest(place)
+    path = os.path.join(repository.make_private_dir(), _NOTES)
+    with layout.turn(repository):  # else one of two exports at the same time would lose what the other has noted
+        known = _noted(store)
+        known.pop(digest, None)  # what was noted last is forgotten last
+        known[digest] = object_id("blob", data, repository.object_format)
+        lines = [f"{where} {oid}\n" for where, oid in known.items()][-_MOST_NOTES:]
+        try:
+            atomic.write_own(path, "".join(lines).encode("ascii"), flushed=True, opener=premises.create)
+        except OSError as error:
+            raise WorktreeError(f"{path} cannot be written: {error.strerror}", hint=f"{place} is written all the same") from None
+    disk.flush([repository.private_dir], above=[repository.common_dir])

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_DIGITS = 4
+_LEFT = 600.0
+"""A scratch file that was not written to for so long, in seconds, was left by a kill. Whoever was only stopped gets an error."""
+
 
 def write(path: str, data: bytes) -> None:
     """Writes a file that other programs read in the place of whatever is there, for good.
+
+    A kill leaves a scratch file beside it, `.<name>.<pid>.<digits>`, which the next one removes who writes that file.
 
     Args:
         path: of the file; a link there is replaced itself.
@@ -21,7 +28,9 @@ def write(path: str, data: bytes) -> None:
         OSError: it cannot be written; what was there is there.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    _put(path, os.path.join(directory, f".{name[:200]}.{_token()}"), data, flushed=True)
+    scratch = os.path.join(directory, f".{name[:200]}")
+    _sweep(scratch)
+    _put(path, f"{scratch}.{_token()}", data, flushed=True)
     above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(above)
@@ -29,7 +38,7 @@ def write(path: str, data: bytes) -> None:
         os.close(above)
 
 
-def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, int], int] | None = None) -> None:
+def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, int], int] | None = None, scratch: str = "") -> None:
     """Writes a file of ours in the place of whatever is there.
 
     A kill leaves a scratch file beside it, `<name>.<pid>.<digits>`, by which maintenance knows it.
@@ -39,11 +48,15 @@ def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, i
         data: what it shall hold.
         flushed: whether that is on the disk before it gets its name; derived files need not be.
         opener: as for `open`.
+        scratch: what the path of the scratch file begins with, on the same file system, where it may not lie beside the file; the next
+            one who writes with it removes what a kill has left.
 
     Raises:
         OSError: as `write`.
     """
-    _put(path, f"{path}.{_token()}", data, flushed=flushed, opener=opener)
+    if scratch:
+        _sweep(scratch)
+    _put(path, f"{scratch or path}.{_token()}", data, flushed=flushed, opener=opener)
 
 
 def _put(path: str, scratch: str, data: bytes, *, flushed: bool, opener: Callable[[str, int], int] | None = None) -> None:
@@ -60,5 +73,20 @@ def _put(path: str, scratch: str, data: bytes, *, flushed: bool, opener: Callabl
         raise
 
 
+def _sweep(scratch: str) -> None:
+    """Removes the scratch files that killed processes have left."""
+    directory, name = os.path.split(scratch)
+    with contextlib.suppress(OSError):
+        for each in os.listdir(directory):
+            pid, _, digits = each.removeprefix(f"{name}.").partition(".")
+            if not (
+                each.startswith(f"{name}.") and pid.isdecimal() and len(digits) == 2 * _DIGITS and not digits.strip("0123456789abcdef")
+            ):
+                continue
+            path = os.path.join(directory, each)
+            if abs(time.time() - os.lstat(path).st_mtime) > _LEFT:
+                os.unlink(path)
+
+
 def _token() -> str:
-    return f"{os.getpid()}.{os.urandom(4).hex()}"
+    return f"{os.getpid()}.{os.urandom(_DIGITS).hex()}"

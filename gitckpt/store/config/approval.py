@@ -104,6 +104,6 @@ def _write(repository: Repository, lines: Collection[str]) -> None:
     try:
         data = "".join(f"{line}\n" for line in lines).encode("ascii", "replace")
         atomic.write_own(path(repository), data, flushed=True, opener=premises.create)
-        disk.flush([repository.private_dir])
+        disk.flush([repository.private_dir], above=[repository.common_dir])
     except OSError as error:
         raise CkptError(f"cannot write {path(repository)}: {error.strerror}") from None

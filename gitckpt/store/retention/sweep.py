@@ -16,7 +16,20 @@ from gitckpt.model import times
 from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.worktrees import ownership, scaffold
 
-_PRIVATE = ("allowed", "flushed", "index", "intent", "objects", "pack", "rules", "secret-key", "symlink", "unfiltered", "written")
+_PRIVATE = (
+    "allowed",
+    "exports",
+    "flushed",
+    "index",
+    "intent",
+    "objects",
+    "pack",
+    "rules",
+    "secret-key",
+    "symlink",
+    "unfiltered",
+    "written",
+)
 """What processes make for themselves in the private directory, …"""
 
 _BESIDE = ("ckpt-exact", "ckpt-seen", "ckpt-undo", "ckpt-unfiltered")

@@ -1,0 +1,36 @@
+"""Files that are written whole or not at all, and what a kill leaves beside them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.files import atomic
+
+LEFT = ".file.123.0a1b2c3d"
+
+
+def age(path: Path) -> None:
+    """Makes a file that is older than any that somebody writes."""
+    path.write_text("half")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+def test_what_a_kill_left_goes_with_the_next_one_who_writes_the_file(tmp_path: Path) -> None:
+    age(tmp_path / LEFT)
+    others = [".file.123.0a1b2c3", ".file.x.0a1b2c3d", ".file2.123.0a1b2c3d", ".file.123.0a1b2c3x", "file.123.0a1b2c3d"]
+    for name in others:
+        age(tmp_path / name)
+    (tmp_path / ".file.123.00000000").write_text("somebody is at it")
+    atomic.write(str(tmp_path / "file"), b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, ".file.123.00000000", "file"])
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(IsADirectoryError):
+        atomic.write(str(tmp_path / "file"), b"new")
+    assert os.listdir(tmp_path) == ["file"]
