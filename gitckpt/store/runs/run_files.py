@@ -9,8 +9,9 @@ import os
 import stat
 from collections.abc import Mapping
 
+from gitckpt.git import disk
 from gitckpt.git.contents import bounds
-from gitckpt.git.files import premises, regular
+from gitckpt.git.files import atomic, premises, regular
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, Entries, encode_tree, object_id
 from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import Repository
@@ -34,6 +35,8 @@ INPUT, OUTPUT = "input", "output"
 
 _TOLD = (".log", "/prompt")
 """How the names end of what was told to an agent, and of what it said: a secret in these is masked before they are stored."""
+
+_SCRATCH = "writing"
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
@@ -107,6 +110,7 @@ class RunFiles:
         Raises:
             WorktreeError: they cannot be written.
         """
+        written = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
             try:
@@ -115,7 +119,12 @@ class RunFiles:
             except OSError:
                 is_there = False
             if not is_there:
-                replace_file(path, data)
+                make_directory(os.path.dirname(path))
+                _put(path, data, self.path)
+                written.append(path)
+        if written:  # of what was masked in the snapshot, this is the only copy: it is on the disk, under its name, with the run
+            above = [os.path.join(self.path, INPUT), *_above(self.path)]
+            disk.flush([], above=above)
 
     def inputs(self) -> dict[str, bytes]:
         """Returns the copies of inputs that are there: name → content."""
@@ -235,19 +244,41 @@ class RunFiles:
                 held = next(objects.read([oid], None))
                 if held is None or held[0] != "blob":
                     raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git ckpt verify")
-                _put(path, held[1], is_executable=mode != FILE)
+                _put(path, held[1], self.path, is_executable=mode != FILE)
 
 
-def _put(path: str, data: bytes, *, is_executable: bool = False) -> None:
+def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
+    """Writes a file whole or not at all: of one that is there nobody would ask whether a kill or a power cut has left a part of it.
+
+    Args:
+        path: of the file.
+        data: what it shall hold.
+        top: the directory of the run's files. The scratch file lies there, where no snapshot looks.
+        is_executable: whether it may be executed.
+
+    Raises:
+        WorktreeError: it cannot be written.
+    """
     directory = os.path.dirname(path)
+
+    def opened(scratch: str, flags: int) -> int:
+        fd = premises.create(scratch, flags)
+        if is_executable:
+            os.fchmod(fd, os.stat(directory).st_mode & 0o777)
+        return fd
+
     try:
         premises.make(directory)
-        with premises.holding(directory), open(path, "xb", opener=premises.create) as file:
-            if is_executable:
-                os.fchmod(file.fileno(), os.stat(directory).st_mode & 0o777)
-            file.write(data)
+        with premises.holding(directory), premises.holding(top):
+            atomic.write_own(path, data, flushed=True, opener=opened, scratch=os.path.join(top, _SCRATCH))
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _above(path: str) -> list[str]:
+    """Returns the directory of a run's files, and those above it up to the one that is not ours."""
+    top, names = premises.way(path) or (os.path.dirname(path), [os.path.basename(path)])
+    return [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
 
 
 def with_inputs(repository: Repository, objects: Objects, found: Worktree, commit: str, files: Mapping[str, bytes]) -> Worktree:
@@ -324,10 +355,9 @@ def replace_file(path: str, data: bytes) -> None:
     Raises:
         WorktreeError: it cannot be written.
     """
-    make_directory(os.path.dirname(path))
-    if os.path.lexists(path):
-        os.unlink(path)
-    _put(path, data)
+    directory = os.path.dirname(path)
+    make_directory(directory)
+    _put(path, data, directory)
 
 
 def make_directory(path: str) -> None:
