@@ -214,7 +214,10 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
     if asked is None and executable in _versions:
         return _versions[executable]
     asked = asked or Child([executable[0], "version"], environment())
-    said = asked.communicate().out.decode("utf-8", "replace").strip()
+    done = asked.communicate()
+    if done.code < 0:
+        raise RepositoryError(f"git was killed by signal {-done.code} when it was asked for its version", hint="run the command again")
+    said = done.out.decode("utf-8", "replace").strip()
     numbers = []
     for part in said.removeprefix("git version ").split("."):
         if not part.isdigit():

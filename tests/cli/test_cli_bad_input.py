@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.process import git_executable
+from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
 from tests.conftest import Checkout
 
@@ -65,6 +66,41 @@ def test_too_old_a_git_is_10(ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path
         expected = "error: git version 2.20.1 is too old\nhint: install git 2.39 or newer, or name one in GITCKPT_GIT\n"
         assert done == Outcome(10, "", expected)
     assert main_checkout.fingerprint() == before
+
+
+def killed_at(directory: Path, word: str) -> str:
+    """Returns a git that is killed at its first call with a word among its arguments."""
+    real, once, git = shutil.which(git_executable()), directory / "killed", directory / "git"
+    once.touch()
+    git.write_text(f'#!/bin/sh\ncase " $* " in *" {word} "*) rm "{once}" 2>/dev/null && kill -9 $$;; esac\nexec "{real}" "$@"\n')
+    git.chmod(0o755)
+    return str(git)
+
+
+def test_a_git_that_is_killed_is_not_called_too_old(
+    ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITCKPT_GIT", killed_at(tmp_path, "version"))
+    expected = "error: git was killed by signal 9 when it was asked for its version\nhint: run the command again\n"
+    assert ckpt("list", at=main_checkout) == Outcome(10, "", expected)
+
+
+@pytest.mark.parametrize("args", [["remove"], ["export", "--format", "rlm-act", "-o", "out.json"]])
+def test_a_run_is_not_taken_for_its_newest_checkpoint_where_git_is_killed(
+    ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]
+) -> None:
+    with Store.open(main_checkout.path) as store:
+        run = str(store.record("research-complete", {}, start="work").run)
+        store.record("run-complete", {}, run=run)
+    (main_checkout.path / ".git/ckpt/index.sqlite").unlink(missing_ok=True)  # else git is not asked
+    before = main_checkout.fingerprint()
+    monkeypatch.setenv("GITCKPT_GIT", killed_at(tmp_path, "refs/checkpoints"))
+    done = ckpt(args[0], run, *args[1:], at=main_checkout)
+    monkeypatch.delenv("GITCKPT_GIT")
+    assert (done.code, done.out) == (1, ""), done
+    assert "hint: " in done.err
+    assert main_checkout.fingerprint() == before
+    assert not (main_checkout.path / "out.json").exists()
 
 
 def test_a_git_that_is_not_there_is_1(ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

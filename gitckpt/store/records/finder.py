@@ -101,7 +101,12 @@ def _named(text: str, repository: Repository, index: Index) -> tuple[str | None,
     checkpoints = _checkpoints(folded, repository)
     if folded in checkpoints:
         return folded, None  # whatever else there is, and whether or not the others can be listed
-    runs = _runs(text, index)
+    try:
+        runs = _runs(text, index)
+    except CkptError:
+        if not checkpoints:
+            raise  # not "no such run": somebody would go on with less than was meant
+        runs = []  # a checkpoint is found without: it may be the one that is to be removed for that
     if text in runs:
         return None, text
     found = [*checkpoints, *runs]
@@ -122,11 +127,7 @@ def _checkpoints(text: str, repository: Repository) -> list[str]:
 def _runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
-    try:
-        there = fenced(layout.CHECKPOINTS, index.runs)
-    except CkptError:
-        return []  # a checkpoint is found without: it may be the one that is to be removed for that
-    return [run for run in there if run.startswith(text)]
+    return [run for run in fenced(layout.CHECKPOINTS, index.runs) if run.startswith(text)]
 
 
 def _newest_of(run: str, repository: Repository, index: Index) -> str | None:
