@@ -94,6 +94,17 @@ def test_what_lost_its_ref_alone_is_a_gap(make_store: MakeStore, main_checkout: 
     assert [finding.sentence for finding in found] == [f"number 3 is missing before {store.list()[0].id}"]
 
 
+def test_what_is_being_removed_is_no_gap(main_checkout: Checkout) -> None:
+    """A git that is killed at a removal leaves refs that tell of what is gone, until somebody goes on with it."""
+    chain(main_checkout, (1, "run-started"), (3, "a-complete"))
+    main_checkout.git("update-ref", f"refs/ckpt/trees/{number(2)}", "HEAD^{tree}")
+    assert [code for code, _, _ in told(look(main_checkout))] == ["chain-gap"]
+    begun = main_checkout.main / ".git/ckpt/removing"
+    begun.parent.mkdir(exist_ok=True)
+    begun.write_text(f"{number(2)}\n")
+    assert told(look(main_checkout)) == []
+
+
 def test_a_run_whose_expiry_was_interrupted(main_checkout: Checkout) -> None:
     """It takes the end of a run last, which says that the run is complete."""
     chain(main_checkout, (4, "run-complete"))

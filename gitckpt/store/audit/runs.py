@@ -15,6 +15,7 @@ from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
+from gitckpt.store.records.removal import remover
 
 _GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
 _FETCH = "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"
@@ -27,11 +28,12 @@ def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns what is wrong with runs; `derived.links` was asked before, which knows what notes list.
 
     Who removes a checkpoint takes the note of it, and refs that keep something for it. Where its own ref alone is gone (a pruning fetch, a
-    disk, a slip), they tell of it.
+    disk, a slip), they tell of it; but not while its removal is to be gone on with.
     """
     runs = evidence.runs()
     flaws: list[Flaw] = []
     traces = evidence.strays | {name for space in layout.HOLDERS for name, _, _ in evidence.below(space)}
+    traces -= remover.begun(store.repository)
     for run in sorted(runs):
         records = [evidence.record(at) for at in runs[run]]
         flaws += _Chain(run, records, evidence, traces).flaws()

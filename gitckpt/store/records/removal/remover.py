@@ -42,6 +42,18 @@ _BEGUN = "removing"
 Without it, that would stay for the hour in which it may belong to a checkpoint that is being written."""
 
 
+def begun(repository: Repository) -> set[str]:
+    """Returns the checkpoints whose removal has begun, and has not come to its end: whether or not they are there, nobody has lost them.
+
+    Where that cannot be read, what they kept stays until it is old enough for anybody to remove.
+    """
+    try:
+        with open(os.path.join(repository.private_dir, _BEGUN), encoding="ascii", errors="replace", opener=premises.create) as file:
+            return {line for line in file.read().splitlines() if is_id(line)}
+    except OSError:
+        return set()
+
+
 class Remover:
     """Removes checkpoints of a repository.
 
@@ -141,10 +153,10 @@ class Remover:
             LockHeld, GitError: git refused.
         """
         with layout.turn(self._repository):
-            begun = self._begun()
-            if not ids and not begun:
+            left = begun(self._repository)
+            if not ids and not left:
                 return
-            there = self._existing({*ids, *begun})
+            there = self._existing({*ids, *left})
             held = [
                 Update(space + name, "", oid)
                 for space in reversed(layout.HOLDERS)
@@ -183,14 +195,6 @@ class Remover:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
         with contextlib.suppress(OSError), open(self._journal, "a", encoding="ascii", opener=premises.create) as file:
             file.write("".join(f"{name}\n" for name in ids))
-
-    def _begun(self) -> set[str]:
-        """Returns whose removal has begun; where that cannot be read, what they kept stays until it is old enough for anybody to remove."""
-        try:
-            with open(self._journal, encoding="ascii", errors="replace", opener=premises.create) as file:
-                return {line for line in file.read().splitlines() if is_id(line)}
-        except OSError:
-            return set()
 
     def _existing(self, wanted: set[str], listed: Mapping[str, Entry] | None = None) -> dict[str, dict[str, str]]:
         """Returns oid by name for each of the refs that wanted checkpoints have; their own are not asked for where `listed` has them."""
