@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 import pytest
@@ -147,6 +148,18 @@ def test_a_digest_is_of_this_clone_and_its_key_for_nobody_else(plain: Store, mai
     assert key.stat().st_mode & 0o777 == 0o600
     key.unlink()
     assert Settled(repository).digest(b"hunter2") != one
+
+
+def test_a_key_that_a_power_cut_has_emptied_is_made_anew(plain: Store, main_checkout: Checkout) -> None:
+    """By an empty one, whoever is pushed to could try passwords on a digest."""
+    key = main_checkout.main / ".git/ckpt/secret-key"
+    key.parent.mkdir(exist_ok=True)
+    key.touch()
+    repository = inside(plain).repository
+    one = Settled(repository).digest(b"hunter2")
+    assert one != hashlib.blake2b(b"hunter2", digest_size=8).hexdigest()
+    assert key.stat().st_size == 32
+    assert Settled(repository).digest(b"hunter2") == one
 
 
 def test_a_path_with_a_line_break_settles_itself_alone(plain: Store) -> None:

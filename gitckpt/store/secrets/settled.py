@@ -5,6 +5,7 @@ Kept in the private directory, which is never fetched or pushed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 
@@ -91,16 +92,21 @@ class Settled:
     def _read_key(self) -> bytes:
         path = os.path.join(self._repository.make_private_dir(), KEY)
         try:
+            if os.path.lexists(path) and os.lstat(path).st_size == 0:
+                os.unlink(path)  # a power cut took what was in it, and by no key at all anybody could try passwords
             if not os.path.lexists(path):
                 scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-                with open(scratch, "xb", opener=premises.create) as file:
-                    file.write(os.urandom(32))
                 try:
+                    with open(scratch, "xb", opener=premises.create) as file:
+                        file.write(os.urandom(32))
+                        file.flush()
+                        os.fsync(file.fileno())
                     os.link(scratch, path)  # whole or not at all: two that begin at once have the same key
                 except FileExistsError:
                     pass
                 finally:
-                    os.unlink(scratch)
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(scratch)
             with open(path, "rb", opener=premises.create) as file:
                 return file.read(64)
         except OSError:
