@@ -7,7 +7,7 @@ import time
 
 from tests.faults import processes
 from tests.faults.fault import Fault, MakePlace
-from tests.faults.operations import CKPT, Ended, Operation, Place
+from tests.faults.operation import CKPT, Ended, Operation, Place
 
 _DAY = 86400
 _BY = {"a-day": _DAY, "ten-years": 3653 * _DAY}

@@ -7,7 +7,7 @@ import time
 
 from tests.faults import processes
 from tests.faults.fault import Fault, MakePlace
-from tests.faults.operations import Ended, Operation, Place
+from tests.faults.operation import Ended, Operation, Place
 
 _COMMANDS = {
     "gc": "gc --quiet --prune=now",
@@ -19,7 +19,7 @@ _APART = ("prune",)
 """Not gone through unless it is asked for by name. Of a bare `git prune --expire=now`, git says that it is safe only where nobody writes
 (git-prune(1)): it leaves no trace by which others could know of it, and deletes what they have just written."""
 
-_COMMITTING = ("hook", "run", "resume-run")
+_COMMITTING = ("hook", "run", "resume-run", "fork", "redo-phase", "hook-in-run")
 """Operations in which a user, or a phase, commits: a gc that deletes what is new takes git's own commits from under it, with us or without
 us. So theirs spares what is younger than an hour, as git does by default with what is younger than two weeks."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.faults.operations import Ended, Operation, Place
+from tests.faults.operation import Ended, Operation, Place
 
 MakePlace = Callable[[], Place]
 """Makes a fresh place where the operation begins."""

@@ -23,7 +23,7 @@ from gitckpt.model.readers import codec
 from gitckpt.store.records import layout
 from gitckpt.store.records.locks import is_ours
 from tests import forked
-from tests.faults.operations import Acknowledged, Ended, Operation, Place, snapshot
+from tests.faults.operation import Acknowledged, Ended, Operation, Place, snapshot
 from tests.faults.view import View, worktree_files
 from tests.power import scenarios
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults import processes
 from tests.faults.fault import Fault, MakePlace
-from tests.faults.operations import Ended, Operation, Place
+from tests.faults.operation import Ended, Operation, Place
 from tests.store.killer import Positions
 
 KILL = "signal=KILL"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.faults import processes
 from tests.faults.fault import Fault, MakePlace
-from tests.faults.operations import Ended, Operation, Place
+from tests.faults.operation import Ended, Operation, Place
 
 _PAGE = 4
 """The least that a tmpfs gives to a file, in KiB."""

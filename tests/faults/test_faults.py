@@ -18,7 +18,8 @@ from tests.faults import __main__ as prove
 from tests.faults import processes
 from tests.faults.fault import Fault
 from tests.faults.judge import LOST, Judge
-from tests.faults.operations import OPERATIONS, Bench, Ended, Place
+from tests.faults.operation import Ended, Place
+from tests.faults.operations import OPERATIONS, Bench
 from tests.faults.trial import FAULTS, Trial, Verdict
 from tests.power.scenarios import PROJECT
 

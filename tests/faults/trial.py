@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.faults import clocks, collecting, kills, processes, refusals
 from tests.faults.fault import Fault
 from tests.faults.judge import LOST, Judge, Known, kinds_of_files, refs_of
-from tests.faults.operations import OPERATIONS, Bench, Operation, Place
+from tests.faults.operation import Operation, Place
+from tests.faults.operations import OPERATIONS, Bench
 from tests.faults.view import View
 
 FAULTS = {

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.faults.operations import Place
+    from tests.faults.operation import Place
 
 _HALF = ".gitckpt-"
 """What the names of hooks have that are not in their place yet."""
 
+_SCRATCH = re.compile(r"\..*\.[0-9]+\.[0-9a-f]{8}")
+"""The name of a file that was to take the place of another one: a kill leaves it, until the other one is written again."""
+
 Files = dict[str, tuple[str, bytes]]
 """Path → mode as git knows it, and content."""
+
+
+def is_scratch(path: str) -> bool:
+    """Tells whether a file of a worktree was to take the place of another one, and may be left by a kill."""
+    return _SCRATCH.fullmatch(os.path.basename(path)) is not None
 
 
 def worktree_files(top: Path, *, ignored: tuple[str, ...] = ("ignored",)) -> Files:
@@ -102,7 +111,7 @@ class View:
                 allowed = (was, will) if name in changes else (was,)
                 odd = [path for path in {*mine, *was, *will} if not any(mine.get(path) == each.get(path) for each in allowed)]
                 if name == "files" and name in changes and not is_over:
-                    odd = [path for path in odd if was.get(path) == will.get(path)]
+                    odd = [path for path in odd if was.get(path) == will.get(path) and not is_scratch(path)]
                 if name == "hooks" and name in changes and not is_over:
                     odd = [path for path in odd if _HALF not in path]
                 if odd:

@@ -96,7 +96,7 @@ def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: in
         changed = played.play(call)
         is_last = position == len(calls) - 1
         changes += changed
-        spoken = call.name == "write" and call.texts[0].startswith((b"ack ", b"gone "))
+        spoken = call.name == "write" and call.texts[0].startswith((b"ack ", b"gone ", b"wrote "))
         if spoken:
             said.listen(call.texts[0])
         if spoken or is_last or (changed and changes % every == 0):
@@ -108,7 +108,7 @@ def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: in
                 wrong = scenarios.flaws(left / PROJECT_NAME, said, env, with_notes=with_notes)
                 yield f"after call {position} of {len(calls)}, {call.name}, {words}", wrong
                 subprocess.run(["rm", "-rf", str(left)], check=True)
-    if not (said.there or said.gone):
+    if not (said.there or said.gone or said.files):
         raise AssertionError(f"{scenario.name} acknowledged nothing")
     seen = {path: data for path, data in played.seen().items() if path and "sqlite" not in path}
     there = {f"/{each.relative_to(top)}": None if each.is_dir() else each.read_bytes() for each in top.rglob("*") if not each.is_symlink()}

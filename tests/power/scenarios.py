@@ -1,10 +1,12 @@
 """What is done before the power is cut, and what has to be there afterwards.
 
-Each scenario is a shell script. It says `ack ID` where a checkpoint was acknowledged, and `gone ID` where its removal was.
+Each scenario is a shell script. It says `ack ID` where a checkpoint was acknowledged, `gone ID` where its removal was, and `wrote DIGEST
+PATH` where a file was, with the SHA-256 of what it holds.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -62,10 +64,16 @@ phases = [
     { name = "one", run = "echo one >one; mkdir -p sub; echo two >sub/two" },
     { name = "two", run = "echo more >>one; git add one; git commit -qm one" },
 ]
+[pipelines.told]
+inputs = { plan = "" }
+files = ["plan"]
+phases = [ { name = "one", run = "wc -c <$CKPT_INPUT_PLAN >one" } ]
 END
 git add gitckpt.toml
 git commit --quiet --message pipeline
 """
+_RAN = f"{_PIPELINE} git ckpt -q run ci >.git/said 2>&1; git ckpt list | grep one-complete | cut -f1 >.git/middle;"
+_SAMPLES = PROJECT / "tests/formats/samples/rlm-act"
 
 SCENARIOS = {
     each.name: each
@@ -90,6 +98,36 @@ SCENARIOS = {
             f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; done >.git/first; git pack-refs --all; "
             "git commit -q --allow-empty -m end; git ckpt -q save >.git/last",
         ),
+        Scenario(
+            "import", "git ckpt -q import from | cut -f5 | sed 's/^/ack /'", f"mkdir from; cp {_SAMPLES}/*.json from; git ckpt -q save"
+        ),
+        Scenario(
+            "export", "git ckpt -q export latest --format rlm-act -o new/deep/file.json; echo wrote $(sha256sum new/deep/file.json)", _RAN
+        ),
+        Scenario(
+            "run with a file",
+            f"git ckpt -q run told -i plan=plan >.git/said 2>&1; {_ALL}; echo wrote $(sha256sum .ckpt/runs/*/input/plan)",
+            f"{_PIPELINE} seq 5000 >plan",
+        ),
+        Scenario("start", f"git ckpt -q start work >.git/said; {_ALL}"),
+        Scenario(
+            "finish",
+            'echo "ack $(git ckpt -q finish $(cat .git/id))"',
+            'cd "$(git ckpt -q start work)"; echo x >x; git add x; git commit -qm x; echo y >y\n'
+            "cd ../../..; git ckpt runs | cut -f1 >.git/id",
+        ),
+        Scenario("fork", f"{_KNOW}; git ckpt -q resume $(cat .git/middle) --fork --no-run >.git/said; {_NEWEST}; {_ALL}", _RAN),
+        Scenario("fork that goes on", f"git ckpt -q resume $(cat .git/middle) --fork >.git/said; {_ALL}", _RAN),
+        Scenario(
+            "rewind",
+            f"git ckpt -q resume $(cat .git/middle) --rewind --no-run >.git/said; {_ALL}",
+            f"{_RAN} for each in .ckpt/worktrees/*; do echo edited >>$each/one; echo new >$each/new; done",
+        ),
+        Scenario(
+            "restore of paths",
+            f"git ckpt -q restore latest -- file-1 file-2; {_ALL}",
+            "echo one >>file-1; git add file-1; echo two >>file-2; git ckpt -q save; echo three >file-1; rm file-2",
+        ),
     )
 }
 
@@ -100,6 +138,7 @@ class Acknowledged:
 
     there: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
 
     def listen(self, said: bytes) -> None:
         """Takes in what a script has said."""
@@ -107,6 +146,9 @@ class Acknowledged:
             word, _, name = line.strip().partition(" ")
             if name and word in ("ack", "gone"):  # without one, the command has failed
                 (self.there if word == "ack" else self.gone).append(name)
+            elif name and word == "wrote":
+                digest, _, path = name.partition(" ")
+                self.files[path.strip()] = digest
 
 
 def environment(home: Path, git: str | None = None) -> dict[str, str]:
@@ -142,6 +184,7 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str], *, with_notes:
     there = {name: oid for oid, _, name in (line.partition(" ") for line in listed.stdout.decode().splitlines())}
     found += [f"{name} is gone" for name in said.there if layout.CHECKPOINTS + name not in there]
     found += [f"{name} is there again" for name in said.gone if layout.CHECKPOINTS + name in there]
+    found += [f"{path} is not what was written" for path, digest in said.files.items() if _digest(project / path) != digest]
     roots, linked = list(there.values()), []
     for name, oid in there.items():
         if not name.startswith(layout.CHECKPOINTS):
@@ -150,7 +193,7 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str], *, with_notes:
         if document.returncode:
             return [*found, f"{name}: {document.stderr.decode().strip()}"]
         fields = tomllib.loads(document.stdout.decode())
-        linked.append(fields["git_sha"])
+        linked += [fields["git_sha"]] if fields["git_sha"] else []
         tree = fields.get("worktree", {}).get("tree")
         if tree and there.get(name.replace(layout.CHECKPOINTS, layout.TREES)) != tree:
             found.append(f"{name}: the ref of its files is missing")
@@ -167,6 +210,10 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str], *, with_notes:
     if read.returncode or b" missing\n" in read.stdout or read.stderr:
         found.append(f"cat-file: {read.stderr.decode().strip()}")
     return found
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "gone"
 
 
 def _git(project: Path, env: dict[str, str], *args: str, data: str = "") -> subprocess.CompletedProcess[bytes]:
