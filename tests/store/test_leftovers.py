@@ -115,7 +115,9 @@ def test_what_a_killed_process_had_half_written_is_swept(checkout: Checkout, mon
     ).stdout.strip()
     with _store(checkout) as store:
         beside = [
-            Path(inside(store).repository.git_dir, f"{kind}.{pid}.ab") for kind in ("ckpt-seen", "ckpt-undo") for pid in (dead, os.getpid())
+            Path(inside(store).repository.git_dir, f"{kind}.{pid}.ab")
+            for kind in ("ckpt-gitdir", "ckpt-seen", "ckpt-undo")
+            for pid in (dead, os.getpid())
         ]
         half = [Path(inside(store).repository.common_dir, "objects", name) for name in ("tmp_objdir-bulk-fsync-x", "tmp_obj_y")]
         for path in (*beside, half[1]):
@@ -123,11 +125,10 @@ def test_what_a_killed_process_had_half_written_is_swept(checkout: Checkout, mon
         half[0].mkdir()
         assert sweep.sweep_files(inside(store).repository) == []
         monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
-        gone = [str(path) for path in (beside[0], beside[2], *half)]
+        gone = [str(path) for path in (*beside[::2], *half)]
         assert sorted(sweep.left_files(inside(store).repository)) == sorted(gone)
         assert sweep.sweep_files(inside(store).repository) == sorted(gone)
-        assert beside[1].exists()
-        assert beside[3].exists()
+        assert all(path.exists() for path in beside[1::2])
 
 
 class TestInterruptedRemovals:

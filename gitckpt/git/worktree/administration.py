@@ -29,6 +29,9 @@ _TRIES = 20
 _MOTION = 1.0
 _PAUSE = 0.02
 
+SCRATCH = "ckpt-gitdir"
+"""How the name begins, in what git keeps of a worktree, of what is to become its file `gitdir`."""
+
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
     """Calls `git worktree`; nobody else of us does meanwhile. Where somebody else is at it, it is tried again.
@@ -80,7 +83,10 @@ def repair(repository: Repository, path: str) -> None:
                 atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not is_ours(repository, named):
                 atomic.write(dot_git, b"gitdir: %s\n" % os.fsencode(os.path.realpath(git_dir)))
-            atomic.write(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"))
+            # Where a kill leaves what maintenance knows: nobody writes this file again for long.
+            scratch = os.path.join(git_dir, SCRATCH)
+            atomic.write_own(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
+            disk.flush([git_dir])
         except OSError as error:
             raise GitError(["worktree", "repair", path], 1, f"{error.filename or path}: {error.strerror}") from None
 
