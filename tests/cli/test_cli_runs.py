@@ -251,6 +251,25 @@ class TestRuns:
 
 
 class TestByHand:
+    def test_an_end_that_could_not_be_recorded_is_recorded_by_finish(self, stage: Stage) -> None:
+        run = Path(stage.ckpt("start", "work").out.strip()).name
+        flag, hook = stage.checkout.path / ".git/full", stage.checkout.path / ".git/hooks/reference-transaction"
+        flag.touch()
+        hook.parent.mkdir(exist_ok=True)
+        refuse = f'[ "$1" = prepared ] && [ -e "{flag}" ] && grep -q refs/checkpoints/ && echo "no space" >&2 && exit 1'
+        hook.write_text(f"#!/bin/sh\n{refuse}\nexit 0\n")
+        hook.chmod(0o755)
+        done = stage.ckpt("finish", run)
+        assert (done.code, done.out) == (1, "")
+        assert "run-complete could not be recorded: " in done.err
+        assert f"hint: remove what is in the way, then: git ckpt finish {run}\n" in done.err
+        assert "could not be recorded" in stage.ckpt("status", run).err
+        flag.unlink()
+        assert stage.ckpt("finish", run).code == 0
+        status = stage.ckpt("status", run)
+        assert ("status   complete" in status.out, status.err) == (True, "")
+        assert not list((stage.checkout.path / ".git/ckpt").glob("unwritten-*"))
+
     def test_start_and_finish(self, stage: Stage) -> None:
         before = stage.checkout.fingerprint()
         code, out, err = told(stage.ckpt("start", "add login"), stage)

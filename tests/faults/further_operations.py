@@ -34,8 +34,8 @@ def count():
 try:
     with Store.open(".") as store, Run.start(store, "count", key="count", adapter="plumbing") as run:
         run.phase("count", count)
-except CkptError as error:
-    sys.exit(f"error: {error.message}\\nhint: {error.hint or 'start it again'}")
+except (CkptError, OSError) as error:
+    sys.exit(f"error: {error}\\nhint: {getattr(error, 'hint', None) or 'start it again'}")
 """
 
 _RAN = r"""

@@ -69,6 +69,7 @@ class Writer:
         self.pipeline = newest.pipeline or Pipeline()
         self.completed = dict(self.pipeline.completed)
         self.unwritten: list[str] = []
+        self._is_made_good = False
         self._waiting: list[tuple[str, Mapping[str, Any], bool, Details]] = []
         self._tried: set[str] = set()
         self._known = False
@@ -139,12 +140,14 @@ class Writer:
                 sentence = f"{label} could not be recorded: {error.message}"
                 if not self.unwritten or self.unwritten[-1] != sentence:
                     self.unwritten.append(sentence)
+                    self._is_made_good = False
                     unwritten.note(self._store.repository, self._run, self.unwritten)
                     self._log(sentence)
                 return
-            if not self._waiting and self.unwritten:
+            if not self._waiting and not self._is_made_good:
                 self.unwritten.clear()
-                unwritten.note(self._store.repository, self._run, [])
+                unwritten.note(self._store.repository, self._run, [])  # also what an earlier driver could not write
+                self._is_made_good = True
 
     def notice(self, failures: list[str]) -> None:
         """Notes what went wrong elsewhere; what was tried again by itself needs no more than the log."""

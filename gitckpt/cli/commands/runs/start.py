@@ -55,11 +55,15 @@ def finish(
                 f"run {name} is {history.summary.status}: {history.summary.label}",
                 hint=f"see why: git ckpt status {name}; to call it complete all the same: git ckpt finish --force {name}",
             )
-        with Run.resume(store, name, adapter="plumbing", holder="git ckpt finish") as finishing:
-            pass
+        finishing = Run.resume(store, name, adapter="plumbing", holder="git ckpt finish")
+        try:
+            with finishing:
+                pass
+        except CkptError as error:
+            if finishing.unwritten:
+                raise error.but(hint=f"remove what is in the way, then: git ckpt finish {name}") from None
+            raise
         terminal.out(finishing.newest.id)
-        if finishing.unwritten:
-            raise CkptError(finishing.unwritten[-1], hint=f"try again: git ckpt finish {finishing.id}")
         terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
 
 
