@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gitckpt.model import phase
+from gitckpt.model import ids, phase
+from gitckpt.model.checkpoint import PHASE, Checkpoint
 
 RUNNING, STALLED, CRASHED, FAILED = "running", "stalled", "crashed", "failed"
 BLOCKED, PAUSED, COMPLETE, OPEN = "blocked", "paused", "complete", "open"
@@ -12,10 +13,32 @@ STATUSES = (RUNNING, STALLED, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
 DRIVEN = (RUNNING, STALLED)
 """The statuses of runs that somebody who is alive holds."""
 
+REWINDING = "rewind-started"
+"""The label of what is recorded before a run is taken back: while it is the newest one, files may be those of before, of then, or both."""
+
+_TARGET = "before going back to "
+
 _UNDONE = {"failed": FAILED, "blocked": BLOCKED}
 """What a program or a person can say of a run that nobody holds: it is open otherwise, as there may be more to come."""
 
 _BY_STATUS = {"failed": FAILED, "blocked": BLOCKED, "partial": PAUSED, "complete": PAUSED, "skipped": PAUSED}
+
+
+def before_rewind(checkpoint_id: str) -> str:
+    """Returns the message of what is recorded before a run is taken back to a checkpoint."""
+    return f"{_TARGET}{checkpoint_id}"
+
+
+def rewinding_to(newest: Checkpoint) -> str | None:
+    """Returns the checkpoint that a run was to be taken back to when that was cut off; None where it was not.
+
+    Args:
+        newest: its newest checkpoint.
+    """
+    if newest.phase != REWINDING or newest.trigger != PHASE:
+        return None
+    target = (newest.message or "").removeprefix(_TARGET)
+    return target if ids.is_id(target) else newest.id
 
 
 def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool = False, by_driver: bool = True) -> str:

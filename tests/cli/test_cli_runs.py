@@ -378,6 +378,25 @@ class TestResume:
         assert saved.worktree is not None
         assert stage.checkout.git("show", f"{saved.worktree.tree}:files/work") == "two"
 
+    @pytest.mark.parametrize("trigger", ["phase", "manual"])
+    def test_going_back_that_was_cut_off_is_said_with_both_ways_out(self, stage: Stage, trigger: str) -> None:
+        worktree = Path(stage.ok("start", "work"))
+        run = worktree.name
+        (worktree / "work").write_text("x\n")
+        target = stage.ok("save", at=worktree)
+        with Store.open(worktree) as store:
+            before = store.save("rewind-started", {}, run=run, trigger=trigger, message=f"before going back to {target}")
+        done, status = stage.ckpt("resume", run), stage.ckpt("status", run)
+        assert done.out == f"{worktree}\n"
+        said = (
+            f"warning: going back to {target[:8]} was cut off half-way; to do it: git ckpt resume {target} --rewind; "
+            f"to have what was there before: git ckpt resume {before.id} --rewind\n"
+        )
+        assert (said in done.err) == (trigger == "phase")
+        assert (f"next     git ckpt resume {target} --rewind" in status.out) == (trigger == "phase")
+        assert stage.ckpt("resume", target, "--rewind").code == 0
+        assert "cut off" not in stage.ckpt("resume", run).err
+
     @pytest.mark.long
     def test_a_pipeline_that_is_gone(self, stage: Stage) -> None:
         stage.pipeline("one: exit 1")

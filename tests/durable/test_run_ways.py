@@ -123,6 +123,21 @@ def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Ch
         assert run.phase("two", Counted(result="anew")) == "anew"
 
 
+def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    flag = tmp_path / "full"
+    refuse_refs(main_checkout, flag)
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        for name in ("one", "two"):
+            run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
+        flag.touch()
+        with pytest.raises(CkptError, match="is not taken back, as it could not be recorded as it is now") as caught:
+            run.rewind(plain.list(Query(run=RUN, phase="one-complete"))[0].id)
+        assert str(caught.value.hint).endswith(" --rewind")
+        assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one", "two"]
+        flag.unlink()
+        run.pause()
+
+
 def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.state["a"] = 1

@@ -17,6 +17,7 @@ from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import REWOUND
+from gitckpt.model.runstate import REWINDING, before_rewind, rewinding_to
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from gitckpt.durable.run.opener import How
-
-REWINDING = "rewind-started"
-"""The phase label of what is recorded before a run is taken back."""
 
 
 class ActiveRun:
@@ -61,7 +59,7 @@ class ActiveRun:
         self._heartbeat: Attendant = heartbeat(opening.hold, opening.store.repository, RENEWAL)
         self._heartbeat.__enter__()
         self._pauses = False
-        if opening.newest.phase == REWINDING:  # it was killed while files were brought back
+        if rewinding_to(opening.newest) is not None:  # it was killed while files were brought back
             self._writer.go_back(opening.newest)
 
     @classmethod
@@ -250,7 +248,12 @@ class ActiveRun:
             whose = "of no run" if checkpoint.run is None else f"of run {checkpoint.run}"
             hint = f"see which are of this one: git ckpt list --run {self.id}"
             raise UsageError(f"checkpoint {checkpoint.id} is {whose}, not of {self.id}", hint=hint)
-        self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=f"before going back to {checkpoint.id}")
+        self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=before_rewind(checkpoint.id))
+        if self.unwritten:  # nothing is touched before what is newer is safe
+            raise CkptError(
+                f"run {self.id} is not taken back, as it could not be recorded as it is now: {self.unwritten[-1]}",
+                hint=f"remove what is in the way, then: git ckpt resume {checkpoint.id} --rewind",
+            )
         self._writer.go_back(checkpoint)
         self.state = dict(checkpoint.state)
         pipeline = replace(self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {})

@@ -9,6 +9,7 @@ from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import shell_word
+from gitckpt.model.runstate import rewinding_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,6 +178,10 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
     terminal.remark(f"made {what}" if opened.made else f"{what} was there already, and is as it was left")
     for remark in opened.remarks:
         terminal.warn(remark)
+    target = rewinding_to(checkpoint) if checkpoint.run is not None and not opened.made else None
+    if target is not None:
+        then = f"to have what was there before: git ckpt resume {checkpoint.id} --rewind"
+        terminal.warn(f"going back to {target[: ids.SHORT]} was cut off half-way; to do it: git ckpt resume {target} --rewind; {then}")
     terminal.out_path(opened.path)
     if checkpoint.imported is not None and checkpoint.pipeline is None:
         way = f"git ckpt step next --run {checkpoint.run}" if "loop_state" in checkpoint.state else "whoever does it knows how"

@@ -115,6 +115,9 @@ def next_command(history: History) -> str | None:
         return f"git ckpt cancel {name}"
     if summary.status == runstate.STALLED:
         return f"git ckpt resume {name} --take-over"
+    target = runstate.rewinding_to(history.newest)
+    if target is not None:
+        return f"git ckpt resume {target} --rewind"
     if history.pipeline.name is None and isinstance(history.newest.state.get("loop_state"), dict):
         return _next_of_steps(history)
     if summary.status == runstate.BLOCKED and history.pipeline.name is not None:
