@@ -169,6 +169,11 @@ def _failed(error: OSError) -> CkptError:
     return CkptError(f"cannot flush {error.filename} to the disk: {error.strerror}", hint="look at the disk: dmesg")
 
 
+def _unwritable(path: str, error: OSError) -> CkptError:
+    """Returns an error of ours, for which a run waits until the disk has room again."""
+    return CkptError(f"cannot write {path}: {error.strerror}", hint="make room there, or look at the disk: dmesg")
+
+
 class Due:
     """What has to be on the disk before a checkpoint is, as it was found. As a context, it takes away what only its flush makes use of.
 
@@ -277,8 +282,11 @@ class Arrivals:
     def _look(self, roots: Collection[str], refs: Sequence[str], beside: tuple[Sequence[str], Sequence[str]]) -> Due:
         then, commit = self._read()
         path = f"{self._mark()}.{os.getpid()}.{os.urandom(4).hex()}"
-        with open(path, "xb", opener=premises.create) as file:
-            now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
+        try:
+            with open(path, "xb", opener=premises.create) as file:
+                now = os.fstat(file.fileno()).st_mtime_ns  # before the look, or what came during it would be taken for flushed
+        except OSError as error:
+            raise _unwritable(path, error) from None
         try:
             hour_ago = now - SETTLED * _NANO
             since = max(then, hour_ago) if then <= now else hour_ago  # else the clock was set back, and has not caught up yet
@@ -295,12 +303,15 @@ class Arrivals:
 
         def keep() -> None:
             _above.update(changed)
-            with open(path, "wb", opener=premises.create) as file:
-                file.write(" ".join([str(now), self._identity(), str(_started()), *([*roots][:1] or commit)]).encode("ascii"))
+            said = " ".join([str(now), self._identity(), str(_started()), *([*roots][:1] or commit)])
             try:
+                with open(path, "wb", opener=premises.create) as file:
+                    file.write(said.encode("ascii"))
                 os.replace(path, self._mark())
             except IsADirectoryError:  # then nobody knows next time what was flushed now, and no more
                 os.unlink(path)
+            except OSError as error:
+                raise _unwritable(path, error) from None
             self._known.clear()
             self._known.update(roots)
             self._then = now

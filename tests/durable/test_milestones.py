@@ -10,6 +10,7 @@ import pytest
 from gitckpt.durable.run.errors import Cancelled
 from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.run import Run
+from gitckpt.git.disk import Arrivals
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.store.runs import timeline
@@ -69,6 +70,22 @@ def test_after_a_crash_a_phase_goes_on_from_its_newest_milestone(store: Store, c
         assert here.git("rev-list", "--count", "HEAD") == "2"
     assert labels(store, RUN).count("count-progress") == 5
     assert attempt_of(store, RUN, "count-complete").number == 2
+
+
+def test_one_for_which_the_disk_has_no_room_waits(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only the mark finds none that says what was flushed: work does not fail for that."""
+    with Run.start(plain, "Add login!", adapter="plumbing") as run, monkeypatch.context() as patch:
+
+        def stop(number: int) -> None:
+            if number == 2:
+                patch.setattr(Arrivals, "_mark", lambda _: str(main_checkout.path / "gone/flushed"))
+            elif number == 4:
+                assert run.unwritten
+                patch.undo()
+
+        assert run.phase("count", counting(run, main_checkout, stop), conduct=RESET) == [1, 2, 3, 4, 5]
+        assert not run.unwritten
+    assert labels(plain, RUN).count("count-progress") == 5
 
 
 def test_after_a_failure_too(store: Store, checkout: Checkout) -> None:
