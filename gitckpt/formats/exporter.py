@@ -225,7 +225,8 @@ def _noted(store: Checkpoints) -> dict[str, str]:
         data = regular.content(os.path.join(store.repository.private_dir, _NOTES), _LONGEST, follow=False)
     except OSError:
         return {}  # whoever exports there again is asked for --force
-    return dict(pair for line in data.decode("ascii", "replace").splitlines() if len(pair := line.split(" ")) == 2)
+    lines = data.decode("ascii", "replace").splitlines()  # after a power cut, perhaps, with anything in them
+    return dict(pair for line in lines if len(pair := line.split(" ")) == 2 and not line.strip("0123456789abcdef "))
 
 
 def _note(store: Checkpoints, place: str, data: bytes) -> None:

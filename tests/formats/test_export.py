@@ -37,6 +37,16 @@ class TestWhere:
             imports.ok("export", other.checkpoint, "--format", "workflow", "-o", "two.json")
             assert len(before.read().splitlines()) == 1
 
+    def test_what_is_noted_of_exports_may_hold_anything(self, imports: Imports) -> None:
+        """After a power cut, perhaps."""
+        imports.bring("workflow-checkpoints")
+        made = imports()[0]
+        noted = imports.checkout.main / ".git/ckpt/exports"
+        for data in (b"x \xff\n", b"a b c\n", b"\0" * 100):
+            noted.write_bytes(data)
+            assert imports.ok("export", made.checkpoint, "--format", "workflow", "-o", "one.json") == "one.json\n"
+            assert len(noted.read_text().splitlines()) == 1
+
     def test_a_directory_that_is_in_the_way_or_cannot_be_made(self, imports: Imports) -> None:
         imports.bring("forge")
         made = imports()[0]

@@ -29,6 +29,19 @@ def test_what_a_kill_left_goes_with_the_next_one_who_writes_the_file(tmp_path: P
     assert sorted(os.listdir(tmp_path)) == sorted([*others, ".file.123.00000000", "file"])
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_who_may_read_the_old_file_may_read_the_new_one_and_nobody_else(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    path.chmod(mode)
+    atomic.write(str(path), b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", mode)
+    (tmp_path / "link").symlink_to(path)
+    atomic.write(str(tmp_path / "link"), b"new")
+    atomic.write(str(tmp_path / "fresh"), b"new")
+    assert (tmp_path / "link").lstat().st_mode == (tmp_path / "fresh").stat().st_mode
+
+
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):

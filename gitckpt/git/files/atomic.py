@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ _LEFT = 600.0
 
 
 def write(path: str, data: bytes) -> None:
-    """Writes a file that other programs read in the place of whatever is there, for good.
+    """Writes a file that other programs read in the place of whatever is there, for good. Who may read that file may read this one.
 
     A kill leaves a scratch file beside it, `.<name>.<pid>.<digits>`, which the next one removes who writes that file.
 
@@ -30,7 +31,7 @@ def write(path: str, data: bytes) -> None:
     directory, name = os.path.split(os.path.abspath(path))
     scratch = os.path.join(directory, f".{name[:200]}")
     _sweep(scratch)
-    _put(path, f"{scratch}.{_token()}", data, flushed=True)
+    _put(path, f"{scratch}.{_token()}", data, flushed=True, opener=_opener_like(path))
     above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(above)
@@ -57,6 +58,23 @@ def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, i
     if scratch:
         _sweep(scratch)
     _put(path, f"{scratch or path}.{_token()}", data, flushed=flushed, opener=opener)
+
+
+def _opener_like(path: str) -> Callable[[str, int], int] | None:
+    """Returns what opens a file with the rights of the one that is there; None where there is none, and the umask decides."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+
+    def opened(scratch: str, flags: int) -> int:
+        fd = os.open(scratch, flags, 0o600)
+        os.fchmod(fd, found.st_mode & 0o777)
+        return fd
+
+    return opened
 
 
 def _put(path: str, scratch: str, data: bytes, *, flushed: bool, opener: Callable[[str, int], int] | None = None) -> None:
