@@ -17,8 +17,10 @@ from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.rewind import fork
 from gitckpt.durable.run.run import Run
 from gitckpt.git.process import git_executable
-from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
+from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError, WorktreeError
+from gitckpt.model.values import replace
 from gitckpt.store.records.entry import Query
+from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs
@@ -121,6 +123,22 @@ def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Ch
     with go_on(store, RUN) as run:
         assert run.phase("one", Counted(result="never")) == 3
         assert run.phase("two", Counted(result="anew")) == "anew"
+
+
+def test_nothing_is_taken_back_to_files_that_were_not_captured(plain: Store, main_checkout: Checkout) -> None:
+    with Run.start(plain, "Add login!", adapter="plumbing") as run:
+        here = Checkout(Path(run.path), main_checkout.path)
+        here.write("mine", "precious\n")
+        earlier = inside(run.store).save("half-partial", {}, limits=replace(Limits(), timeout=0.0), run=RUN)
+        here.write("mine", "edited\n")
+        head = here.commit("two", two="two")
+        before = [entry.id for entry in plain.list()]
+        with pytest.raises(WorktreeError, match="has no files"):
+            run.rewind(earlier.id)
+        assert here.git("rev-parse", "HEAD") == head
+        assert (here.path / "mine").read_text() == "edited\n"
+        assert [entry.id for entry in plain.list()] == before
+        run.pause()
 
 
 def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from gitckpt.durable.run.background import Attendant, heartbeat
 from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
 from gitckpt.durable.run.performer import Performer
 from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
+from gitckpt.durable.run.rewind import require_way
 from gitckpt.durable.run.session import Session
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
@@ -248,6 +249,7 @@ class ActiveRun:
             whose = "of no run" if checkpoint.run is None else f"of run {checkpoint.run}"
             hint = f"see which are of this one: git ckpt list --run {self.id}"
             raise UsageError(f"checkpoint {checkpoint.id} is {whose}, not of {self.id}", hint=hint)
+        require_way(self.store, checkpoint)
         self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=before_rewind(checkpoint.id))
         if self.unwritten:  # nothing is touched before what is newer is safe
             raise CkptError(

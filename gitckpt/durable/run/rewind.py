@@ -41,7 +41,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     safe: list[str] = []
     commit, branch = store.objects.head()
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
-        manifest.require_commit(store.repository, checkpoint)
+        require_way(store, checkpoint)
         message = f"before going back to {checkpoint.id[: ids.SHORT]}"
         safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)
@@ -49,6 +49,16 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     if restored.unfiltered:  # nobody is there to notice what a phase makes of them
         raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
     return [*safe, *([restored.safety] if restored.safety else [])]
+
+
+def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
+    """Raises `WorktreeError` where a worktree cannot be taken back to a checkpoint: before HEAD moves, or anything says that it will.
+
+    Args:
+        store: as seen from the worktree.
+        checkpoint: what it shall hold.
+    """
+    restorer.restore(store, checkpoint, dry_run=True)
 
 
 def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
