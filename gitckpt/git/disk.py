@@ -36,11 +36,6 @@ MARK = "flushed"
 """The file in the private directory: a time in nanoseconds, which directories of objects are meant, when the machine was started by the
 clock, and the last commit that was flushed."""
 
-_STEP = 50_000_000
-"""In nanoseconds: a clock that is ahead or behind by so much was set."""
-
-_LOOKS = 5
-
 _NANO = 10**9
 _PACKED = "packed-refs"
 _ALL_FROM = 64
@@ -303,7 +298,7 @@ class Arrivals:
 
         def keep() -> None:
             _above.update(changed)
-            said = " ".join([str(now), self._identity(), str(_started()), *([*roots][:1] or commit)])
+            said = " ".join([str(now), self._identity(), str(recent.started()), *([*roots][:1] or commit)])
             try:
                 with open(path, "wb", opener=premises.create) as file:
                     file.write(said.encode("ascii"))
@@ -330,7 +325,7 @@ class Arrivals:
             if identity != self._identity():  # the repository was copied, or borrows elsewhere, and what it holds now is new
                 return 0, []
             # Where the clock was set back since, what came then may be older than the mark, whatever time it is by now.
-            is_right = int(then) <= written and abs(int(started) - _started()) < _STEP
+            is_right = int(then) <= written and abs(int(started) - recent.started()) < recent.STEP
             return int(then) if is_right else 0, commit
         except (OSError, ValueError):
             return 0, []
@@ -399,13 +394,3 @@ def is_partial(repository: Repository) -> bool:
         return any(name.endswith(".promisor") for name in os.listdir(os.path.join(repository.common_dir, "objects", "pack")))
     except FileNotFoundError:
         return False
-
-
-def _started() -> int:
-    """Returns when the machine was started by the clock as it is set now, in nanoseconds; 0 where the system does not tell."""
-    for _ in range(_LOOKS if sys.platform == "linux" else 0):
-        runs = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        started = time.time_ns() - runs
-        if time.clock_gettime_ns(time.CLOCK_BOOTTIME) - runs < _STEP // _LOOKS:  # else it was held up between the looks
-            return started
-    return 0

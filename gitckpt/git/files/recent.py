@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gitckpt.git.repository import Repository
+
+STEP = 50_000_000
+"""In nanoseconds: a clock that is ahead or behind by so much was set."""
+
+_LOOKS = 5
 
 _TEMPORARY = "tmp_"
 """How git's names begin of what it is still writing."""
@@ -176,3 +183,13 @@ def _ctime(entry: os.DirEntry[str]) -> int:
         return entry.stat(follow_symlinks=False).st_ctime_ns
     except FileNotFoundError:
         return 0
+
+
+def started() -> int:
+    """Returns when the machine was started by the clock as it is set now, in nanoseconds; 0 where the system does not tell."""
+    for _ in range(_LOOKS if sys.platform == "linux" else 0):
+        runs = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        started = time.time_ns() - runs
+        if time.clock_gettime_ns(time.CLOCK_BOOTTIME) - runs < STEP // _LOOKS:  # else it was held up between the looks
+            return started
+    return 0
