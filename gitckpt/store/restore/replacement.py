@@ -74,10 +74,8 @@ def in_place_of_files(repository: Repository, omitted: Collection[Omitted], tree
     top = os.fsencode(repository.worktree or "")
     found = [path for path in (modules.unquoted(entry.path) for entry in omitted) if is_within(path, paths)]
     found = [path for path in found if _is_special(os.path.join(top, path))]
-    if not found:
-        return []
-    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", "--name-only", tree, "--", *map(os.fsdecode, found))
-    return repository.git.run(*words).out.split(b"\0")[:-1]
+    there = present(repository, tree, found)
+    return [path for path in found if any(is_within(one, [path]) for one in there)]
 
 
 def _is_special(path: bytes) -> bool:
