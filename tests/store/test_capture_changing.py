@@ -45,6 +45,35 @@ def test_what_changes_while_git_reads_it_is_read_again(
     assert main_checkout.git("show", f"refs/ckpt/trees/{made.id}:files/new") == "work"
 
 
+@pytest.mark.parametrize("how", [BUS, UNSTABLE, SHORT])
+def test_of_many_that_change_all_the_while_a_few_are_read_at_a_time(
+    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Each of them is still for long enough now and then, but never all of them."""
+    names = [f"new{number}" for number in range(20)]
+    for name in (*names, "staged"):
+        main_checkout.write(name, "work")
+    main_checkout.git("add", "staged")
+    failing(tmp_path / "git", "update-index", how, 7)
+    monkeypatch.setenv("GITCKPT_GIT", str(tmp_path / "git" / "git"))
+    made = make_store(main_checkout).save("a-complete")
+    listed = main_checkout.git("ls-tree", "--name-only", f"refs/ckpt/trees/{made.id}:files")
+    assert listed.split("\n") == ["README", *sorted(names), "staged"]
+
+
+def test_a_file_that_is_never_still_is_named(
+    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main_checkout.write("new", "work")
+    main_checkout.write("staged", "work")
+    main_checkout.git("add", "staged")
+    failing(tmp_path / "git", "update-index", UNSTABLE, 9)
+    monkeypatch.setenv("GITCKPT_GIT", str(tmp_path / "git" / "git"))
+    with pytest.raises(WorktreeError, match="new changes each time that it is read") as caught:
+        make_store(main_checkout).save("a-complete")
+    assert str(caught.value.hint).startswith("stop what writes to it")
+
+
 def test_what_changes_all_the_time_is_no_endless_loop(
     main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

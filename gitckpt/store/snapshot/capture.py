@@ -342,23 +342,10 @@ class _Capture:
     def _read_in(self, paths: list[bytes], settings: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         from gitckpt.git.contents import refusal
 
-        options = ("--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
-        # Whatever the user says of line ends that change: what is to be saved is to be saved.
-        words = (*settings, "-c", "core.safecrlf=warn", "update-index", *options)
-        while True:
-            try:
-                said = self._index.run(*words, data=b"".join(path + b"\0" for path in paths), env=environment)
-            except GitError as error:
-                refused = refusal.refused_path(error, paths)
-                if refused is None or refusal.is_unstorable(error):
-                    raise
-                self._omit(refused, f"git cannot store it: {refusal.cause(error)}")
-                paths = [path for path in paths if path != refused]
-            else:
-                self._converted += map(quoted, refusal.converted(said.complaint, paths))
-                for path in refusal.passed_over(said.complaint, paths):
-                    self._omit(path, "git does not take this name")
-                return
+        found = refusal.read_in(self._index, paths, settings, environment)
+        self._converted += map(quoted, found.converted)
+        for path, reason in found.refused:
+            self._omit(path, reason)
 
     def _is_readable(self, path: bytes) -> bool:
         whole = os.path.join(self._top, path)
