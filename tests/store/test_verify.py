@@ -463,8 +463,26 @@ def test_a_ref_whose_object_is_gone(main_checkout: Checkout, make_store: MakeSto
         found = ("ref-target-missing", ref, f"points to {oid}, which is missing or damaged: every git gc fails")
         (finding,) = require_left(main_checkout, [found]).findings
         assert [each for each in diagnose(inside(store)).findings if each.code == finding.code] == [finding]
-    fetch, _, back = str(finding.cure).partition("; or go back to where the branch was before: ")
+    fetch, _, back = str(finding.cure).partition("; or go back to where it was before: ")
     assert fetch == f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
     if ref.startswith("refs/heads/"):
         main_checkout.git(*shlex.split(back)[1:])
         assert told(look(main_checkout)) == []
+
+
+@pytest.mark.parametrize("place", ["main", "linked"])
+def test_a_detached_head_whose_commit_is_gone(main_checkout: Checkout, tmp_path: Path, place: str) -> None:
+    there = main_checkout
+    if place == "linked":
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+        there = Checkout(tmp_path / "linked")
+    there.git("checkout", "--quiet", "--detach")
+    oid = there.commit("lost", README="other\n")
+    assert told(look(main_checkout)) == []
+    place_of(main_checkout, oid).unlink()
+    name = "worktrees/linked/HEAD" if place == "linked" else "main-worktree/HEAD"
+    (finding,) = look(main_checkout).findings
+    assert (finding.code, finding.object) == ("ref-target-missing", name)
+    main_checkout.git(*shlex.split(str(finding.cure).rpartition(": ")[2])[1:])
+    assert told(look(main_checkout)) == []
+    main_checkout.git("gc", "--quiet")

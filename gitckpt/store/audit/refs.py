@@ -9,6 +9,7 @@ from gitckpt.git.graph import kinds, reachability
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import BRANCHES, Repository
+from gitckpt.git.worktree import administration
 from gitckpt.model import ids
 from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
@@ -42,28 +43,40 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
 
 
 def pointing_nowhere(repository: Repository) -> list[Finding]:
-    """Returns the branches, remote-tracking branches, tags and stashes whose object is gone, as a gc beside a commit takes it.
+    """Returns the branches, remote-tracking branches, tags, stashes and detached HEADs whose object is gone, as a gc may take it.
 
     What else their history lacks is for `git fsck`.
     """
     tips = _tips(repository)
-    gone = {oid for oid, kind in kinds.unlike(repository, sorted(set(tips.values())), "commit").items() if kind is None}
-    lost = {ref: oid for ref, oid in tips.items() if oid in gone}
+    gone = {oid for oid, kind in kinds.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
+    lost = {name: tip for name, tip in tips.items() if tip[0] in gone}
     now = _tips(repository) if lost else {}  # one that somebody has deleted or moved meanwhile is none
-    return [_lost(ref, oid) for ref, oid in lost.items() if now.get(ref) == oid]
+    return [_lost(name, *tip) for name, tip in lost.items() if now.get(name) == tip]
 
 
-def _tips(repository: Repository) -> dict[str, str]:
+def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
+    """Returns what people's refs point to, and HEADs that are detached: by name, the oid, and the command that takes it back, if any."""
     said = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_OF_PEOPLE).out
-    lines = (line.partition(b" ") for line in said.split(b"\n")[:-1])
-    return {ref.decode("utf-8", "surrogateescape"): oid.decode("ascii") for oid, _, ref in lines}
+    lines = (line.decode("utf-8", "surrogateescape").partition(" ") for line in said.split(b"\n")[:-1])
+    found = {ref: (oid, _way_back(ref) if ref.startswith(BRANCHES) else "") for oid, _, ref in lines}
+    there = [(git_dir, path) for git_dir, path in administration.registered(repository) if os.path.isdir(path)]
+    heads = [(f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path) for git_dir, path in there]
+    heads.append(("main-worktree/HEAD", repository.common_dir, administration.main_worktree(repository) or repository.common_dir))
+    for name, git_dir, path in heads:
+        oid = administration.content(os.path.join(git_dir, "HEAD"))
+        if ids.is_oid(oid) and oid.strip("0"):  # one of zeros is there as long as git makes the worktree
+            found[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD@{{1}}"
+    return found
 
 
-def _lost(ref: str, oid: str) -> Finding:
+def _way_back(ref: str) -> str:
+    return f"git update-ref {shell_word(ref)} {shell_word(ref + '@{1}')}"
+
+
+def _lost(name: str, oid: str, back: str) -> Finding:
     cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
-    if ref.startswith(BRANCHES):
-        cure += f"; or go back to where the branch was before: git update-ref {shell_word(ref)} {shell_word(ref + '@{1}')}"
-    return Finding("ref-target-missing", ref, f"points to {oid}, which is missing or damaged: every git gc fails", cure)
+    cure += f"; or go back to where it was before: {back}" if back else ""
+    return Finding("ref-target-missing", name, f"points to {oid}, which is missing or damaged: every git gc fails", cure)
 
 
 def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
